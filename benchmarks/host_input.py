@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure what one of several hosts reads and computes for its share of the training batches.
+"""Measure how much one of several hosts reads and computes for its share of the training batches.
 
     python benchmarks/host_input.py --hosts=8 --streams=1,8
 
-Nothing is sent over a network: the bytes are those of local files.
+The files are local, so nothing is sent over a network.
 """
 
 import os
@@ -27,7 +27,7 @@ flags.DEFINE_integer("batch_size", 256, "Examples in a batch.")
 
 
 def measure(folder, paths, lengths, num_streams):
-    """Return the seconds until the first batch; megabytes, processor ms and ms of a later one."""
+    """Return seconds until the first batch, then MB, processor ms and ms of a later batch."""
     import tensorflow as tf
 
     from bert_tf.data import input_pipeline, record_files, records

@@ -13,7 +13,7 @@ HEADS, WIDTH = 12, 64  # of BERT-Base
 
 
 def layer(query, key, value, mask):
-    """What `TransformerLayer` computes: rows (B, S, N, D), a mask (B, S)."""
+    """Compute attention like `TransformerLayer`, of rows (B, S, N, D) with a mask (B, S)."""
     query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
     scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) * WIDTH**-0.5
     is_padding = 1.0 - ops.expand_dims(ops.cast(mask, query.dtype), (1, 2))
@@ -22,7 +22,7 @@ def layer(query, key, value, mask):
 
 
 def fused(query, key, value, mask):
-    """The same by Keras, which takes FlashAttention where the device has it."""
+    """Compute attention with Keras, which uses FlashAttention if the device supports it."""
     mask = ops.expand_dims(mask > 0, (1, 2))
     return ops.dot_product_attention(query, key, value, mask=mask, scale=WIDTH**-0.5)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measure the memory of a training step, and the time of a checkpoint in steps.
 
-Each setting runs in a separate process. The result is the peak memory of the process less what it
-holds before its first step: the program, the weights and the moments. All positions are computed,
-as on GPUs; with --padding=0.5 half of them are padding, left out as the scripts do on a CPU.
+Each setting runs in a separate process. The result is the peak memory of the process minus its
+memory before the first step, which holds the program, the weights and the moments. All positions
+are computed, as on GPUs. With --padding=0.5 half of them are padding and are skipped, as in runs on
+a CPU.
 
     python benchmarks/memory.py --layers=12 --hidden_size=768 --batch_size=8 --max_seq_length=128
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 r"""Measure the time of training steps with batches padded and computed in different ways.
 
-Steps of a classifier on the texts of a task take turns: with batches padded to max_seq_length as in
-the release, padded to their longest text, and with that padding left out of the computation, as a
-run on a CPU does; the latter two also with texts of similar length (`--bucket_by_length`). The
-model has the sizes of a config (of the release or of Hugging Face) and random weights.
+Training steps of a classifier take turns: with batches padded to max_seq_length as in the release,
+padded to their longest text, and with padding skipped as in runs on a CPU; the latter two also with
+texts of similar length (`--bucket_by_length`). The model has random weights and the sizes in a
+config of the release or of Hugging Face.
 
     python benchmarks/padding.py --task_name=cola --data_dir=CoLA --vocab_file=vocab.txt \
       --bert_config_file=config.json

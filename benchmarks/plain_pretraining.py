@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A plain port of the release's pre-training data: token by token, with tokens as text in memory.
+"""A plain port of the release's pre-training data code, token by token, with tokens as text.
 
 A baseline for speed and a check of `bert_tf`: the same text, flags and seed give the same file.
 

@@ -3,12 +3,12 @@ r"""Compare the prediction speed of bert_tf and of the transformers pipeline.
 
     python benchmarks/predicting.py --model=FOLDER --input_file=lines.txt
 
-The model is a pre-trained encoder or a classifier of two labels, the same weights for all. It is
-exported in each of --dtypes, and `serving.Predictor`, which `bert-tf predict` uses, answers the
-lines. The pipeline `text-classification` of transformers gets them sorted by length, in the same
-types. All take turns. A line is a text, or two texts separated by a tab. The script prints medians
-in lines per second, by wall-clock and by processor time, and the largest difference of a
-probability from the first one listed.
+The model is a pre-trained encoder or a classifier of two labels, and all methods use the same
+weights. It is exported in each of --dtypes, and `serving.Predictor`, which `bert-tf predict` uses,
+answers the lines. The transformers pipeline `text-classification` gets the lines sorted by length
+and uses the same types. The methods take turns. A line is a text, or two texts separated by a tab.
+The script prints medians in lines per second, by wall-clock and by processor time, and the largest
+difference of a probability from the first method.
 """
 
 import dataclasses

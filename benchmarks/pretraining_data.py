@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the speed and memory of making pre-training data, next to a plain Python port.
+"""Measure the speed and memory of making pre-training data, compared with a plain Python port.
 
 Every figure covers a whole process and its children, from command line to files: total processor
 seconds, processor seconds of the workers alone, and the peak memory of all processes together
@@ -8,9 +8,9 @@ work on the machine than wall-clock time.
 
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt
 
-With --release_dir, the folder `bert` of the unpacked package bert-tensorflow 1.0.4, the release's
-own code is measured too. With --megabytes the documents of the text are repeated and shuffled up to
-that size, and the plain port is left out. Ratios are relative to the first line of each turn.
+--release_dir measures the release's own code too; it is the folder `bert` of the unpacked package
+bert-tensorflow 1.0.4. --megabytes repeats and shuffles the documents of the text up to that size
+and omits the plain port. Ratios are relative to the first line of each turn.
 
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt \
       --megabytes=2000 --dupe_factor=1 --num_shards=40 --processes=2

@@ -1,4 +1,4 @@
-"""Count the files that are opened in a folder, and the bytes that are read (Linux only)."""
+"""Count the files opened in a folder and the bytes read (Linux only)."""
 
 import collections
 import ctypes
@@ -11,7 +11,7 @@ _OPEN = 0x20  # IN_OPEN of inotify
 
 
 class ReadCounter:
-    """Counts how often the files of a folder are opened, and the bytes that this process reads.
+    """Counts how often the files in a folder are opened, and the bytes that this process reads.
 
     >>> with ReadCounter("records") as counter:
     ...     read_something()

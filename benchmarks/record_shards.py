@@ -1,4 +1,4 @@
-"""Shards of random records for measurements of reading."""
+"""Shards of random records, to measure reading."""
 
 import os
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def write_shards(folder, num_shards, num_records, lengths):
-    """Write shards of records like create_pretraining_data.py, without counts."""
+    """Write shards like create_pretraining_data.py, but without counts."""
     from bert_tf.data import tfrecord
 
     size, slots = lengths["S"], lengths["P"]

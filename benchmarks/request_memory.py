@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak memory of requests of growing size to an exported model.
+"""Measure the peak memory of an exported model for requests of growing size.
 
     python export_model.py --model_dir=RUN --export_dir=/tmp/served
     python benchmarks/request_memory.py --model=/tmp/served

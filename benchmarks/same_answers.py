@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-r"""Run one model on the same texts in every possible way and print how far the answers differ.
+r"""Run one model on the same texts in every supported way and print how far the answers differ.
 
     python benchmarks/same_answers.py --init_checkpoint=MODEL --output_dir=/tmp/same \
       --tsv_files=CoLA/dev.tsv,MRPC/dev.tsv --column_files=conll2003/dev.txt \
       --squad_files=xquad/dev.json --text_files=corpus.txt
 
-MODEL is a Hugging Face folder or a checkpoint of the release; the answers are its sentence vectors.
-The ways are `SentenceEncoder`, with the tokenizer in Python; the SavedModel that takes strings,
-with the tokenizer in the graph; a SavedModel that takes ids only; and both SavedModels in the C++
-program `tests/serving/cpp/answer.cc`. The texts are --num_texts evenly spaced texts from each file
-and hostile texts. The exit status is 1 if an answer differs from the answer of `SentenceEncoder` by
-more than 1e-5, or if one of the ways fails.
+MODEL is a Hugging Face folder or a checkpoint of the release; the answers are sentence vectors.
+They come from `SentenceEncoder`, with the tokenizer in Python; from a SavedModel for strings, with
+the tokenizer in the graph; from a SavedModel for ids; and from both SavedModels in the C++ program
+`tests/serving/cpp/answer.cc`. The texts are --num_texts evenly spaced texts from each file, and
+hostile texts. The exit status is 1 if an answer differs from `SentenceEncoder` by more than 1e-5 or
+if one of them fails.
 """
 
 import os
@@ -97,8 +97,8 @@ def ways(encoder, folders, program=None, batch_size=32):
 
     Args:
       encoder: a `SentenceEncoder`.
-      folders: the folders that `exported` returned.
-      program: the path that `native.build` returned, None to leave out the C++ program.
+      folders: the folders returned by `exported`.
+      program: the path returned by `native.build`, None to omit the C++ program.
       batch_size: number of texts in a batch.
     """
     import native  # needs this folder on the module search path

@@ -4,12 +4,12 @@ r"""Search for the paragraph that answers a question, before and after training.
     python benchmarks/search.py --train_file=train.json --dev_file=dev.json --model=MODEL
     python benchmarks/search.py --text_file=corpus.txt --model=MODEL
 
-The files have SQuAD's format: the pairs of a question and its paragraph train the vectors, with a
-contrastive loss, and the questions of dev_file are searched among the paragraphs of both files. In
-a text file with a blank line between documents, the first line of a document is the question and
-the rest is the paragraph; a fifth of the documents are used as questions. --rerank also trains a
-classifier, which orders the 20 nearest paragraphs. It learns from the same pairs and as many pairs
-with a wrong paragraph that is near by the trained vectors.
+The files have SQuAD's format. Pairs of a question and its paragraph train the vectors with a
+contrastive loss; the questions in dev_file are searched among the paragraphs of both files. In a
+text file, blank lines separate documents; the first line of a document is the question and the rest
+is the paragraph. A fifth of the documents are used for evaluation. --rerank also trains a
+classifier that orders the 20 nearest paragraphs. It learns from the same pairs and from as many
+pairs with a wrong paragraph that is close in the trained vector space.
 """
 
 import json
@@ -29,7 +29,7 @@ flags.DEFINE_string("model", None, "Folder of the pre-trained model.", required=
 flags.DEFINE_integer("epochs", 1, "Number of passes over the pairs.")
 flags.DEFINE_integer("max_seq_length", 128, "Maximum number of tokens.")
 flags.DEFINE_float("learning_rate", 5e-5, "Peak learning rate.")
-flags.DEFINE_integer("layer", None, "Layer of the vectors; that of the folder if not given.")
+flags.DEFINE_integer("layer", None, "Layer of the vectors; by default as in the folder.")
 flags.DEFINE_bool("rerank", False, "Whether to train a classifier that orders the paragraphs.")
 
 
@@ -92,7 +92,7 @@ def rerank(encoder, train, queries, paragraphs, relevant):
 
 
 def read():
-    """Return the pairs to train on and those to search."""
+    """Return the pairs to train on and the pairs to search."""
     if FLAGS.text_file:
         with open(FLAGS.text_file, encoding="utf-8") as file:
             documents = [x.strip().split("\n", 1) for x in file.read().split("\n\n")]

@@ -5,9 +5,9 @@ r"""Train sentence vectors on MRPC with bert_tf and with sentence-transformers, 
       --output_dir=/tmp/vectors --num_train_epochs=1 --max_seq_length=64
 
 Paraphrases have the score 1, other pairs 0, and the loss is CoSENT's. The result is Spearman's
-correlation of the cosines of the development pairs with these scores, before and after training,
-and the seconds that the training alone took. Optimizer, schedule, batch size and length are the
-same; the order of the pairs and dropout differ.
+correlation between these scores and the cosines of the development pairs, before and after
+training, and the training time in seconds. Optimizer, schedule, batch size and length are the same;
+the order of the pairs and dropout differ.
 """
 
 import time

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-r"""Memory of a process that answers many requests of long texts with an exported model.
+r"""Measure the memory of a process that answers many requests with long texts.
 
     python benchmarks/serving_memory.py --task=token_classification --requests=2000
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measure how long programs take to start with thousands of shards on an object store.
 
-The store is simulated: a folder whose files are accessed by TensorFlow, where each call waits as
-long as a call to an object store. A listing takes one call for each 1,000 names, and reading a file
-takes one call. The shards are links to a single file. Complete and incomplete sets are given to
-create_pretraining_data.py, which has started when it would create its first shard. The input of
-run_pretraining.py has started when its first batch is available.
+The store is simulated by a folder that TensorFlow accesses; each call takes as long as a call to an
+object store. A listing takes one call per 1,000 names, and reading a file takes one call. The
+shards are links to a single file. create_pretraining_data.py runs on complete and incomplete sets
+of shards; it has started when it would create its first shard. The input of run_pretraining.py has
+started when its first batch is available.
 
     python benchmarks/shard_startup.py --shards=10000 --records=100 --milliseconds=75
 """
@@ -67,7 +67,7 @@ class SlowStore:
 
         def slow_dataset(path):
             paths = tf.data.Dataset.from_tensors(path)
-            # In the thread that reads the file, as the file system would wait.
+            # Wait in the thread that reads the file, as a file system would.
             paths = paths.apply(testing.sleep(int(1e6 * self._seconds))).take(1)
             return paths.flat_map(read)
 
@@ -109,7 +109,7 @@ class Started(Exception):
 
 
 def make_shards(folder, work_dir):
-    """Return the `Shards` of the texts in a folder, on the store unless there is a work folder."""
+    """Return the `Shards` of the texts in a folder; without a work folder they are on the store."""
     from bert_tf.data import pretraining
 
     paths = bert_tf.io.files.expand(f"file://{folder}/texts/*", "input_file")
@@ -121,7 +121,7 @@ def make_shards(folder, work_dir):
 
 
 def create(folder, work_dir=None):
-    """Start create_pretraining_data.py; without a local work folder as with Beam."""
+    """Start create_pretraining_data.py; no local work folder simulates Beam."""
     shards = make_shards(folder, work_dir)
 
     def create_missing():
@@ -133,7 +133,7 @@ def create(folder, work_dir=None):
 
 
 def train(folder, step=0, num_hosts=1, num_streams=1):
-    """Start run_pretraining.py at a step, on the first of some hosts."""
+    """Start run_pretraining.py at a step, on the first of several hosts."""
     import tensorflow as tf
 
     from bert_tf import BertConfig
@@ -187,19 +187,19 @@ class Store:
         return os.path.join(self._folder, "records", name)
 
     def write_metadata(self, is_complete):
-        """Write the metadata of a finished set of shards, or of one that is being created."""
+        """Write the metadata of a finished or an unfinished set of shards."""
         metadata = {"made_of": self._fingerprint}
         if is_complete:
             metadata["shards"] = [self._counts] * self._num_shards
         self._write("records/x.json", json.dumps(metadata))
 
     def remove_shards(self, fraction):
-        """Remove a part of the shards, one at least."""
+        """Remove some of the shards, at least one."""
         for shard in range(max(1, int(self._num_shards * fraction))):
             os.remove(self._shard(shard))
 
     def write_work_dir(self, name):
-        """Write the work folder of the shards that exist."""
+        """Write the work folder of the existing shards."""
         from bert_tf.data.pretraining.workdir import to_json
 
         os.makedirs(os.path.join(self._folder, name))
@@ -229,7 +229,7 @@ def half_missing(store, work_dir):
     store.write_work_dir(work_dir)
 
 
-# What each case does with the finished set before it starts, and what is started then.
+# For each case: the change to the finished set, and the program to start.
 CASES = {
     "create, finished": (finished, create),
     "create, without counts": (without_counts, create),

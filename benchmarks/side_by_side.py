@@ -5,8 +5,8 @@ r"""Run the comparisons with other libraries one after the other and write one r
       --text=corpus.txt --model_dir=MODEL --mrpc_dir=MRPC --cola_dir=CoLA --conll_dir=conll2003 \
       --squad_dir=squad --work_dir=/tmp/side_by_side
 
-MODEL is a Hugging Face folder with weights; `squad` has train.json and dev.json. A benchmark whose
-input is not given is left out and listed in the report; `--only` selects benchmarks. Each benchmark
+MODEL is a Hugging Face folder with weights; `squad` has train.json and dev.json. A benchmark
+without input is skipped and listed in the report; `--only` selects benchmarks. Each benchmark
 reports which other libraries are missing. A full run takes hours, since both sides fine-tune; an
 interrupted run resumes from --work_dir.
 """
@@ -85,7 +85,7 @@ def main():
         report += ["", f"## {name.capitalize()}", "", *lines]
         if status:
             failed.append(name)
-        # After each benchmark, so that a later failure loses nothing.
+        # Written after each benchmark, so that a later failure loses nothing.
         bert_tf.io.files.write_text(FLAGS.output_file, "\n".join(report) + "\n")
     if failed:
         raise bert_tf.UserError(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-r"""Soak test of an exported model: many hostile and normal texts, and memory that must stay flat.
+r"""Soak test of an exported model: the memory must stay flat over many hostile and normal texts.
 
     python export_model.py --model_dir=RUN --export_dir=/tmp/served
     TF_ENABLE_ONEDNN_OPTS=0 python benchmarks/soak.py --model=/tmp/served

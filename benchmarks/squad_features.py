@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Measure the speed of making SQuAD features with several processes, next to a plain Python port.
+"""Measure the speed of making SQuAD features in several processes, compared with a plain port.
 
-The articles of the file are repeated up to a size. The plain port processes as many questions as
-it can in some seconds; bert_tf processes all of them, including reading and writing. CPU seconds
-are summed over all processes and are less sensitive to other work on the machine than wall-clock
-time.
-"Lower bound" is the CPU time of the process that reads and writes, which no number of workers
-reduces.
+The articles of the file are repeated up to a size. The plain port processes as many questions as it
+can in some seconds; bert_tf processes all of them, including reading and writing. CPU seconds are
+summed over all processes and are less sensitive to other work on the machine than wall-clock time.
+"Lower bound" is the CPU time of the process that reads and writes, which more workers do not
+reduce.
 
     python benchmarks/squad_features.py --input_file=train-v1.1.json --vocab_file=vocab.txt
 """

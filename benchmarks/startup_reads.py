@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Count what the input of a pre-training run reads before its first step.
+"""Count the files and bytes that a pre-training run reads before its first step.
 
-The files are made up. Every case does what run_pretraining.py does with its input: list and check
-the files, find the number of their records when it resumes, and read the batch of the first step.
+The files are random. Like run_pretraining.py, every case lists and checks the files, finds the
+number of records if it resumes, and reads the batch of the first step.
 Opened files are counted by inotify, and bytes by the counters of the process (Linux only). An
 object store transfers up to 64 MB when a file is opened, which the last column estimates.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure how long it takes until a program has started: imports, --help, the first answer.
+"""Measure how long programs take to start: imports, --help, the first answer.
 
     python benchmarks/startup_time.py --model=FOLDER
 
@@ -58,7 +58,7 @@ def main():
                 seconds[name].append(run_seconds(arguments))
     print("| | seconds | from - to |")
     print("| --- | --- | --- |")
-    for name, (_, *x) in seconds.items():  # the first turn reads the files from the disk
+    for name, (_, *x) in seconds.items():  # the first turn reads from the disk
         print(f"| {name} | {statistics.median(x):.2f} | {min(x):.2f} - {max(x):.2f} |")
 
 

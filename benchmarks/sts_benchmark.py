@@ -4,10 +4,10 @@ r"""Fine-tune a Hugging Face folder on the STS benchmark with bert_tf and with t
     python benchmarks/sts_benchmark.py --data_dir=stsbenchmark --model_dir=MODEL \
       --output_dir=/tmp/sts
 
-The folder has sts-train.csv and sts-dev.csv as they are downloaded: tab-separated, with 7 or 9
+The folder has the downloaded files sts-train.csv and sts-dev.csv: tab-separated, with 7 or 9
 columns, no header, and quotes that are text. If they are missing, the script writes synthetic files
-in the same format: pairs of made-up sentences, scored by their overlap with the noise of five
-annotators. Hyper-parameters are as in `fine_tuning.py`; transformers learns the scores as they are.
+in the same format, with pairs of artificial sentences whose scores are their overlap plus the noise
+of five annotators. Hyper-parameters are as in `fine_tuning.py`; transformers learns the raw scores.
 """
 
 import os
@@ -27,7 +27,7 @@ flags.DEFINE_integer("num_dev_rows", 600, "Rows of a stand-in for evaluation.")
 # Columns of the texts and of the score.
 TEXTS, SCORE = ("5", "6"), "4"
 
-# Parts of a sentence: groups of words with the same meaning, and what a difference costs.
+# Parts of a sentence: groups of synonyms, and the cost of a difference.
 _SUBJECTS = (("A man", "A guy"), ("A woman", "A lady"), ("A child", "A kid"), ("A dog", "A puppy"))
 _VERBS = (("watches", "looks at"), ("carries", "holds"), ("breaks", "smashes"), ("buys", "gets"))
 _OBJECTS = (("a bicycle", "a bike"), ("a picture", "an image"), ("a sofa", "a couch"),
@@ -43,7 +43,7 @@ def main():
 
 
 def write_stand_ins(folder, num_train_rows, num_dev_rows):
-    """Write sts-train.csv and sts-dev.csv unless the folder has them."""
+    """Write sts-train.csv and sts-dev.csv unless they exist."""
     for i, (split, count) in enumerate((("train", num_train_rows), ("dev", num_dev_rows))):
         path = path_of(folder, split)
         if not os.path.exists(path):
@@ -58,7 +58,7 @@ def path_of(folder, split):
 
 
 def _row(rng, number):
-    """Return the cells of a made-up row."""
+    """Return the cells of an artificial row."""
     similarity, sentences = 0.0, ([], [])
     for groups, weight in _PARTS:
         same = rng.random() < 0.6

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measure tokenizers on one text: bert_tf in Python and in the graph, and other libraries.
 
-All take turns in one process, so that other work on the machine affects all of them alike. The
-median and the range are printed, and the median by CPU time of all threads, which other work
-affects less. A turn converts texts to ids in the form of each library: lists in Python, ragged
-tensors in TensorFlow. With `--threads=2`, tokenizers that can use two threads do.
+The tokenizers take turns in one process, so that other work on the machine affects all of them
+alike. The script prints the median and the range, and the median by CPU time of all threads, which
+other work affects less. A turn converts texts to ids in each library's form: lists in Python,
+ragged tensors in TensorFlow. With `--threads=2`, tokenizers that support it use two threads.
 
     python benchmarks/tokenization.py --input_file=corpus.txt --vocab_file=vocab.txt
 """
@@ -29,7 +29,7 @@ flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port.")
 
 
 def tensorflow_turn(tokenize, lines):
-    """Return a turn of a tokenizer of tensors, called by --threads threads as a server does."""
+    """Return a turn of a tensor tokenizer, called from --threads threads as in a server."""
     import tensorflow as tf
 
     batches = [tf.constant(lines[i : i + FLAGS.batch]) for i in range(0, len(lines), FLAGS.batch)]
@@ -39,7 +39,7 @@ def tensorflow_turn(tokenize, lines):
 
 
 def num_tokens(batch):
-    """Return the number of tokens of a batch: ragged ids, alone or with starts and ends."""
+    """Return the number of tokens in a batch of ragged ids, with or without starts and ends."""
     ids = batch[0] if isinstance(batch, tuple) else batch
     return ids.values.shape[0]
 
@@ -81,7 +81,7 @@ def tokenizers(texts):
     def words_joined(batch):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
-    # The lambdas keep the tokenizer, to which its functions have only weak references.
+    # The lambdas keep the tokenizer alive; its functions hold only weak references to it.
     turns = {
         "bert_tf, graph": tensorflow_turn(lambda batch: graph.tokenize(batch), lines),
         "bert_tf, graph, offsets": tensorflow_turn(
@@ -100,7 +100,7 @@ def tokenizers(texts):
 
 
 def main(_):
-    # Read by the Hugging Face library when it starts its threads.
+    # The Hugging Face library reads this when it starts its threads.
     os.environ["RAYON_NUM_THREADS"] = str(FLAGS.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if FLAGS.threads > 1 else "false"
     import tensorflow as tf

@@ -5,7 +5,7 @@ r"""Count the strings for which a tokenizer gives different tokens from the 2018
     OTHER_VENV/bin/python benchmarks/tokens_of_others.py --library=tf-models-official ...
 
 Each line of the file has a `text` and, in `uncased`, the release's tokens. Lines without a `text`
-(invalid UTF-8) are left out. tf-models-official requires a separate environment, without bert_tf.
+(invalid UTF-8) are skipped. tf-models-official requires a separate environment, without bert_tf.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The inputs of the outputs in tests/golden, made from sample_text.txt; see golden/README.md."""
+"""Inputs for the outputs in tests/golden, made from sample_text.txt; see golden/README.md."""
 
 import pathlib
 import random
@@ -17,17 +17,17 @@ MORE_SENTENCES = [
 
 
 def documents():
-    """Return the documents of the sample text, lists of lines."""
+    """Return the documents of the sample text as lists of lines."""
     return [block.split("\n") for block in TEXT.read_text(encoding="utf-8").strip().split("\n\n")]
 
 
 def sentences():
-    """Return its lines."""
+    """Return the lines of the sample text."""
     return [line for document in documents() for line in document]
 
 
 def classification_examples(is_pair):
-    """Return (text_a, text_b, label) of each example; text_b is one to three sentences."""
+    """Return (text_a, text_b, label) tuples; text_b has one to three sentences."""
     lines = sentences()
     examples = []
     for i, line in enumerate(lines):
@@ -37,9 +37,9 @@ def classification_examples(is_pair):
 
 
 def squad(version):
-    """Return questions about the sample text in SQuAD's format, "v1" without unanswerable ones.
+    """Return questions about the sample text in SQuAD's format; "v1" has no unanswerable ones.
 
-    The texts are separated by different kinds of space. Some answers begin or end within a word.
+    Different kinds of space separate the texts. Some answers begin or end within a word.
     """
     rng = random.Random(1)
     separators = [" ", " ", " ", "\n", "  ", "\u202f", "\t"]
@@ -69,6 +69,6 @@ def squad(version):
 
 
 def made_up_logits(num_features, length):
-    """Return start and end logits, float32 (num_features, length) each."""
-    draw = np.random.RandomState(num_features).standard_normal  # these numbers never change
+    """Return start and end logits, each float32 of shape (num_features, length)."""
+    draw = np.random.RandomState(num_features).standard_normal  # NumPy guarantees these numbers
     return np.round(3 * draw((2, num_features, length)), 3).astype(np.float32)

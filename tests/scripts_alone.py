@@ -1,4 +1,4 @@
-"""Run several scripts in the test's process, although their flags have the same names."""
+"""Run several scripts in one process although their flags have the same names."""
 
 import contextlib
 import importlib
@@ -22,7 +22,7 @@ def module_of(script):
     path = script.removeprefix("./").removeprefix("benchmarks/").removesuffix(".py")
     for program in ("bert-tf ", "-m bert_tf "):
         path = path.removeprefix(program)
-    if path in COMMANDS:  # also predict.py, which only calls that command
+    if path in COMMANDS:  # includes predict.py, which only calls that command
         return f"bert_tf.cli.{COMMANDS[path][0]}"
     if path.startswith("-m "):
         return f"{path.removeprefix('-m ')}.__main__"
@@ -33,8 +33,8 @@ def module_of(script):
 def imported(*scripts):
     """Import scripts and yield a function that runs one of them with the given flags.
 
-    The function has the attributes `parse(script, *flags)`, which only parses flags and returns
-    the remaining arguments, and `flags_of`, a dict from each script to its `absl` flags.
+    The function has two attributes: `parse(script, *flags)` only parses flags and returns the
+    remaining arguments; `flags_of` maps each script to its `absl` flags.
 
     Args:
       *scripts: file names, with or without ".py", module names or "bert-tf COMMAND".
@@ -54,7 +54,7 @@ def imported(*scripts):
 
         def run(script, *arguments):
             with _isolated(flags_of[script]), flagsaver.flagsaver():
-                # Tests of errors that come before the folder is used leave this required flag out.
+                # Some tests of early errors omit this required flag.
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 if any(str(argument).startswith("--config") for argument in arguments):
                     default = []
@@ -79,7 +79,7 @@ def imported(*scripts):
 
 @contextlib.contextmanager
 def _isolated(script_flags=()):
-    """Define only these flags, and none of other scripts; restore all flags at the end."""
+    """Define only these flags and hide other scripts' flags; restore all flags at the end."""
     hidden = [
         (module, flag)
         for module, defined in flags.FLAGS.flags_by_module_dict().items()

@@ -1,4 +1,4 @@
-"""Small SQuAD files, and the golden cases of the release, for the tests of several packages."""
+"""Small SQuAD files and the release's golden cases, for the tests of several packages."""
 
 import json
 import lzma
@@ -9,20 +9,20 @@ import numpy as np
 from bert_tf.tasks.question_answering import QuestionAnsweringConfig, decoding
 from tests import golden_inputs
 
-# The data of the outputs of the release in the folder `shared`.
+# The data files of the release's outputs in the folder `shared`.
 SHARED_DATA = {"v1": "data/xquad/dev.json", "v2": "golden/squad/v2_dev.json"}
 
 CONTEXTS = ("a C b d", "D a b C", "b C a d", "c f D, a b", "f g h i a b d f c j b a")
 
 
 def question(question_id, text, context, answer=None, **more):
-    """An entry of "qas", of an unanswerable question if there is no answer."""
+    """Return an entry of "qas"; without an answer the question is unanswerable."""
     answers = [] if answer is None else [{"text": answer, "answer_start": context.index(answer)}]
     return {"id": question_id, "question": text, "answers": answers, **more}
 
 
 def dataset(path, paragraphs, **more):
-    """Write a SQuAD file of (context, questions) pairs, and return its path."""
+    """Write a SQuAD file of (context, questions) pairs; return its path."""
     paragraphs = [{"context": context, "qas": qas} for context, qas in paragraphs]
     data = [{"title": "x", "paragraphs": [paragraph]} for paragraph in paragraphs]
     path.write_text(json.dumps({"version": "1.1", "data": data, **more}))
@@ -30,7 +30,7 @@ def dataset(path, paragraphs, **more):
 
 
 def letters(path, has_negative=False):
-    """Write questions "c" and "d", answered by that letter; optionally "e", which has no answer."""
+    """Write questions "c" and "d" answered by that letter; optionally "e", unanswerable."""
     paragraphs = []
     for i, context in enumerate(CONTEXTS):
         qas = []
@@ -45,13 +45,13 @@ def letters(path, has_negative=False):
 
 
 class Recording(NamedTuple):
-    """Outputs of the release for a SQuAD file: digests of the windows, answers for logits."""
+    """The release's outputs for a SQuAD file: digests of windows, and answers to logits."""
 
     vocab: str
     data: str  # path of the file
-    settings: dict  # with the digests
+    settings: dict  # contains the digests
     logits: tuple  # start and end logits of each window
-    answers: dict  # contents of predictions, nbest_predictions and null_odds by name
+    answers: dict  # predictions, nbest_predictions and null_odds by name
 
     @property
     def config(self):
@@ -87,7 +87,7 @@ def shared_recording(version, shared, vocab):
 
 
 def window_logits(start_logits, end_logits, size):
-    """Return the `WindowLogits` of a window, as the prediction step makes them of all logits."""
+    """Return the `WindowLogits` of a window, as made by the prediction step."""
 
     def best_first(logits):
         order = np.argsort(-logits, kind="stable")[:size]
@@ -102,7 +102,7 @@ def window_logits(start_logits, end_logits, size):
 
 
 def record_values(window, vocab, max_seq_length, unique_id):
-    """Return the values of a window's record, written out."""
+    """Return the expected values of a window's record."""
     first = [vocab["[CLS]"], *window.query, vocab["[SEP]"]]
     ids = window.context.ids[window.first : window.first + window.length]
     second = [*ids, vocab["[SEP]"]]

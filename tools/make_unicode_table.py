@@ -123,7 +123,7 @@ def order(char, ranks):
     parts = decompose(clean(char))
     classes = [unicodedata.combining(part) for part in parts]
     if 0 in classes:
-        # Kept marks must follow a part that no mark moves across.
+        # A character with kept marks must start with a base character.
         assert classes[0] == 0 or not ranks.keys() & set(parts), ascii(char)
         return 0
     kept = [part for part in parts if uncased(part)]

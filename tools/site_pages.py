@@ -54,7 +54,7 @@ def on_config(config):
 
 
 def _entries(nav):
-    """Yield each page of the navigation with its title and the dict that has it, or None twice."""
+    """Yield each page of the navigation with its title and its dict; both are None if untitled."""
     for entry in nav:
         if isinstance(entry, str):
             yield None, None, entry

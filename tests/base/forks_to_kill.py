@@ -1,10 +1,10 @@
-"""Runs scripts in forks of a process that has imported everything, and kills them on request.
+"""Run scripts in forks of a process that has imported everything, and kill them on request.
 
     python tests/base/forks_to_kill.py
 
-Each line of standard input is a JSON object with the arguments of `run_and_kill`, and each line of
-output its result. Importing TensorFlow takes seconds and a fork milliseconds, and a fork is safe as
-long as TensorFlow has run nothing and has no threads.
+Each line of standard input is a JSON object with the arguments of `run_and_kill`; each line of
+output is its result. Importing TensorFlow takes seconds, a fork takes milliseconds. The forks are
+safe because this process has not run any TensorFlow operation and has no TensorFlow threads.
 """
 
 import json
@@ -18,7 +18,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["KERAS_BACKEND"] = "tensorflow"
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-# Functions that change the file system, which a fork may be killed before.
+# Functions that change the file system. A fork can be killed before any of them.
 _OPERATIONS = ["replace", "remove", "unlink", "rmdir", "mkdir"]
 
 
@@ -30,12 +30,12 @@ def run_and_kill(run, script, arguments, log, seconds=None, operation=None):
       script: its name, or "fetch" for `checkpoints.fetch`.
       arguments: its command line, a list.
       log: file that its output is appended to.
-      seconds: after which to kill it; None for never.
-      operation: number of the operation of the file system before which it kills itself.
+      seconds: time after which to kill it; None for never.
+      operation: the fork kills itself before the file system operation with this number.
 
     Returns:
-      Dict of the exit `status`, negative if it was killed, of the `seconds` and the number of
-      `operations` that it took.
+      Dict with the exit `status` (negative if killed), the elapsed `seconds` and the number of file
+      system `operations`.
     """
     start = time.monotonic()
     reader, writer = os.pipe()
@@ -59,7 +59,7 @@ def run_and_kill(run, script, arguments, log, seconds=None, operation=None):
 
 
 def _run(run, script, arguments, log, operation, results):
-    """Run the script, in the fork, and end the process."""
+    """Run the script in the fork, then exit the process."""
     status = 1
     try:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -76,9 +76,10 @@ def _run(run, script, arguments, log, operation, results):
 
 
 def _count_operations(last):
-    """Count the operations of this process in a list of one int; kill it before the last one.
+    """Return a list that holds the running count of file system operations.
 
-    Besides `_OPERATIONS` they are openings of files to write.
+    Opening a file for writing counts as well as `_OPERATIONS`. The process kills itself before
+    operation number `last`.
     """
     from bert_tf.io import files
 

@@ -1,4 +1,4 @@
-"""Progress: log lines everywhere, a bar on a terminal."""
+"""Progress is logged, and shown as a bar on a terminal."""
 
 import io
 import json
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def logger(monkeypatch):
-    """The logger of bert_tf without handlers, as in a new process."""
+    """The bert_tf logger without handlers, as in a new process."""
     logger = logging.getLogger("bert_tf")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", logger.propagate)
@@ -54,7 +54,7 @@ def test_bar_on_a_terminal(logger):
     count_to_1000()
     text = stream.getvalue()
     assert "reading:   0%" in text
-    # Log lines start at the beginning of a line, which has been cleared.
+    # The bar is erased before a log line is printed.
     for message in ("warning: line 500 is empty\n", "reading: 1000 lines in 0s"):
         before = text[: text.index(message)]
         assert before.endswith("\r") and not before.split("\r")[-2].strip()
@@ -105,7 +105,7 @@ def test_answers_are_escaped_on_a_terminal_only(monkeypatch):
 
 
 def test_answers_are_utf_8_in_any_locale(monkeypatch):
-    """And lone surrogates are those of JSON."""
+    """Lone surrogates are printed as JSON escapes."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
     console.write('"é \ud800"\n')

@@ -27,7 +27,7 @@ def test_errors_of_the_block_are_not_changed(replacing, tmp_path):
 
 
 def test_full_disk(tmp_path):
-    # Simulated by a limit on the size of files.
+    # A limit on the file size simulates the full disk.
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
@@ -53,7 +53,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
 
 
 def test_partial_versions_of_killed_processes_are_removed(tmp_path):
-    """But not those of processes that are running, or of other files."""
+    """Versions written by running processes stay, and so do other files."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     partial = [f"x.tmp-{dead.pid}", f"x.counts.json.tmp-{dead.pid}", f"x.tmp-{10**30}"]
@@ -79,7 +79,7 @@ def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Access to `gs://` fails as it does without a network."""
+    """Make access to `gs://` fail as it does without a network."""
     exists = tf.io.gfile.exists
 
     def fail(path):
@@ -99,7 +99,7 @@ def test_remote_paths(no_network, tmp_path):
             "`input_file`: gs://b/x cannot be accessed (Error executing an HTTP request: Could not "
             "resolve host); check the network and the credentials, or use a local path"
         )
-    # No paths, or local ones.
+    # These are local, or not paths.
     for value in ("grpc://10.0.0.1:8470", str(tmp_path / "nothing"), "a, b", 1, None, ()):
         files.check_reachable(value, "x")
     files.check_reachable(["https://b/x"], "text", is_path=False)
@@ -108,7 +108,7 @@ def test_remote_paths(no_network, tmp_path):
 
 
 def test_paths_that_are_not_utf8():
-    """Python decodes the byte 0xE9 of a path to a surrogate, which TensorFlow does not encode."""
+    """Python decodes the byte 0xE9 of a path to a surrogate that TensorFlow cannot encode."""
     with pytest.raises(UserError, match=r"^`x`: a, caf\\udce9 is not valid UTF-8, which Tensor"):
         files.check_reachable(["a", "caf\udce9"], "x")
 
@@ -126,7 +126,7 @@ def test_runs_with_remote_paths(no_network):
 
 @pytest.mark.slow
 def test_scripts_with_remote_paths(root):
-    """One sentence and no traceback, also where no network is simulated."""
+    """The error is one sentence without a traceback."""
     done = subprocess.run(
         [sys.executable, str(root / "export_model.py"), "--model_dir=nope://b/x",
          "--export_dir=y"],
@@ -175,7 +175,7 @@ def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "locked\n"
-        for _ in range(2):  # a failed attempt does not remove the process ID
+        for _ in range(2):  # a failed attempt keeps the process ID
             with (
                 pytest.raises(UserError, match=rf"`output_dir`: .*\(PID {holder.pid}\) trains in"),
                 locks.locked(str(tmp_path), "output_dir", "trains"),
@@ -202,7 +202,7 @@ def test_lock_does_not_follow_a_symbolic_link(tmp_path):
 
 
 def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
-    """A call of `GzipFile.readline` for each of 50 million lines takes more than a minute."""
+    """Calling `GzipFile.readline` for 50 million lines would take more than a minute."""
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\n\n" + b"\n" * 10_000 + b"b"))
     monkeypatch.setattr(gzip.GzipFile, "readline", None)

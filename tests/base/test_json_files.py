@@ -1,4 +1,4 @@
-"""Side files: whatever is in them, one sentence names the file and the place."""
+"""Errors in side files are one sentence that names the file and the field."""
 
 import json
 from typing import Annotated, NamedTuple

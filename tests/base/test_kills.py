@@ -1,7 +1,7 @@
-"""Processes that are killed at random moments, and started again until they end.
+"""Scripts that are killed at random times and restarted until they finish.
 
-The result must be that of a process that is not disturbed, and no partial files may stay. The
-moments depend on a seed, and BERT_TF_TEST_KILLS multiplies the number of kills:
+The result must equal the result of an undisturbed run, and no partial files may remain. The times
+depend on a seed. BERT_TF_TEST_KILLS multiplies the number of kills:
 
     BERT_TF_TEST_SEED=7 BERT_TF_TEST_KILLS=2 pytest -m slow tests/base/test_kills.py
 """
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 
 class Killer:
-    """Runs scripts in processes that it kills; see `forks_to_kill`."""
+    """Runs scripts in forks and kills them, see `forks_to_kill`."""
 
     def __init__(self, folder):
         program = pathlib.Path(__file__).with_name("forks_to_kill.py")
@@ -72,16 +72,16 @@ def killer(tmp_path_factory):
 def check_kills(
     killer, number, script, make_arguments, check, folder, is_done=lambda output: False
 ):
-    """Kill a script `number` times, in runs that are killed up to 5 times and then completed.
+    """Kill a script `number` times. Each run is killed up to 5 times and then completed.
 
     Args:
       killer: a `Killer`.
       number: number of kills.
       script: name of the script.
       make_arguments: function from the output folder to the arguments.
-      check: function that compares (the output of the undisturbed run, that of a killed one).
+      check: function that compares the output folders of the undisturbed run and a killed run.
       folder: folder for all output.
-      is_done: whether an output is complete, so that the script must not run again.
+      is_done: function that returns whether an output is complete and the script must not rerun.
     """
     rng, kills, runs = random.Random(f"{SEED}/{script}"), 0, 0
     print(f"BERT_TF_TEST_SEED={SEED}")
@@ -105,7 +105,7 @@ def check_kills(
             last = killer.run(script, make_arguments(output))
             assert last["status"] == 0, f"run {runs}: {log(killer)}"
         check(whole, output)
-    print(f"{script}: {kills} kills, {runs} runs that ended")
+    print(f"{script}: {kills} kills, {runs} completed runs")
 
 
 def log(killer):
@@ -113,7 +113,7 @@ def log(killer):
 
 
 def contents(folder):
-    """Return a dict from the path of each file to its digest, without locks and events."""
+    """Return a dict from file path to digest, without lock files and TensorBoard events."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
@@ -266,7 +266,7 @@ def test_vocabulary(killer, tmp_path):
 
 
 def write_checkpoint(folder):
-    """Write the weights of the model of `write_model` to the prefix `model` in the same folder."""
+    """Write weights for the config of `write_model` to the prefix `model` in the same folder."""
     config = bert_tf.BertConfig.from_json_file(str(folder / "config.json"))
     weights = checkpoints.weights(BertPretrainer(config))
     checkpoints.write(str(folder / "model"), {name: x.numpy() for name, x in weights.items()})
@@ -282,7 +282,7 @@ def test_conversion(killer, tmp_path, format):
         return [*paths, f"--format={format}", *model]
 
     number = round(30 * FACTOR)
-    # It refuses to write into an existing folder.
+    # The command does not write into an existing folder.
     check_kills(
         killer, number, "bert-tf convert", arguments, check_same_files, tmp_path / "out",
         pathlib.Path.exists,
@@ -290,7 +290,7 @@ def test_conversion(killer, tmp_path, format):
 
 
 def sizes(version):
-    """Return the shapes of the variables of a SavedModel, in any order."""
+    """Return the sorted shapes of the variables of a SavedModel."""
     reader = tf.train.load_checkpoint(str(version / "variables" / "variables"))
     return sorted(map(tuple, reader.get_variable_to_shape_map().values()))
 
@@ -314,7 +314,7 @@ def test_export(killer, tmp_path):
         ]  # fmt: skip
 
     def check(whole, output):
-        """A run that was killed after the rename has made a version, and the next one another."""
+        """Compare each exported version; a run killed after the rename has exported two."""
         expected, found = contents(whole), contents(output)
         versions = sorted({name.partition("/")[0] for name in found if "/" in name})
         assert set(versions) <= set("123456")
@@ -322,7 +322,7 @@ def test_export(killer, tmp_path):
             files = {x.partition("/")[2]: y for x, y in found.items() if x.startswith(version)}
             assert {f"1/{name}" for name in files} == {x for x in expected if "/" in x}
             for name in files:
-                # TensorFlow writes the graph and the index in any order.
+                # The order of the graph and the index varies.
                 if not name.endswith((".pb", ".index")) and ".data-" not in name:
                     assert files[name] == expected[f"1/{name}"], name
             assert sizes(output / version) == sizes(whole / "1")

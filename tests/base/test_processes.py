@@ -1,4 +1,4 @@
-"""Worker processes: how they start, and that none outlives an error."""
+"""Worker processes: how they start, and how an error stops them."""
 
 import multiprocessing
 import platform
@@ -34,7 +34,7 @@ def test_error_does_not_wait_for_other_workers():
     assert time.monotonic() - start < 20
 
 
-# Counts page faults while ten buffers of 64 MB are filled, one after the other.
+# Counts the page faults while ten buffers of 64 MB are filled one after another.
 _COUNT_FAULTS = """
 import resource
 from bert_tf.io import processes
@@ -50,7 +50,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_freed_memory_is_reused():
-    """At 4 KB a page, the kernel otherwise provides 160,000 pages."""
+    """Otherwise the kernel would provide 160,000 pages of 4 KB."""
 
     def count_faults(setup):
         command = [sys.executable, "-c", _COUNT_FAULTS.format(setup)]

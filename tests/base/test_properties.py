@@ -1,7 +1,7 @@
-"""Whatever a user or a client gives, there is a result or a `UserError`, and no other exception.
+"""Any input of a user or a client gives a result or a `UserError`, never another exception.
 
-Each property is checked for the same few generated inputs in every run, and with `-m slow` for many
-that differ from run to run. A failure shows the seed, which BERT_TF_TEST_SEED repeats.
+By default each property is checked on the same few generated inputs. With `-m slow` it is checked
+on many random inputs; a failure prints the seed, and BERT_TF_TEST_SEED repeats it.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from tests.common import TINY, write_vocab
 
 _FEW, _MANY = 10, 400
 
-# Not all of Unicode, whose tables hypothesis needs seconds to make.
+# A subset of Unicode: hypothesis needs seconds to build the tables for all of it.
 TEXT = st.text('ab01 {}[]",:\\\t\r\n\0\x1cé\u0301Σ中\u2028\ufeff\U0001f600\ud800', max_size=20)
 NUMBERS = (
     st.integers() | st.floats() | st.sampled_from([0, -1, 2**31, 2**63, 10**400, 1e308, math.nan])
@@ -45,10 +45,10 @@ JSON = st.recursive(
 
 @pytest.fixture(params=[_FEW, pytest.param(_MANY, marks=pytest.mark.slow)])
 def holds(request):
-    """Function that checks `check(*values)` for values of some strategies."""
+    """A function that runs `check(*values)` on values drawn from strategies."""
     seed = os.environ.get("BERT_TF_TEST_SEED")
     if not seed:
-        # The default suite gives the same result on the same code.
+        # The default suite is deterministic.
         seed = random.SystemRandom().randrange(2**32) if request.param == _MANY else 0
     print(f"BERT_TF_TEST_SEED={seed}")
 
@@ -77,7 +77,7 @@ def changed(values):
 
 
 def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
-    """Return whether the function returns; False for an error of one line."""
+    """Return True if the function returns, False if it raises an error of one line."""
     try:
         function(*arguments)
     except errors as error:
@@ -89,7 +89,7 @@ def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
 def test_bert_configs(holds):
     def check(values):
         if is_accepted(bert_tf.BertConfig.from_dict, values):
-            # The JSON text has sorted keys, and dicts with other orders have other reprs.
+            # JSON text has sorted keys; the repr of a dict depends on the order of its keys.
             values = json.loads(json.dumps(values, sort_keys=True))
             config = bert_tf.BertConfig.from_dict(values)
             loaded = bert_tf.BertConfig.from_dict(json.loads(config.to_json_string()))
@@ -122,7 +122,7 @@ def test_side_files_of_tasks(name, holds, tmp_path):
 
 
 def test_tokenizer_files(holds, tmp_path):
-    """Each field of both files, and each field of the parts of `tokenizer.json`."""
+    """Changes each field of both files, and each nested field of `tokenizer.json`."""
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     valid = tokenizer_json.tokenizer_json(tokenizer.vocab, tokenizer.settings)
     config = tokenizer_json.tokenizer_config(tokenizer.settings, 12)
@@ -196,7 +196,7 @@ PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(con
 
 
 def test_options(holds):
-    """Numbers out of bounds, infinite or not numbers are errors that name the option."""
+    """Numbers out of bounds, infinities and NaN raise errors that name the option."""
 
     def check(place, value):
         config, name = place
@@ -210,7 +210,7 @@ def test_options(holds):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
 def test_options_of_wrong_types(config):
-    """Each attribute refuses all types but its own, with a message that names it."""
+    """Each field rejects values of other types with an error that names it."""
     values: dict = {bool: True, int: 3, float: 0.5, str: "x", dict: {"x": 1}, tuple: (object(),),
                     object: object()}  # fmt: skip
     hints = typing.get_type_hints(type(config))
@@ -270,7 +270,7 @@ def test_lines_of_requests(holds):
 
 
 def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path):
-    """Each operation of the file system may be the last one."""
+    """The kill may come before each file system operation."""
     import tensorflow as tf
 
     variables = {"w": tf.Variable([0.0]), "global_step": tf.Variable(0)}

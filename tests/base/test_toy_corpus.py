@@ -1,4 +1,4 @@
-"""The toy corpus: reproducible, balanced, and without other clues to the labels."""
+"""The toy corpus is reproducible and balanced, and only sentiment words predict its labels."""
 
 import collections
 import hashlib
@@ -20,7 +20,7 @@ def texts():
 
 
 def read_rows(text):
-    """Return the (text, label) rows of a labelled set."""
+    """Return the (text, label) rows of a labelled split."""
     return [tuple(line.split("\t")) for line in text.splitlines()[1:]]
 
 
@@ -59,7 +59,7 @@ def naive_bayes_accuracy(train, test):
 
 
 def test_same_seed_same_bytes(texts):
-    # A digest and not a second run: the text must not depend on the version of Python either.
+    # A digest, because the text must also be equal on every version of Python.
     digest = hashlib.sha256("".join(texts[name] for name in sorted(texts)).encode()).hexdigest()
     assert digest[:16] == "a68697d07495a90f"
     small = {"corpus": 1, "train": 1, "dev": 1, "test": 1}
@@ -127,7 +127,7 @@ def test_other_words_are_neutral():
 
 
 def test_labelled_sets_have_no_common_words(texts):
-    """Sentiment words from everywhere in the corpus would connect train with the test labels."""
+    """A word used throughout the corpus would connect the training set with the test labels."""
     common = {word for pair in words.COMMON_WORDS.values() for word in pair}
     for name in ("train", "dev", "test"):
         assert not common & set(split_tokens(texts[name]))
@@ -145,10 +145,10 @@ def test_sample_texts_are_new(texts):
 
 
 def test_training_words_never_occur_in_dev_or_test(texts):
-    """Not even their stems: no sentiment word of dev and test begins like one of train."""
+    """No sentiment word of dev or test shares its first four letters with one of train."""
 
     def stems(entries):
-        # Words of both sentiments, "the" or "home", are neutral.
+        # Words that occur with both sentiments, such as "the", are neutral.
         found = [
             {word[:4] for entry in all_entries(name, entries) for word in entry.split() if word[3:]}
             for name in words.SENTIMENTS

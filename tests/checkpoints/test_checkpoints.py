@@ -1,4 +1,4 @@
-"""Release checkpoints: found by every kind of path, readable by TensorFlow 1, loaded by name."""
+"""Release checkpoints are found by any kind of path, loaded by name, and readable by TF 1."""
 
 import json
 import shutil
@@ -73,7 +73,7 @@ def test_log_names_missing_and_unused_weights(prefix, caplog):
 
 
 def test_head_rows_are_matched_by_label(tmp_path, caplog):
-    """With Hugging Face's id2label and with tagger.json; without labels, rows keep their order."""
+    """Labels come from id2label or tagger.json; without labels, rows keep their order."""
     caplog.set_level("INFO")
     model, labels = BertClassifier(TINY, 3), ("O", "B-X", "I-X")
     path = str(tmp_path / "head" / "model.ckpt-1")
@@ -169,7 +169,7 @@ def test_failed_write_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
-    # A write that stops between the two files leaves no checkpoint.
+    # An interrupted write has no index file.
     renamed = []
 
     def once(*args, **kwargs):
@@ -191,7 +191,7 @@ def test_failed_write_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("share", ["all", "one"])
 def test_weights_that_are_not_finite_are_refused(tmp_path, share):
-    """In checkpoints of the release and in safetensors; converted from or loaded."""
+    """Covers TF1 checkpoints and safetensors, both when loaded and when converted."""
     model = BertModel(TINY)
     values = {name: variable.numpy() for name, variable in checkpoints.weights(model).items()}
     name = "bert/encoder/layer_1/output/dense/bias"
@@ -211,7 +211,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, share):
 
 
 def test_weights_that_are_texts_are_refused(monkeypatch, tmp_path):
-    """As a damaged index can have them."""
+    """A damaged index can have such entries."""
     checkpoints.write(str(tmp_path / "model.ckpt"), {"bert/pooler/dense/bias": np.zeros(2)})
     source = checkpoints.open_checkpoint(str(tmp_path))
     monkeypatch.setattr(source, "tensor", lambda name: np.array([b"a", b"b"], object))

@@ -1,4 +1,4 @@
-"""Conversion: bit-exact round trips, config and vocabulary, resized tables, errors."""
+"""Checkpoint conversion: exact round trips, config and vocabulary, resized tables, errors."""
 
 import json
 
@@ -20,7 +20,7 @@ def tensors_of(path):
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    """A folder as the release published it, plus the state of the optimizer."""
+    """A model folder in the release's layout, with optimizer state."""
     folder = tmp_path_factory.mktemp("release")
     values = {n: v.numpy() for n, v in checkpoints.weights(BertPretrainer(TINY)).items()}
     slots = {f"{n}/{slot}": v * 2 for n, v in values.items() for slot in ("adam_m", "adam_v")}

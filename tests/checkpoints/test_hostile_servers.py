@@ -1,4 +1,4 @@
-"""Servers that answer a download with anything but the model: one sentence, in limited time."""
+"""Faulty servers: a download fails with one sentence within limited time."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ NAME = "uncased_L-2_H-128_A-2"
 
 
 def answer(body=b"", status="200 OK", **headers):
-    """Return the bytes of a response; a header that is None is left out."""
+    """Return the bytes of a response; headers with the value None are omitted."""
     headers = {"Content_Length": str(len(body)), "Connection": "close", **headers}
     lines = [f"{x.replace('_', '-')}: {y}" for x, y in headers.items() if y is not None]
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + body
@@ -67,7 +67,7 @@ def slow(data):
 
 
 def behaviours():
-    """Yield pairs of a name and a function that returns the parts of a response."""
+    """Yield pairs of a name and a function that returns the chunks of a response."""
     codes = [*range(400, 419), 421, 422, 423, 424, 425, 426, 428, 431, 451]
     codes += [501, 505, 506, 507, 508, 510, 511, 520, 599, 600, 700, 999]
     for code in codes:
@@ -115,7 +115,7 @@ def behaviours():
 
 
 BEHAVIOURS = dict(behaviours())
-# One of each five in the default suite, and all with `-m slow`.
+# The default suite tries every fifth, `-m slow` all.
 CASES = [
     pytest.param(name, marks=[] if index % 5 == 0 else pytest.mark.slow)
     for index, name in enumerate(BEHAVIOURS)
@@ -124,7 +124,7 @@ CASES = [
 
 @pytest.fixture
 def serve(monkeypatch):
-    """A function that serves a behaviour, and returns the address."""
+    """A function that serves a behaviour and returns the address of the server."""
     stopped, servers = threading.Event(), []
 
     def start(behaviour):
@@ -137,7 +137,7 @@ def serve(monkeypatch):
                         if stopped.is_set():
                             return
                         self.request.sendall(part)
-                except OSError:  # the client has seen enough
+                except OSError:  # the client has closed the connection
                     pass
 
         server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
@@ -170,13 +170,13 @@ def test_one_sentence_in_limited_time(serve, tmp_path, name):
     assert time.monotonic() - start < 10
     message = str(error.value)
     assert "\n" not in message and len(message) < 1000 and NAME in message
-    # What has come so far may be resumed; nothing else is left.
+    # Only the partial download may remain, since it can be resumed.
     left = [x for x in os.listdir(tmp_path) if x[0] != "."]
     assert set(left) <= {f"{NAME}.zip.part"}
 
 
 def test_redirects_into_the_own_network_are_refused(serve, tmp_path, monkeypatch):
-    """Unless the address of the mirror is such itself."""
+    """They are allowed if the mirror itself has a private address."""
     target = f"{serve(answer(GOOD))}/x.zip"
     address = serve(answer(status="302 Found", Location=target))
     checkpoints.fetch(NAME, cache=str(tmp_path / "a"), base_url=address)

@@ -1,4 +1,4 @@
-"""Published models, from a local server with an archive that the test writes."""
+"""Downloads of published models, from a local server."""
 
 import errno
 import hashlib
@@ -25,7 +25,7 @@ NAME = "uncased_L-2_H-128_A-2"
 
 
 def archive(tmp_path, top=f"{NAME}/", extra=None):
-    """Return a zip archive like those of the release, with a tiny model."""
+    """Return a zip archive of a tiny model, laid out like the release's archives."""
     if not (tmp_path / "model").exists():
         values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
         checkpoints.write(str(tmp_path / "model" / "bert_model.ckpt"), values)
@@ -43,8 +43,8 @@ def archive(tmp_path, top=f"{NAME}/", extra=None):
 def server(monkeypatch, tmp_path):
     """Serve `server.content` as the model `NAME`.
 
-    `server.cut` is the number of bytes after which a connection closes, and `server.num_failures`
-    the number of requests that are answered with status 503. Answers take `server.delay` seconds.
+    A connection closes after `server.cut` bytes. The first `server.num_failures` requests get
+    status 503. Each response takes `server.delay` seconds.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -74,7 +74,7 @@ def server(monkeypatch, tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.content, server.cut, server.requests = archive(tmp_path), None, []
     server.num_failures, server.delay = 0, 0.0
-    monkeypatch.setattr(download, "_NUM_RETRIES", 1)  # The first retry does not wait.
+    monkeypatch.setattr(download, "_NUM_RETRIES", 1)  # The first retry is immediate.
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
@@ -104,7 +104,7 @@ def test_names_of_the_published_models():
 
 
 def visible(folder):
-    """Return the names of the files in a folder, without locks."""
+    """Return the names of the files in a folder, without lock files."""
     return sorted(name for name in os.listdir(folder) if not name.startswith("."))
 
 
@@ -128,7 +128,7 @@ def test_downloads_once(server, tmp_path, top, caplog):
 
 
 def test_local_folder_with_a_published_name(server, tmp_path, monkeypatch, caplog):
-    """As it is after unzipping the archive by hand."""
+    """The user has unzipped the archive by hand."""
     caplog.set_level("INFO", "bert_tf")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(bert_tf.UserError, match=f"{NAME}' is neither a folder nor one of"):
@@ -150,7 +150,7 @@ def test_interrupted_download_resumes(server, tmp_path):
     ranges = [requested for _, requested in server.requests]
     assert ranges[:3] == [None, "bytes=1000-", "bytes=2000-"]
 
-    # A new process resumes the download of one that was killed.
+    # A new process resumes the download of a killed one.
     part = tmp_path / "other" / f"{NAME}.zip.part"
     part.parent.mkdir()
     part.write_bytes(server.content[:1500])
@@ -159,14 +159,14 @@ def test_interrupted_download_resumes(server, tmp_path):
     assert server.requests[0][1] == "bytes=1500-"
     assert visible(part.parent) == [NAME, f"{NAME}.sha256.json"]
 
-    # The rest of a different file is discarded.
+    # The partial download of a different file is discarded.
     part.parent.joinpath(NAME).rename(tmp_path / "gone")
     part.write_bytes(b"x" * (len(server.content) + 5))
     checkpoints.fetch(NAME, cache=str(part.parent))
 
 
 def test_what_a_killed_process_leaves_is_removed(server, tmp_path):
-    """Of a process that was killed while it unpacked the archive, and of one afterwards."""
+    """The process was killed while it unpacked the archive, or after that."""
     dead = multiprocessing.get_context("fork").Process(target=int)
     dead.start()
     dead.join()
@@ -239,7 +239,7 @@ def test_archive_copied_into_the_cache_needs_no_network(tmp_path):
 
 
 def fetch_in_process(cache, barrier, results):
-    """Fetch the model together with other processes, and report the number of errors."""
+    """Fetch the model at the same time as other processes; report the number of errors."""
     barrier.wait()
     try:
         folder = os.path.dirname(checkpoints.fetch(NAME, cache=cache))
@@ -295,7 +295,7 @@ def test_another_process_unpacks_the_same_model_without_locks(server, tmp_path, 
     def unpack_elsewhere(*arguments):
         compare(*arguments)
         shutil.copytree(tmp_path / "model", cache / NAME)
-        # As if the folder appeared after the last look.
+        # The folder appears after the last check.
         monkeypatch.setattr(os.path, "lexists", lambda _: False)
 
     monkeypatch.setattr(hub, "_check_digests", unpack_elsewhere)
@@ -304,7 +304,7 @@ def test_another_process_unpacks_the_same_model_without_locks(server, tmp_path, 
 
 
 def test_changed_archive_is_refused(server, tmp_path):
-    """The files must be those of the first download, or those of the published model."""
+    """Files must equal the first download, or the published model if its digest is known."""
     cache = tmp_path / "cache"
     checkpoints.fetch(NAME)
     (cache / NAME).rename(tmp_path / "gone")

@@ -27,12 +27,12 @@ safetensors = pytest.importorskip("safetensors.numpy")
 @pytest.mark.slow  # folders of each head are compared with transformers below
 @pytest.mark.parametrize("num_lines", [10, 50])
 def test_real_model_after_every_conversion(transformers, minilm, tmp_path, num_lines):
-    """The original folder, converted to TF1, and converted back, on real text."""
+    """The original, TF1 and reconverted folders give the same outputs on real text."""
     reference = load_with_transformers(transformers, minilm)
     tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
     checkpoints.convert(minilm, tf1, "release")
     checkpoints.convert(tf1, again, "hugging_face")
-    # The last folder went through all conversions; loading a model takes seconds.
+    # Only the last folder is loaded, since that takes seconds.
     paths = (minilm, tf1, again) if num_lines == 50 else (again,)
     models = [BertModel.from_preset(path) for path in paths]
     rewritten = load_with_transformers(transformers, again)
@@ -81,7 +81,7 @@ HEADS = [
 def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     model = make(config(hidden_act=act, initializer_range=0.5))
     tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
-    rng = np.random.default_rng(0)  # zeros and ones would hide an unused bias or norm
+    rng = np.random.default_rng(0)  # zeros and ones would hide unused biases and scales
     tensors = {k: v + 0.1 * rng.normal(size=v.shape).astype("float32") for k, v in tensors.items()}
     for key, variable in checkpoints.weights(model).items():
         variable.assign(tensors[key])
@@ -110,7 +110,7 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     num_outputs = {"BertModel": 2, "BertForPreTraining": 2, "BertForQuestionAnswering": 2}
     assert len(common) == num_outputs.get(name, 1)
 
-    # Folders that transformers writes: in one file, in shards, with old names.
+    # Folders written by transformers: one file, shards, old names.
     reference.save_pretrained(tmp_path / "single")
     reference.save_pretrained(tmp_path / "shards", max_shard_size="10KB")
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
@@ -129,7 +129,7 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
         assert checkpoints.load_config(str(tmp_path / path)).hidden_act == act
         for variable in variables.values():
             variable.assign(np.zeros(variable.shape))
-        # All weights that the outputs depend on; not every class has a pooler.
+        # Some classes have no pooler.
         checkpoints.warm_start(model, str(tmp_path / path), require_all=True)
         for key, variable in variables.items():
             if "pooler" not in key or "pooler" in str(reference):

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, from a local stand-in for its server, through its own client."""
+"""Models of the Hugging Face Hub, downloaded by its client from a local stand-in server."""
 
 import hashlib
 import http.server
@@ -23,7 +23,7 @@ MAIN, OLD = "1" * 40, "2" * 40
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the hub does; `server.repositories` has a dict of files for each name."""
+    """Responds as the Hub does; `server.repositories` maps names to dicts of files."""
 
     protocol_version = "HTTP/1.1"
 
@@ -77,7 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def repositories(tmp_path_factory):
-    """The files of the models at the server."""
+    """The files that the server has for each model."""
     folder = tmp_path_factory.mktemp("hub")
     config = tiny(vocab_size=len(WORDS))
     tensors = checkpoints.tensors(bert_tf.BertModel(config))
@@ -99,7 +99,7 @@ def repositories(tmp_path_factory):
 
 @pytest.fixture
 def hub(repositories, monkeypatch, tmp_path):
-    """The server; `hub.restart()` lets the client read its environment variables again."""
+    """The server; `hub.restart()` makes the client reread its environment variables."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.repositories, server.requests = repositories, []
     server.restart = lambda: importlib.reload(constants)
@@ -128,7 +128,7 @@ def test_model_of_the_hub(hub, tmp_path, caplog, monkeypatch):
     ]  # fmt: skip
     assert checkpoints.resolve("hf://me/tiny@v1").revision == OLD
 
-    # Wherever a model is named.
+    # Every option that names a model accepts it.
     config = bert_tf.configs.ModelConfig(init_checkpoint="hf://me/tiny")
     assert checkpoints.resolve(config).checkpoint == model_files.folder
     bert_tf.TextClassifier.from_preset("hf://me/tiny", labels=["x", "y"])
@@ -141,7 +141,7 @@ def test_model_of_the_hub(hub, tmp_path, caplog, monkeypatch):
     for name, value in tensors[0].items():
         np.testing.assert_array_equal(value, tensors[1][name])
 
-    # Offline, what is in the cache can be used.
+    # Cached files work offline.
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     hub.restart()
     hub.requests.clear()
@@ -176,7 +176,7 @@ def test_error_is_one_sentence(hub, name, message):
         checkpoints.resolve(f"hf://{name}")
     assert str(caught.value).startswith(f"hf://{name}: {message}")
     assert "\n" not in str(caught.value)
-    # Neither weights that cannot be used are downloaded, nor pickled ones.
+    # Unusable and pickled weights are not downloaded.
     assert not [path for path in hub.requests if path.endswith((".bin", ".safetensors"))]
 
 

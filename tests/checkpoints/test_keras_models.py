@@ -1,4 +1,4 @@
-"""Weights by name of frozen models, LoRA and users' Keras models; `from_preset`."""
+"""Weights loaded by name into frozen, LoRA and user-built Keras models; `from_preset`."""
 
 import json
 
@@ -16,7 +16,7 @@ from tests.common import TINY
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A pre-trained model: weights and config."""
+    """A folder with the weights and the config of a pre-trained model."""
     folder = tmp_path_factory.mktemp("preset")
     checkpoints.write(str(folder / "bert_model.ckpt"), checkpoints.tensors(BertPretrainer(TINY)))
     (folder / files.CONFIG).write_text(TINY.to_json_string())
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
 
 
 def with_encoder(encoder):
-    """A user's model with an encoder and a head."""
+    """Return a user's model with an encoder and a head."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in encoder.input}
     return keras.Model(inputs, keras.layers.Dense(2)(encoder(inputs)["pooled_output"]))
 
@@ -72,7 +72,7 @@ def test_warm_start_of_models_with_other_structure(folder, tmp_path):
     np.testing.assert_array_equal(table, source.tensor("bert/embeddings/word_embeddings"))
 
     class Wrapped(keras.Model):
-        """A subclassed model that makes its encoder late, so that all paths have a prefix."""
+        """A subclassed model that builds its encoder late, so that all paths have a prefix."""
 
         def build(self, _):
             self.encoder = BertModel(TINY)

@@ -1,4 +1,4 @@
-"""Folders as current transformers writes them, with `tokenizer.json` and without `vocab.txt`."""
+"""Folders written by current transformers, with `tokenizer.json` and without `vocab.txt`."""
 
 import json
 
@@ -22,7 +22,7 @@ PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
 PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
 TEXTS = ["über a b", "Über c", "中文 d", "Uber ab e"]
 
-# Classes of transformers, with ours and the names of its outputs there.
+# Classes of transformers, their counterparts here, and the names of their outputs there.
 HEADS = {
     "BertForPreTraining": (
         BertPretrainer,
@@ -41,7 +41,7 @@ HEADS = {
 }
 # do_lower_case, strip_accents
 CASINGS = [(True, None), (True, False), (False, None), (False, True)]
-# One casing for each head by default, and all with `-m slow`.
+# The default suite tests one casing per head, `-m slow` all.
 CASES = [
     pytest.param(name, casing, marks=[] if i % 4 == j else pytest.mark.slow)
     for i, name in enumerate(HEADS)
@@ -115,7 +115,7 @@ def test_find_tokenizer(tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"no vocab\.txt or tokenizer\.json in "):
         bert_tf.FullTokenizer.from_preset(str(path))
     (path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    # The name of a published model says which casing it has.
+    # The name of a published model includes its casing.
     tokenizer = bert_tf.FullTokenizer.from_preset(str(path))
     assert tokenizer.encode("Über") == [PIECES.index("Über")]
     pytest.importorskip("tensorflow_text")
@@ -175,11 +175,11 @@ def test_train_export_predict(transformers, tmp_path, rows, caplog):
     assert bert_tf.FullTokenizer.from_preset(run).settings == config.tokenizer_settings
 
     caplog.clear()
-    fine_tune(folder, run, rows)  # resumes, and reuses the features
+    fine_tune(folder, run, rows)  # resumes the run and reuses the features
     assert f"reusing {run}/train.tf_record" in caplog.text
     with pytest.raises(bert_tf.UserError, match="different strip_accents: False there, True now"):
         fine_tune(folder, run, rows, strip_accents=True)
-    # Another run starts from this one.
+    # A new run starts from the weights of this run.
     assert load_tokenizer(None, "other", model=run).settings == config.tokenizer_settings
     assert load_tokenizer(run, "other").settings == config.tokenizer_settings
 

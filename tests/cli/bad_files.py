@@ -1,7 +1,6 @@
-"""Damages files in random ways, each of which a user may meet: for `test_bad_inputs`.
+"""Random damage to files, for `test_bad_inputs`.
 
-`damage(path, rng)` changes a file by one of the kinds of damage that apply to it and returns a
-description.
+`damage(path, rng)` picks a kind of damage that applies to the file and returns a description.
 """
 
 import json
@@ -22,7 +21,7 @@ VALUES = [None, True, False, *NUMBERS, *TEXTS, [], {}, [[]], [None], {"": {}}, [
 
 
 def damage(path, rng):
-    """Damage a file, or remove it; return what was done."""
+    """Damage or remove a file; return a description."""
     kind = rng.choice([*_ANY_FILE, *(x for x in _kinds_of(path) for _ in range(4))])
     try:
         kind(path, rng)
@@ -33,7 +32,7 @@ def damage(path, rng):
 
 
 class _CannotApply(Exception):
-    """The file has nothing that this kind of damage changes."""
+    """The file does not have what this kind of damage changes."""
 
 
 def _kinds_of(path):
@@ -52,7 +51,7 @@ def _kinds_of(path):
         return [_change_record, _change_bytes]
     if name == "vocab.txt":
         return [_change_vocabulary]
-    if name.endswith(".pb"):  # a program, which is trusted: only what a failed copy does
+    if name.endswith(".pb"):  # a trusted program; only a failed copy damages it
         return [_truncate]
     return [_change_line, _change_cell]
 
@@ -73,7 +72,7 @@ def _position(data, rng):
     return rng.randrange(len(data))
 
 
-# Damage of any file.
+# Damage to any file.
 
 
 def _remove(path, rng):
@@ -183,7 +182,7 @@ def _change_vocabulary(path, rng):
 
 
 def changed_json(value, rng):
-    """Return a JSON value with a random change at a random place."""
+    """Return a JSON value with a random change in a random place."""
     children = list(value) if isinstance(value, dict) else range(len(value))
     if not children:
         return rng.choice(VALUES)
@@ -208,7 +207,7 @@ def _changed_text(text, rng):
         raise _CannotApply from None
     if not isinstance(value, (dict, list)):
         raise _CannotApply
-    # Mostly of the outermost values, which have the settings.
+    # Mostly the outermost values, which are the settings.
     return json.dumps(changed_json(value, rng)).encode()
 
 
@@ -234,7 +233,7 @@ def _change_json_text(path, rng):
 
 
 def _change_header(path, rng):
-    """Change the JSON in front of the tensors of a safetensors file."""
+    """Change the JSON header of a safetensors file."""
     data = _read(path)
     if len(data) < 8:
         raise _CannotApply
@@ -245,7 +244,7 @@ def _change_header(path, rng):
 
 
 def _change_tensor(path, rng):
-    """Write a checkpoint again, with one tensor changed."""
+    """Rewrite a checkpoint with one tensor changed."""
     prefix = path.removesuffix(".index")
     try:
         source = checkpoints.ReleaseCheckpoint(prefix)
@@ -269,7 +268,7 @@ def _change_tensor(path, rng):
 
 
 def _change_record(path, rng):
-    """Write records again, with a feature of one changed."""
+    """Rewrite a file of records with one feature of one record changed."""
     try:
         rows = [x.numpy() for x in tf.data.TFRecordDataset(path)]
     except tf.errors.OpError:

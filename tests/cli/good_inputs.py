@@ -1,7 +1,7 @@
-"""Valid command lines of every command and the small files that they read, for `test_bad_inputs`.
+"""Valid command lines of every command and small input files, for `test_bad_inputs`.
 
-Paths in the command lines are relative; their first component is the name of one of the `Inputs`.
-Everything is written to `out`, except by runs that are resumed.
+Paths in the command lines are relative. Their first component is the name of one of the `Inputs`.
+All output goes to `out`, except when a run is resumed.
 """
 
 import json
@@ -38,7 +38,7 @@ _COLUMNS = "--train_file=columns/train.txt --dev_file=columns/train.txt"
 _CHOICES = "--train_file=choices/train.csv --dev_file=choices/train.csv"
 _PAIRS = "--train_file=pairs/train.csv --dev_file=pairs/train.csv"
 
-# The commands that need no training and no SavedModel, and run in a fraction of a second.
+# These commands need neither training nor a SavedModel and run in a fraction of a second.
 QUICK_COMMANDS = {
     "create_pretraining_data": [
         f"--input_file=text/a.txt,text/b.txt --vocab_file=vocab/vocab.txt "
@@ -136,7 +136,7 @@ COMMANDS = {
     ],
 }  # fmt: skip
 
-# The commands that make the runs among the inputs.
+# The commands whose runs are inputs of other commands.
 _RUNS = {
     "pretrained": ("run_pretraining", 0),
     "classifier": ("run_classifier", 0),
@@ -148,23 +148,23 @@ _RUNS = {
 
 
 class Inputs:
-    """Folders of inputs by name, each made when it is first needed.
+    """Input folders by name, each made when it is first needed.
 
-    `folder` is where they are; `run(script, folder, arguments)` runs a script in a folder.
+    They are in `folder`; `run(script, folder, arguments)` runs a script in a folder.
     """
 
     def __init__(self, folder, run):
         self._folder, self._run = pathlib.Path(folder), run
 
     def copy(self, command_line, target):
-        """Copy the inputs that a command line names to a folder."""
+        """Copy the inputs named in a command line to a folder."""
         command_line = command_line.replace("SERVER", "replies")
         for name in sorted(set(re.findall(r"[=,](\w+)", command_line))):
             if self.make(name):
                 shutil.copytree(self._folder / name, target / name)
 
     def make(self, name):
-        """Make an input unless it exists; return whether there is one of this name."""
+        """Make an input unless it exists; return whether the name is known."""
         folder = self._folder / name
         maker = getattr(self, f"_make_{name}", None)
         if name in _RUNS:
@@ -269,7 +269,7 @@ class Inputs:
         serving.export(servable, str(folder))
 
     def _make_replies(self, folder):
-        """The metadata and the answers of a server, with the model.json of its model."""
+        """Write the metadata and the responses of a server, and the model.json of its model."""
         tensor = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1"}]}}
         scores = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "2"}]}}
         signature = {"inputs": {"text": tensor}, "outputs": {"probabilities": scores}}

@@ -1,7 +1,7 @@
-"""Bad inputs of every command: one sentence as an error, or success, and no partial files.
+"""On bad inputs every command succeeds or prints one sentence, and leaves no partial files.
 
-Each case is a valid command line of `good_inputs` with one or two flags or input files damaged. It
-depends only on a seed and its number. A failure shows both; to repeat cases 40 to 49 of seed 7:
+Each case is a command line of `good_inputs` with one or two damaged flags or input files. It
+depends only on a seed and its number; a failure prints both. To repeat cases 40 to 49 of seed 7:
 
     BERT_TF_TEST_SEED=7 BERT_TF_TEST_CASES=40-49 pytest -m slow tests/cli/test_bad_inputs.py
 """
@@ -30,7 +30,7 @@ from tests.cli import bad_files, good_inputs
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FIRST, LAST = map(int, os.environ.get("BERT_TF_TEST_CASES", "0-999").split("-"))
-_BLOCK = 25  # cases of one test
+_BLOCK = 25  # number of cases per test
 _MAX_SECONDS = 60
 
 _NUMBERS = ["nan", "inf", "-inf", "-1", "0", "0.5", "1e400", "x", "", "True", "1,2", "\uff11"]
@@ -40,15 +40,15 @@ _TEXTS = ["", " ", "nothing/here", ".", "out", "/dev/null", "x" * 5000, "*", "["
           "table/train.csv", "text/a.txt", "../x"]  # fmt: skip
 _LISTS = ["", ",", "a,a", "1,2,x", "-1", "9" * 30, "nan", "0", *"x"]
 
-# A large value of these is valid and would take days, or start thousands of processes.
+# Large values of these are valid but would take days or start thousands of processes.
 _ENDLESS = {
     "num_train_steps", "num_train_epochs", "num_seeds", "dupe_factor", "num_processes",
     "num_shards", "timeout", "retries", "max_eval_steps",
 }  # fmt: skip
-# They look for machines in the network.
+# These search the network for machines.
 _NETWORK = {"use_tpu", "tpu_name", "master", "tpu_zone", "gcp_project", "server", "api"}
 
-# What a failed run may leave in its folder: complete files that a repetition uses.
+# A failed run may leave these complete files, which the next run uses.
 _KEPT = re.compile(
     r"\.lock|(bert_config|classifier|squad|tagger|choice|tokenizer_config|best)\.json|vocab\.txt|"
     r"(train|eval|dev|test|predict)\w*\.tf_record(\.json)?|checkpoint|events\.out\..*|"
@@ -56,7 +56,7 @@ _KEPT = re.compile(
     r"null_odds\.json|(input_counts|records\.counts)\.json|batching_parameters\.txt"
 )
 _TEMPORARY = re.compile(r"\.tmp-|tempstate|\.part$|_temp/|\.work/")
-# A message that only repeats an exception of Python or TensorFlow.
+# A message that only repeats a Python or TensorFlow exception.
 _RAW = re.compile(
     r"Traceback|\{\{node|\[Op:|<class '|object at 0x|NoneType|has no attribute|subscriptable|"
     r"positional argument|must be (str|real)|unsupported operand|Tensor\(|\bErrno\b"
@@ -65,7 +65,7 @@ _RAW = re.compile(
 
 @pytest.fixture(scope="module")
 def commands():
-    """A function `run(script, folder, arguments)`; its `flags_of` has the flags of each script."""
+    """A function `run(script, folder, arguments)`; its `flags_of` maps scripts to flags."""
     with scripts_alone.imported(*good_inputs.COMMANDS) as run_script:
 
         def run(script, folder, arguments):
@@ -85,7 +85,7 @@ def inputs(commands, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server():
-    """host:port of a server whose answers are the files in `replies` of the working directory."""
+    """The host:port of a server that sends the files in `replies` of the working directory."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -127,7 +127,7 @@ def test_all_commands(first, commands, inputs, server, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("script", good_inputs.COMMANDS)
 def test_without_damage(script, commands, inputs, server, tmp_path):
-    """The command lines are valid, so it is the damage that the other tests are about."""
+    """The undamaged command lines succeed."""
     for number, command_line in enumerate(good_inputs.COMMANDS[script]):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -136,7 +136,7 @@ def test_without_damage(script, commands, inputs, server, tmp_path):
 
 
 def check_cases(numbers, command_lines, commands, inputs, server, folder):
-    """Run cases and report all that fail."""
+    """Run cases and report all failures."""
     failures, errors = [], 0
     for number in numbers:
         case_folder = folder / str(number)
@@ -163,20 +163,20 @@ def check_cases(numbers, command_lines, commands, inputs, server, folder):
         shutil.rmtree(case_folder)
         if number % 20 == 19:
             keras.backend.clear_session()
-    print(f"{len(numbers)} cases, {errors} of them errors of one sentence")
+    print(f"{len(numbers)} cases, {errors} of them one-sentence errors")
     assert not failures, f"{len(failures)} of {len(numbers)} cases failed:\n" + "\n".join(failures)
-    assert errors > len(numbers) / 15  # two of five are usual
+    assert errors > len(numbers) / 15  # about two in five are typical
 
 
 def log(line):
-    """Append a line to the file BERT_TF_TEST_LOG, which also has the cases before a crash."""
+    """Append a line to the file BERT_TF_TEST_LOG, which survives a crash."""
     if path := os.environ.get("BERT_TF_TEST_LOG"):
         with open(path, "a", errors="backslashreplace") as writer:
             print(line, file=writer)
 
 
 def damage_something(script_flags, arguments, folder, rng):
-    """Change the arguments or an input file; return a description."""
+    """Damage an argument or an input file; return a description."""
     paths = sorted(
         path for path in folder.rglob("*") if path.is_file() and "events.out" not in path.name
     )
@@ -191,7 +191,7 @@ def damage_something(script_flags, arguments, folder, rng):
         arguments.append(rng.choice(["--nothing=1", "extra", "--", f"--{flag.name}"]))
         return "an argument more"
     if change < 0.15:
-        # Without its number of steps a run of the script would train for hours.
+        # Without a number of steps the script would train for hours.
         arguments.remove(rng.choice([x for x in arguments if "num_train_steps" not in x]))
         return "an argument less"
     arguments.append(f"--{flag.name}={bad_value(flag, rng)}")
@@ -199,7 +199,7 @@ def damage_something(script_flags, arguments, folder, rng):
 
 
 def bad_value(flag, rng):
-    """Return a value for a flag, as text, that may be wrong."""
+    """Return a flag value, as text, that may be invalid."""
     kind = flag.flag_type()
     if kind in ("int", "float"):
         return rng.choice(_NUMBERS + (_LARGE if flag.name not in _ENDLESS else []))
@@ -211,7 +211,7 @@ def bad_value(flag, rng):
 
 
 def run_case(commands, script, folder, arguments):
-    """Run a command; return (what is wrong with how it ends or None, whether it is an error)."""
+    """Run a command; return (a description of the failure or None, whether it printed an error)."""
     before = contents(folder)
     error = None
     try:
@@ -237,12 +237,12 @@ def run_case(commands, script, folder, arguments):
         "choice/",
         "sentences/",
     )
-    # A command may overwrite the file that it is told to write.
+    # A command may overwrite its output file.
     given = {argument.partition("=")[2] for argument in arguments}
     problems = [f"changed: {x}" for x in changed if not x.startswith(runs) and x not in given]
     problems += [f"left: {name}" for name in new if _TEMPORARY.search(name)]
     if error is not None:
-        # Answers to lines are written if some lines are invalid, too.
+        # Answers are also written if some lines are invalid.
         is_kept = "lines were invalid" in str(error)
         left = [x for x in new if not is_kept and not _KEPT.fullmatch(x.rpartition("/")[2])]
         problems += [f"left: {name}" for name in left]
@@ -258,7 +258,7 @@ def run_case(commands, script, folder, arguments):
 
 
 def contents(folder):
-    """Return a dict from the relative path of each file to a digest of its bytes."""
+    """Return a dict from relative file path to digest."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
         for path in folder.rglob("*")
@@ -267,12 +267,12 @@ def contents(folder):
 
 
 class TooLong(BaseException):
-    """A command takes too long."""
+    """The command took too long."""
 
 
 @contextlib.contextmanager
 def deadline(seconds):
-    """Raise TooLong in this thread if the block takes more processor time."""
+    """Raise TooLong if the block uses more than this much processor time."""
 
     def expire(*_):
         raise TooLong(f"not finished after {seconds} s of processor time")

@@ -1,4 +1,4 @@
-"""Scripts that are run from Python."""
+"""Scripts run from Python."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ def test_run_prints_command_and_output(tmp_path, capsys):
     words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
     assert words[0] == "python" and words[1].endswith("my script.py")
     assert words[2:] == ["--output_dir=my folder", "--do_train"]
-    # The log lines of a script are on standard error.
+    # Scripts log to standard error.
     assert set(output.splitlines()) == {"out --output_dir=my folder --do_train", "err"}
 
 
@@ -34,7 +34,7 @@ def test_failing_script_is_an_error(monkeypatch, root, capsys):
 
 
 def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
-    """In a terminal, the script writes to the terminal itself."""
+    """The script writes directly to the terminal."""
     program = "from bert_tf import commands; commands.run('-m timeit', number=1, help=True)"
     printed = run_python("-c", program, cwd=tmp_path, PYTHONPATH=str(root))
     command = "$ python -m timeit \\\n    --number=1 \\\n    --help\n\n"
@@ -44,7 +44,7 @@ def test_output_is_inherited_outside_of_notebooks(tmp_path, root):
 
 @pytest.mark.parametrize("end", ["os.abort()", "raise ImportError('no wheel')", "sys.exit(3)"])
 def test_what_the_import_of_tensorflow_prints_is_seen(tmp_path, end):
-    """Also if it ends the process; only known lines are left out."""
+    """Only known lines are hidden, even if the import ends the process."""
     (tmp_path / "tensorflow.py").write_text(
         "import os, sys\nos.write(2, b'I0000 00:00 noise\\nF0000 no AVX\\nhalf a')\n" + end
     )

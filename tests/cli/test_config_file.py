@@ -1,4 +1,4 @@
-"""--config: the values of flags in a file."""
+"""--config reads flag values from a file."""
 
 import json
 
@@ -25,7 +25,7 @@ def run_classifier(root):
 
 @pytest.fixture
 def parse(run_classifier):
-    """A function that parses flags of run_classifier.py and returns those given, a dict."""
+    """A function that parses flags of run_classifier.py and returns the given ones as a dict."""
 
     def parse(*arguments):
         known = [flag.name for flag in run_classifier]
@@ -109,7 +109,7 @@ def test_files_that_cannot_be_read(parse, tmp_path, capsys):
     ]:
         with pytest.raises(UserError, match=message):
             parse(flag)
-    with pytest.raises(SystemExit):  # as errors of other flags
+    with pytest.raises(SystemExit):  # the same form as other flag errors
         _parse(["./run_classifier.py", "--config=none.json"])
     assert capsys.readouterr().err.startswith("run_classifier.py: error: none.json: cannot be")
 
@@ -119,7 +119,7 @@ SCRIPTS = {spec.script.removesuffix(".py"): spec for spec in TASKS.values() if s
 
 @pytest.mark.parametrize("script", [*SCRIPTS, "run_pretraining"])
 def test_configurations_are_such_files(root, monkeypatch, tmp_path, script):
-    """Every option of a training script has its flag, with the same type."""
+    """Every option of a training configuration has a flag of the same type."""
     config = PretrainingConfig(input_file="a", output_dir="out", do_train=True)
     if script in SCRIPTS:
         task_config = SCRIPTS[script].config_class().resolve()

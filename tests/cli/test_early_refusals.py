@@ -1,4 +1,4 @@
-"""What can be refused before the data are used is refused before anything is written."""
+"""Errors that do not depend on the data are reported before anything is written."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from bert_tf import checkpoints
 from bert_tf.errors import UserError
 from tests.cli import good_inputs
 
-# For each script: flags that are added to its first command line in `good_inputs`, and the refusal.
+# For each script: flags to add to its first command line in `good_inputs`, and the error.
 REFUSALS = {
     "run_classifier": [
         ("--init_checkpoint=model/none", "model/none"),
@@ -85,7 +85,7 @@ REFUSALS = {
     ],
 }
 
-# The runs of the first command lines of this script are not needed.
+# The index of a command line that needs no earlier run, where that is not the first one.
 _NUMBERS = {"export_model": -1}
 
 
@@ -115,7 +115,7 @@ def test_refusals_leave_no_files(script, inputs, run_script, tmp_path, monkeypat
 
 
 def test_only_features_stay_if_they_have_to_be_counted(inputs, run_script, tmp_path, monkeypatch):
-    """Sentences have one or more windows; the next run reuses the file."""
+    """The number of steps depends on the number of windows; the next run reuses the file."""
     monkeypatch.chdir(tmp_path)
     command_line = good_inputs.COMMANDS["run_ner"][0]
     inputs.copy(command_line, tmp_path)

@@ -1,4 +1,4 @@
-"""Lines on standard input and answers on standard output, with a model that returns its input."""
+"""Lines from standard input are answered on standard output, by a model that echoes its input."""
 
 import json
 import os
@@ -33,7 +33,7 @@ flags.run(main, needs_tensorflow=False)
 
 @pytest.fixture
 def start(root, tmp_path):
-    """Function that starts the program above with options of `subprocess.Popen`."""
+    """A function that starts the program above with `subprocess.Popen` options."""
     (tmp_path / "echo.py").write_text(PROGRAM)
 
     def start(environment=(), **options):
@@ -46,7 +46,7 @@ def start(root, tmp_path):
 
 
 def test_lines_are_answered_immediately_until_ctrl_c(start, request):
-    # A shell lets processes in the background ignore Ctrl-C, and processes inherit that.
+    # Background processes of a shell ignore Ctrl-C, and child processes inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with start(stdin=subprocess.PIPE) as process:
@@ -60,7 +60,7 @@ def test_lines_are_answered_immediately_until_ctrl_c(start, request):
 
 
 def test_a_non_blocking_pipe(start):
-    """A pipe without data for a while has not ended."""
+    """A pipe that is empty for a while is not at its end."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     with start(stdin=read_end) as process:

@@ -1,4 +1,4 @@
-"""The `bert-tf` command: which command runs, with what flags, and how it fails."""
+"""The `bert-tf` command: subcommands, their flags and errors."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from bert_tf.cli import main
 
 @pytest.fixture
 def run_main(monkeypatch, capsys):
-    """A function that runs `bert-tf` with arguments; it returns exit status, stdout, stderr."""
+    """A function that runs `bert-tf` and returns (exit status, stdout, stderr)."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["bert-tf", *arguments])
@@ -68,7 +68,7 @@ def test_each_command_has_a_module_with_help(load_scripts, name):
     assert callable(module.main) and len(module.__doc__) > 20
 
 
-# Help and an error of the same command, in a process in which no flags are defined yet.
+# Shows help and an error of one command in a process that has not defined flags yet.
 PROGRAM = """
 import sys
 from bert_tf.cli import main

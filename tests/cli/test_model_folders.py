@@ -1,4 +1,4 @@
-"""Folders instead of lists of files: --model=FOLDER, --init_checkpoint=FOLDER, and exports."""
+"""Model folders as values of --model and --init_checkpoint, and their export."""
 
 import json
 
@@ -22,7 +22,7 @@ from tests.serving.conftest import assert_alike
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """The paths of a Hugging Face folder without vocab.txt, and of a file of records."""
+    """The paths of a Hugging Face folder without vocab.txt and of a record file."""
     folder = tmp_path_factory.mktemp("folders")
     config = BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS)})
     tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(config)).items()}
@@ -107,7 +107,7 @@ ANSWERS[2:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWE
 
 @pytest.mark.parametrize(("model_class", "name", "line", "answer"), ANSWERS)
 def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, line, answer):
-    """predict.py and export_model.py find the task of a folder, and give the same answers."""
+    """predict.py and an export find the folder's task and give the same answers."""
     pytest.importorskip("tensorflow_text")
     config = tiny(vocab_size=len(WORDS), max_position_embeddings=128)
     labels = ["x", "y", "z"] if answer in ("label", "entities") else None

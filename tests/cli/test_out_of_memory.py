@@ -1,4 +1,4 @@
-"""A lack of memory is one sentence."""
+"""Running out of memory is reported in one sentence."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""run_classifier.py on custom files: columns that a run remembers, held-out rows, scores."""
+"""run_classifier.py on custom files: saved columns, held-out rows, scores."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from tests.tasks.conftest import make_run
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """A function that runs run_classifier.py in `out`; with --do_train it adds a model."""
+    """A function that runs run_classifier.py in `out`, with a tiny model if --do_train is given."""
     model = {"initializer_range": 0.2, "num_hidden_layers": 1}
     return make_run(run_script, "run_classifier", tmp_path, **model)
 
@@ -32,7 +32,7 @@ def test_columns_are_remembered(run, tmp_path):
     log = run("--do_eval", f"--dev_file={tmp_path}/train.csv")
     assert "--text_columns=review, --label_column=stars, --id_column=nr" in log
     assert "columns nr (id), review (text), stars (label); 8 examples" in log
-    # Files with other delimiters, without a header and with other columns.
+    # These files differ in delimiters, header and columns.
     run("--do_predict", f"--test_file={tmp_path}/test.csv")
     assert read_table(tmp_path / "out" / "test_predictions.tsv")[1][0] == "7"
     log = run("--do_predict", f"--test_file={tmp_path}/bare.csv")
@@ -51,7 +51,7 @@ def test_held_out_rows(run, tmp_path):
     log = run("--do_train", "--do_eval", *data, "--dev_fraction=0.25", "--num_train_epochs=1")
     assert "held out of 8 training rows for evaluation: 2" in log
     results = read_results(tmp_path / "out" / "eval_results.txt")
-    # The same rows later, without the fraction.
+    # A later run without the flag uses the same rows.
     log = run("--do_eval", data[0])
     assert f"reusing {tmp_path}/out/eval.tf_record" in log
     assert read_results(tmp_path / "out" / "eval_results.txt") == results
@@ -60,7 +60,7 @@ def test_held_out_rows(run, tmp_path):
         run("--do_eval", f"--train_file={tmp_path}/changed.csv")
     with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5, but .* with 0\.25"):
         run("--do_eval", data[0], "--dev_fraction=0.5")
-    # A resumed run must not train on them.
+    # A resumed run does not train on them.
     with pytest.raises(bert_tf.UserError, match=r"different dev_split: 0\.25 .* there, none now"):
         run("--do_train", *data)
 
@@ -68,7 +68,7 @@ def test_held_out_rows(run, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("task_type", ["classification", "regression"])
 def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
-    """The exported model finds the columns, and predicts what the run predicts."""
+    """The exported model finds the columns and gives the run's predictions."""
     write_files(tmp_path, train__csv=REVIEWS)
     data = f"{tmp_path}/train.csv"
     run("--do_train", "--do_predict", f"--train_file={data}", f"--test_file={data}",
@@ -91,7 +91,7 @@ def test_from_a_file_to_a_file(run, run_script, tmp_path, task_type):
     "header", ["review,sentiment", pytest.param("opinion,verdict", marks=pytest.mark.slow)]
 )
 def test_a_csv_of_kaggle(run, tmp_path, header):
-    """IMDB: a header, quoted reviews with tags and doubled quotes, and two labels in words."""
+    """IMDB has a header, quoted reviews with HTML tags and doubled quotes, and two labels."""
     rows = [
         f'"a ""{x}"" b.<br /><br />{x}, a.",{y}' for x, y in [("c", "positive"), ("d", "negative")]
     ]
@@ -110,5 +110,6 @@ def test_a_csv_of_kaggle(run, tmp_path, header):
         texts, labels = zip(*list(csv.reader(reader))[1:], strict=True)
     classifier = bert_tf.TextClassifier.from_preset(tmp_path / "out")
     assert [x["label"] for x in classifier.predict(texts)] == list(labels)
+    classifier.compile(run_eagerly=True)
     classifier.fit(texts, labels, epochs=1, verbose=0)
     assert classifier.evaluate(texts, labels, verbose=0)["accuracy"] == 1.0

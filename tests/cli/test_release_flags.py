@@ -1,11 +1,11 @@
-"""The flags of the 2018 release are here, with their defaults."""
+"""The scripts keep the flags and defaults of the 2018 release."""
 
 import pytest
 
 from tests import scripts_alone
 
-# Flags of five scripts of google-research/bert, as its sources define them, with
-# their defaults; None stands for what must be given or is nothing.
+# Flags and defaults in the sources of google-research/bert's five scripts. None means that the flag
+# is required or has no default.
 DEVICES = {"use_tpu": False, "tpu_name": None, "tpu_zone": None, "gcp_project": None,
            "master": None, "num_tpu_cores": 8}  # fmt: skip
 TUNING = {"bert_config_file": None, "vocab_file": None, "output_dir": None,

@@ -1,4 +1,4 @@
-"""run_classifier.py and export_model.py: each kind of task from files to answers."""
+"""run_classifier.py and export_model.py: each type of task from files to answers."""
 
 import json
 import zipfile
@@ -14,7 +14,7 @@ from tests.tasks.conftest import make_run, run_task_test
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """The function of `make_run`."""
+    """A function that runs run_classifier.py, see `make_run`."""
     model = {"initializer_range": 0.2, "num_hidden_layers": 1}
     return make_run(run_script, "run_classifier", tmp_path, **model)
 
@@ -36,18 +36,18 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
         assert row[0] == "0"
         assert row[1] == header[2 + np.argmax(np.float32(row[2:]))]
         assert read_table(out / f"test_results{suffix}.tsv") == [row[2:]]
-    # Prediction takes the model and its options from the folder.
+    # Prediction reads the model and its options from the folder.
     log = run("--task_name=ax", f"--data_dir={data}", "--do_predict",
               f"--glue_submission={submission}")  # fmt: skip
     taken = "bert_config_file, vocab_file, do_lower_case, max_seq_length"
     assert taken in log.partition(f"from {out}: ")[2]
     assert len(read_table(out / "test_results_ax.tsv")) == 2
-    assert len(read_table(out / "test_results.tsv")) == 1  # MNLI's are not overwritten
+    assert len(read_table(out / "test_results.tsv")) == 1  # the results of MNLI are kept
     with zipfile.ZipFile(submission / "submission.zip") as archive:
         assert archive.namelist() == ["MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"]
     for split in ("train", "eval", "eval_mismatched", "predict", "predict_mismatched"):
         assert (out / f"{split}.tf_record").exists()
-    # An evaluation with a different length rewrites the features.
+    # Evaluation with a different length rewrites the features.
     log = run("--task_name=MNLI", f"--data_dir={data}", "--do_eval", "--max_seq_length=7")
     for name in ("eval", "eval_mismatched"):
         assert f"writing {out}/{name}.tf_record: max_seq_length" in log
@@ -89,7 +89,7 @@ def test_regression(run, run_script, tmp_path):
 
 @pytest.mark.slow
 def test_several_labels(run, run_script, tmp_path):
-    """A column for each label, in a CSV file; the best checkpoint by F1 is exported."""
+    """A CSV file has one column per label; the checkpoint with the best F1 is exported."""
     rows = ["a b,1,0", "b a,1,0", "c d,0,1", "a d,1,1", '"e, e",0,0'] * 4
     text = "\n".join(["what,hot,salty", *rows]) + "\n"
     write_files(tmp_path, train__csv=text, dev__csv=text, test__csv='what\na b\n"e, e"\na d\n')

@@ -1,4 +1,4 @@
-"""run_ner.py: from columns to tags, scores and the entities of a text."""
+"""run_ner.py: from column files to tags, scores and the entities of a text."""
 
 import json
 import pathlib
@@ -24,8 +24,8 @@ QUICK_RUN = [
     "--learning_rate=1e-2", "--num_train_epochs=6",
 ]  # fmt: skip
 
-# "A" and "B" are persons, "a" and "b" places, adjacent ones form one entity; all other words are
-# outside. Some sentences do not fit into one window.
+# "A" and "B" are persons, "a" and "b" are places, and adjacent ones form one entity. Other words
+# have the tag O. Some sentences need several windows.
 _RNG = np.random.default_rng(0)
 SENTENCES = [
     "c A d",
@@ -54,7 +54,7 @@ def columns(sentences, tag=tags_of):
     return "\n".join(lines)
 
 
-# Texts and the words that they are split into.
+# Texts and their words.
 CHUNKS = {
     "c A B, d (a) 'A's.": "c|A|B|,|d|(|a|)|'|A|'s|.",
     "(a) 'A's. \"a\"": "(|a|)|'|A|'s|.|\"|a|\"",
@@ -68,7 +68,7 @@ CHUNKS = {
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """A function that runs a script; with --do_train it adds a model and quick settings."""
+    """A function that runs a script, with a tiny model and quick settings if it trains."""
     changes = {"initializer_range": 0.2, "vocab_size": len(WORDS), "num_hidden_layers": 1}
     quick = [*write_model(tmp_path, TINY, WORDS, **changes), *QUICK_RUN]
     for split in ("train", "dev", "test"):
@@ -82,14 +82,14 @@ def run(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_entities_from_training_to_a_text(run, tmp_path):
-    """Scores, written tags and the exported model agree."""
+    """The scores, the written tags and the exported model agree."""
     out = tmp_path / "out"
     log = run("run_ner", "--do_train", "--do_eval", "--do_predict", f"--data_dir={tmp_path}",
               f"--output_dir={out}", "--report")  # fmt: skip
     assert "tag scheme of the data: iob1; the model learns iob2: O, B-LOC, I-LOC" in log
     results = read_results(out / "eval_results.txt")
     assert float(results["eval_f1"]) > 0.5  # 0 at first
-    # The test set, which equals the development set, with one more column.
+    # The test set is the development set with one more column.
     lines = (out / "test_predictions.txt").read_text().split("\n")[:-1]
     assert [line.rpartition(" ")[0] for line in lines] == columns(SENTENCES).split("\n")
     pairs = [line.split()[2:] for line in lines if line and not line.startswith("-DOC")]
@@ -99,7 +99,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     assert row[:4] == ["all", *(f"{float(results[f'eval_{name}']):.4f}"
                                 for name in ("precision", "recall", "f1"))]  # fmt: skip
 
-    # Different tags, or tags of a different meaning, are refused before anything is written.
+    # Different tags, or a different scheme, are rejected before anything is written.
     written = (out / "train.tf_record").stat().st_mtime_ns
     for flags, match in (
         (["--do_train", "--learn_scheme=iob1"], f"--output_dir: {out}.*scheme: iob2 .*, iob1 "),
@@ -111,7 +111,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
             run("run_ner", *flags, f"--data_dir={tmp_path}", f"--output_dir={out}")
     assert (out / "train.tf_record").stat().st_mtime_ns == written
 
-    # The same words in texts, with any separators. Prediction uses the options of the training.
+    # Texts of the same words, with any separators. Prediction uses the options of the training.
     texts = [
         "c A B, d (a) 'A's.",
         "",
@@ -152,7 +152,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     assert count > 10
     assert (pathlib.Path(tmp_path) / "export/1/assets.extra/labels.txt").read_text().startswith("O")
 
-    # The Hugging Face folder, which has no pooler, scores the same.
+    # The Hugging Face folder, without a pooler, has the same scores.
     folder = tmp_path / "hf"
     bert_tf.checkpoints.convert(bert_tf.training.latest(str(out)), str(folder), "hugging_face")
     hugging_face = [
@@ -172,7 +172,7 @@ def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
     folder.mkdir()
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
     (folder / "config.json").write_text('{"model_type": "bert"}')
-    # The casing is logged before the data are read, which are missing.
+    # The casing is logged before the missing data is noticed.
     with pytest.raises(bert_tf.UserError, match=r"none has no train\.txt"):
         run("run_ner", "--do_train", "--data_dir=none", f"--output_dir={tmp_path}/b",
             f"--init_checkpoint={folder}", *filter(None, [flag]))  # fmt: skip
@@ -185,7 +185,7 @@ def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
 
 @pytest.mark.slow
 def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
-    """Tags without spans, whole documents, and a run for each of two seeds."""
+    """Trains on whole documents with tags that are not spans, once for each of two seeds."""
     out = tmp_path / "out"
     log = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
               f"--output_dir={out}", "--tag_column=0", "--word_column=2", "--report",
@@ -193,7 +193,7 @@ def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
               "--seed=3")  # fmt: skip
     assert "tag scheme of the data: none" in log and "run 2 of 2: seed 4" in log
     assert json.loads((out / "train.tf_record.json").read_text())["document_context"]
-    # Each seed has its own folder; the features are shared.
+    # Each seed has a folder; the features are shared.
     header, *rows = read_table(out / "eval_seeds.tsv")
     assert header == ["seed", "eval_accuracy", "eval_loss", "global_step", "loss"]
     assert [row[0] for row in rows] == ["3", "4", "mean", "std", "min", "max"]
@@ -210,7 +210,7 @@ def test_part_of_speech_tags_of_documents_with_several_seeds(run, tmp_path):
 
 @pytest.mark.slow
 def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
-    # Two layers, so that there are weights to learn.
+    # The two layers have weights to learn.
     write_model(tmp_path, TINY, WORDS, initializer_range=0.2, vocab_size=len(WORDS))
     config = bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json")
     keras.utils.set_random_seed(1)
@@ -229,7 +229,7 @@ def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
     for name, value in initial.items():
         np.testing.assert_array_equal(trained.tensor(name), value, name)
     assert np.abs(trained.tensor("features/layer_weights")).max() > 0
-    # Export and evaluation take these options from the folder.
+    # Export and evaluation read these options from the folder.
     run("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export",
         "--warm_up=false")  # fmt: skip
     run("run_ner", "--do_predict", f"--test_file={tmp_path}/test.txt", f"--output_dir={out}")
@@ -238,9 +238,9 @@ def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
                                     "hugging_face")  # fmt: skip
 
 
-@pytest.mark.slow  # the loop is the same for every task
+@pytest.mark.slow  # all tasks share the training loop
 def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
-    """On uneven numbers of words; a sentence that cannot be used is left out."""
+    """Sentences have different numbers of words; an unusable sentence is skipped."""
     with open(tmp_path / "train.txt", "a") as train:
         train.write("c x O\nA x PER\n")
     results = []
@@ -283,7 +283,7 @@ def test_invalid_flags(run, tmp_path, flags, match):
 
 
 def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
-    """`--model` gives the weights as well as `--init_checkpoint`."""
+    """`--model` loads the weights, as `--init_checkpoint` does."""
     folder = tmp_path / "model"
     folder.mkdir()
     write_model(folder, TINY, WORDS, vocab_size=len(WORDS))
@@ -342,7 +342,7 @@ def test_tags_begin_spans_as_in_python():
             assert np.flatnonzero(begins[row]).tolist() == [span.start for span in spans]
 
 
-@pytest.mark.slow  # test_token_classification.py reads such a data set
+@pytest.mark.slow  # test_token_classification.py covers reading
 def test_a_data_set_of_tensorflow_datasets(run, tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets")
 

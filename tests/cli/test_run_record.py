@@ -1,4 +1,4 @@
-"""run.json: what a run was made with, and the run again from it."""
+"""run.json records how a run was made, and repeats it."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ TEXT = "".join(f"{text}\t{label}\n" for text, label in TEXTS)
 def flags(tmp_path):
     """Flags of run_classifier.py without --output_dir."""
     write_files(tmp_path, train__tsv=TEXT, dev__tsv=TEXT)
-    model = write_model(tmp_path, initializer_range=0.2)
+    model = write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
     return ["--task_name=tsv", f"--data_dir={tmp_path}", *QUICK_RUN, *model]
 
 
@@ -73,7 +73,7 @@ def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
     assert repeated["config"] == {**config, "output_dir": str(again)}
     assert repeated["metrics"] == metrics
 
-    # An evaluation keeps the record of the training.
+    # Evaluation keeps the record of the training.
     run_script("run_classifier", *flags, f"--output_dir={out}", "--do_eval")
     evaluated = read(out)
     assert len(evaluated.pop("command_lines")) == 2
@@ -82,7 +82,7 @@ def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
 
 
 def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
-    config = tiny(vocab_size=len(WORDS))
+    config = tiny(vocab_size=len(WORDS), num_hidden_layers=1)
     tensors = checkpoints.tensors(bert_tf.BertModel(config))
     vocab_file = str(write_vocab(tmp_path))
     commit = "1" * 40

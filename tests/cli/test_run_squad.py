@@ -1,4 +1,4 @@
-"""run_squad.py: from questions to answers, scores and an exported model; invalid data."""
+"""run_squad.py: from questions to answers, scores and an exported model; invalid input."""
 
 import json
 
@@ -12,7 +12,7 @@ from bert_tf.tasks.question_answering.data import PredictionWriter
 from tests.common import WORDS, model_flags, read_results, write_model
 from tests.squad_helpers import CONTEXTS, dataset, letters, question
 
-# A context of eight tokens fits next to a question of one.
+# Fits a question of one token and a context of eight.
 QUICK_RUN = [
     "--max_seq_length=12", "--max_query_length=4", "--doc_stride=3", "--train_batch_size=4",
     "--distribution_strategy=one_device", "--learning_rate=5e-3", "--num_train_epochs=80",
@@ -22,8 +22,8 @@ QUICK_RUN = [
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """A function that runs run_squad.py; with --do_train it adds a model and quick settings."""
-    # So small a model learns slowly from small weights.
+    """A function that runs run_squad.py, with a tiny model and quick settings if it trains."""
+    # A model this small learns slowly from small weights.
     write_model(
         tmp_path, num_hidden_layers=1, hidden_size=32, intermediate_size=64, initializer_range=0.2
     )
@@ -37,7 +37,7 @@ def run(run_script, tmp_path):
 
 @pytest.fixture
 def padded_lengths(monkeypatch):
-    """A list of the sequence lengths of each prediction, as a set."""
+    """A list with the set of sequence lengths of each prediction."""
     lengths, predict = [], bert_tf.training.Trainer.predict
 
     def record(self, data, description, *arguments):
@@ -74,13 +74,13 @@ def test_version_1(run, run_script, padded_lengths, tmp_path):
         assert list(entries[0]) == ["text", "probability", "start_logit", "end_logit"]
         assert entries[0]["text"] == predictions[name]
         np.testing.assert_allclose(sum(entry["probability"] for entry in entries), 1)
-    # Indented as by the release.
+    # Indented as in the release.
     text = (out / "predictions.json").read_text()
     assert text == json.dumps(predictions, indent=4) + "\n"
     text = (out / "nbest_predictions.json").read_text()
     assert text == json.dumps(n_best, indent=4) + "\n"
     assert not (out / "null_odds.json").exists()
-    # The last evaluation, of the best step, is among the curves.
+    # The curves include the last evaluation, which is of the best step.
     (events,) = (out / "eval").iterdir()
     curve = [(event.step, tf.make_ndarray(value.tensor).item())
              for event in tf.compat.v1.train.summary_iterator(str(events))
@@ -89,7 +89,7 @@ def test_version_1(run, run_script, padded_lengths, tmp_path):
     assert curve[-1] == (int(results["global_step"]), 100)
     assert steps[:-1] == sorted(steps[:-1]) and steps[-1] in steps[:-1]
 
-    # Alignment by characters gives the same answers here, as do padding and the exported model.
+    # Alignment by characters, padding and the exported model give the same answers here.
     run(*flags, "--answer_alignment=offsets", "--best_metric=eval_f1", "--pad_to_max_length")
     assert read(out / "predictions.json") == predictions
     assert padded_lengths[0] == {8, 12} and padded_lengths[-1] == {12}
@@ -117,14 +117,14 @@ def test_version_2(run, tmp_path):
     predictions, odds = read(out / "predictions.json"), read(out / "null_odds.json")
     assert list(predictions) == list(odds)
     assert [name for name, text in predictions.items() if not text] == [f"{i}e" for i in range(5)]
-    # With a different threshold every question is answered. Prediction takes the model and its
-    # options from the folder, and reuses the features.
+    # With a different threshold every question is answered. Prediction reads the model and its
+    # options from the folder and reuses the features.
     log = run(*flags, "--null_score_diff_threshold=1000", "--distribution_strategy=mirrored")
     assert "max_seq_length, doc_stride, max_query_length" in log.partition(f"from {out}: ")[2]
     assert f"reusing {out}/eval.tf_record" in log
     assert all(read(out / "predictions.json").values())
     assert float(read_results(out / "eval_results.txt")["eval_NoAns_f1"]) == 0
-    # The best threshold is found again, and saved for the next run.
+    # The best threshold is found and saved for the next run.
     log = run(*flags, "--null_score_diff_threshold=1000", "--find_null_score_diff_threshold")
     threshold = read(out / "squad.json")["null_score_diff_threshold"]
     assert max(odds[name] for name in odds if "e" not in name) == threshold
@@ -135,7 +135,7 @@ def test_version_2(run, tmp_path):
 
 @pytest.mark.slow
 def test_unusual_contexts_and_questions(run, tmp_path):
-    """They are counted; an empty context has no window, and a window may have no answer span."""
+    """They are counted. An empty context has no windows, and some windows have no answer."""
     good = question("1", "a b c d e f", "a b C", "C", is_impossible=False)
     astray = {**good, "id": "2", "answers": [{"text": "C", "answer_start": 0}]}
     paragraphs = [
@@ -163,7 +163,7 @@ def test_unusual_contexts_and_questions(run, tmp_path):
     assert read(out / "null_odds.json")["0"] == 1_000_000
     run(*predict, "--version_2_with_negative=false")
     assert read(out / "predictions.json")["0"] == "empty"
-    # A run may be resumed with different features, with a warning that names the option.
+    # A run can be resumed with different features; a warning names the option.
     log = run(*train, "--doc_stride=2")
     assert f"warning: the run in {out} " in log and "(doc_stride changed" in log
     with pytest.raises(bert_tf.UserError, match=r"twice\.json.*qas\[1\] \(id 1\).*same id"):
@@ -173,7 +173,7 @@ def test_unusual_contexts_and_questions(run, tmp_path):
 
 CONTEXT = "a b C"
 GOOD = question("1", "a", CONTEXT, "C")
-# The questions of the only paragraph, and what the message must contain.
+# The questions of the only paragraph, and the expected message.
 INVALID_QUESTIONS = [
     ({k: v for k, v in GOOD.items() if k != "id"}, ["data[0].paragraphs[0].qas[0]", "'id'"]),
     ({k: v for k, v in GOOD.items() if k != "question"}, ["data[0].paragraphs[0]", "'question'"]),
@@ -262,7 +262,7 @@ def test_folder_of_another_script_is_refused(run, tmp_path):
 
 @pytest.mark.parametrize("mode", [["--do_eval"], ["--do_predict"]])
 def test_batches_that_do_not_divide_are_refused_before_training(run, tmp_path, mode):
-    """An evaluation consists of predictions."""
+    """Evaluation uses `predict_batch_size`."""
     data = letters(tmp_path / "data.json")
     with pytest.raises(bert_tf.UserError, match=r"predict_batch_size=3 .* over 4 replicas"):
         run(

@@ -1,4 +1,4 @@
-"""The scripts as a user runs them: output, resuming, messages, help."""
+"""The scripts as users run them: output, resuming, messages, help."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PRETRAINING_FLAGS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Model files, records, and a labelled set: "a" and "b" are labelled x, "c" and "d" y."""
+    """A folder with a model, records and labelled texts: x for "a" and "b", y for "c" and "d"."""
     folder = tmp_path_factory.mktemp("scripts")
     write_model(folder, initializer_range=0.2, num_hidden_layers=1)
     (folder / "dropout.json").write_text(
@@ -103,19 +103,19 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     record = json.loads((a / "best/best.json").read_text())
     assert int(results["global_step"]) == record["step"]
     assert (a / "best/bert_config.json").exists()
-    assert "21 examples" in log  # with the partial last batch
+    assert "21 examples" in log  # includes the partial last batch
     assert "step 6/6" in log
     assert log.count("evaluation: masked_lm_accuracy") == 2
-    assert "warning: --best_metric without --eval_file: " in log  # both are the same records
+    assert "warning: --best_metric without --eval_file: " in log  # both read the same records
     assert len(list(a.glob("events.out.tfevents*"))) == 1
 
-    # Resumed after four steps, the run ends with the same weights.
+    # A run resumed after four steps ends with the same weights.
     b.mkdir()
     for name in ("model.ckpt-4.index", "model.ckpt-4.data-00000-of-00001"):
         (b / name).write_bytes((a / name).read_bytes())
     (b / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
     log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags)
-    assert "counting the records of 1 files" in log  # which have no side file
+    assert "counting the records of 1 files" in log  # without side files
     assert "different files" not in log
     tensors, resumed = (
         checkpoints.ReleaseCheckpoint(str(tmp_path / run / "model.ckpt-6")) for run in "ab"
@@ -123,14 +123,14 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     for name in tensors.shapes:
         np.testing.assert_array_equal(tensors.tensor(name), resumed.tensor(name), err_msg=name)
 
-    # Different records are logged.
+    # The change of records is logged.
     data = (folder / "data.tfrecord").read_bytes()
     (tmp_path / "data.tfrecord").write_bytes(data + data)
     data_flag = f"--input_file={tmp_path}/data.tfrecord"
     log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags, data_flag)
     assert f"model.ckpt-6 was trained on different files (1 with {len(data)} bytes, now 1 " in log
 
-    # A different model in the same folder is refused before anything is overwritten.
+    # A different model in the same folder is an error, and nothing is overwritten.
     (tmp_path / "other.json").write_text(json.dumps({**TINY.to_dict(), "num_attention_heads": 1}))
     with pytest.raises(UserError, match=rf"--bert_config_file: {a}.*num_attention_heads"):
         run_script(
@@ -142,7 +142,7 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
 
 @pytest.mark.slow
 def test_sigterm_saves_and_exits_with_a_status(root, folder, tmp_path):
-    """A script in its own process: plain lines on standard error, no traceback, status 75."""
+    """The script prints plain log lines without a traceback and exits with status 75."""
     command = [
         sys.executable, str(root / "run_pretraining.py"),
         *pretraining_flags(folder, tmp_path / "run"), "--do_train", "--num_train_steps=1000000",
@@ -155,7 +155,7 @@ def test_sigterm_saves_and_exits_with_a_status(root, folder, tmp_path):
         if line.startswith("step 1/"):
             process.send_signal(signal.SIGTERM)
     assert process.wait() == 75, lines
-    assert lines[0].startswith("devices: ")  # and not TensorFlow's own messages
+    assert lines[0].startswith("devices: ")  # without TensorFlow's messages
     assert lines[-1].startswith("run_pretraining.py: stopped by SIGTERM at step ")
     step = int(lines[-1].split("at step ")[1].split(",")[0])
     prefix = str(tmp_path / "run" / f"model.ckpt-{step}")
@@ -192,7 +192,7 @@ print(json.dumps([x["probabilities"].numpy().tolist()[0] for x in rows]))
     answers = run_python("-c", program, f"{tmp_path}/export/1", json.dumps(rows), cwd=tmp_path)
     expected = np.loadtxt(output_dir / "test_results.tsv")
     np.testing.assert_allclose(json.loads(answers), expected, atol=1e-6)
-    # A second export is a second version; a version is never overwritten.
+    # A second export adds a version and overwrites nothing.
     run_script("export_model", f"--model_dir={output_dir}", export)
     assert (tmp_path / "export/2/saved_model.pb").exists()
     with pytest.raises(UserError, match="--version=2: "):
@@ -200,7 +200,7 @@ print(json.dumps([x["probabilities"].numpy().tolist()[0] for x in rows]))
 
 
 def mistakes(folder):
-    """Yield (script, flags, what the message must contain)."""
+    """Yield (script, flags, expected message)."""
     pretraining, train = "run_pretraining", ["--do_train", "--num_train_steps=2"]
     yield pretraining, [], ["--do_train", "--do_eval"]
     yield pretraining, [*train, "--bert_config_file=none.json"], ["none.json: "]
@@ -262,7 +262,7 @@ SCRIPTS = (
     "quickstart.py",
 )
 
-# Each command runs in a forked process, since the flags of two scripts cannot be defined together.
+# Each command runs in a fork, because two scripts cannot define the same flag in one process.
 PROGRAM = """
 import json, os, runpy, sys, traceback
 import bert_tf.cli.flags
@@ -294,7 +294,7 @@ for name, arguments in commands:
 
 
 def check_help(text):
-    """Check the layout of a help: known titles, each flag once, no line longer than 80."""
+    """Check the layout of a help text: known titles, each flag once, lines up to 80 characters."""
     assert all(len(line) <= 80 for line in text.splitlines())
     titles = re.findall(r"^(.+):\n  --", text, re.MULTILINE)
     assert titles == [x for x in usage._TITLES if x in titles] and titles[-1] == "Other"
@@ -346,7 +346,7 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     ],
 )
 def test_errors_of_flags_have_the_form_of_all_errors(root, monkeypatch, capsys, arguments, message):
-    """Absl's two lines become one: SCRIPT: error: ..., with status 1."""
+    """Absl's two lines become one, "SCRIPT: error: ...", and the status is 1."""
     from bert_tf.cli.flags import _parse
 
     monkeypatch.syspath_prepend(str(root))

@@ -1,4 +1,4 @@
-"""Tables in, tables with predictions out, with a model that looks for the letter x."""
+"""Tables get columns of predictions, from a model that looks for the letter x."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from bert_tf.serving.predictor import BasePredictor
 
 
 class Fake(BasePredictor):
-    """Answers "yes" if the first text has an x; `rows` has what it was asked."""
+    """Answers "yes" if the first text has an x; `rows` records the inputs."""
 
     def __init__(self, *inputs, task="classification", **metadata):
         metadata = {"task": task, "labels": ["no", "yes"], **metadata}
@@ -29,7 +29,7 @@ class Fake(BasePredictor):
 
 @pytest.fixture
 def answer(tmp_path):
-    """Return a function: file name, its content and a model -> the table with predictions."""
+    """Return a function of (file name, content, model) that returns the table with predictions."""
 
     def answer(name, data, model, output=None, **options):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
@@ -156,7 +156,7 @@ def test_lines_of_json_by_column(tmp_path):
 
 
 def test_gzip_and_excel(answer, tmp_path):
-    """Their answers are not compressed, and those to Excel are CSV."""
+    """The answers are not compressed; answers to Excel files are CSV."""
     model = Fake("text", columns=REVIEWS)
     packed = gzip.compress(b'{"review": "x"}\n')
     row = {"review": "x", "prediction": "yes", "probabilities": {"no": 0.25, "yes": 0.75}}

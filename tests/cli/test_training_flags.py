@@ -1,4 +1,4 @@
-"""The flags of training reach the run, in one process and in two workers."""
+"""Training flags take effect in one process and in two workers."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
 
 @pytest.fixture
 def flags(tmp_path):
-    """Flags of run_classifier.py: a tiny model, and texts labelled by their letters."""
+    """Flags of run_classifier.py for a tiny model and texts labelled by their letters."""
     text = "".join(f"{text}\t{label}\n" for text, label in TEXTS[:-1])
     write_files(tmp_path, train__tsv=text, dev__tsv=text, test__tsv=text)
     return [
@@ -41,7 +41,7 @@ def test_all_training_flags(run_script, flags, tmp_path):
         log
     )
     results = read_results(out / "eval_results.txt")
-    # The release's names, and others in the same form.
+    # The release's names, and other names of the same form.
     assert set(results) > {"eval_accuracy", "eval_f1_macro", "eval_loss", "global_step", "loss"}
     assert int(results["global_step"]) == record["step"]
     assert float(results["eval_loss"]) == pytest.approx(record["value"], abs=1e-3)

@@ -1,4 +1,4 @@
-"""Runs of version 0.1 are evaluated and resumed: checkpoints, features, side files."""
+"""Runs of version 0.1 can be evaluated and resumed, with their features and side files."""
 
 import json
 import pathlib

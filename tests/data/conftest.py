@@ -25,11 +25,11 @@ def corpus(tokenizer, tmp_path):
 
 @pytest.fixture
 def text_folder(tmp_path, monkeypatch):
-    """The working directory, with vocab.txt, and a.txt and b.txt of 11 documents each."""
+    """The working directory, with vocab.txt and 11 documents in each of a.txt and b.txt."""
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
     for seed, name in enumerate(("a.txt", "b.txt")):
         (tmp_path / name).write_text(random_text(random.Random(seed), 11))
     monkeypatch.chdir(tmp_path)
-    # Several chunks even of a small text, so that processes share them.
+    # Split even a small text into several chunks, so that processes share them.
     monkeypatch.setattr(corpus_module, "_CHUNK_SIZE", 500)
     return tmp_path

@@ -46,7 +46,7 @@ def make_shards(output="made/x", num_shards=3, config=CONFIG, source=None, work_
 
 
 def shard_contents(output="made/x"):
-    """Return a dict from the number of each existing shard, such as "00001", to its bytes."""
+    """Return a dict from the number of a shard, such as "00001", to its bytes."""
     contents = {}
     for path in glob.glob(f"{output}-*-of-?????"):
         with open(path, "rb") as reader:

@@ -1,11 +1,11 @@
-"""Records serialized by TensorFlow, to compare with and for values that bert_tf does not write."""
+"""Records serialized by TensorFlow: for comparison, and for values that bert_tf does not write."""
 
 import numpy as np
 import tensorflow as tf
 
 
 def serialized_by_tensorflow(values):
-    """Return an example of arrays and lists of bytes, as bytes."""
+    """Return a serialized example of arrays and lists of bytes."""
     example = tf.train.Example()
     for name, value in values.items():
         feature = example.features.feature[name]

@@ -1,4 +1,4 @@
-"""Errors name bad records, here after good ones, in a tf.function as in the training loop."""
+"""Errors name the bad record among good ones, also inside a tf.function."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def _valid_values(schema):
 
 
 def _loop(path, schema, limits=None, strategy=None):
-    """Run twenty steps like the training loop."""
+    """Run twenty steps as in the training loop."""
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
     data = input_pipeline.TrainingInput([path], schema, LONG, 4, 0, limits)
 
@@ -40,7 +40,7 @@ def _loop(path, schema, limits=None, strategy=None):
 
 
 def _predict(path, schema, limits=None):
-    """Read all batches like evaluation and prediction."""
+    """Read all batches as in evaluation and prediction."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     data = input_pipeline.EvaluationInput([path], schema, LONG, 4, limits=limits)
     with record_checks.naming_bad_records([path]):
@@ -48,7 +48,7 @@ def _predict(path, schema, limits=None):
 
 
 def _write_with_last(path, schema, last):
-    """Write six valid records and `last`: values, or the bytes of a record. Return the path."""
+    """Write six valid records and `last`, values or record bytes; return the path."""
     (valid,) = records.serialize(schema, [_valid_values(schema)])
     if not isinstance(last, bytes):
         last = serialized_by_tensorflow(last)
@@ -59,7 +59,7 @@ def _write_with_last(path, schema, last):
 
 
 VOCAB_CAUSE = "vocab_size in `bert_config_file`"
-# The feature, its bad value, its largest valid value, and the cause of that.
+# Feature, bad value, largest valid value, and the reason for that limit.
 OUT_OF_RANGE = {
     "id": ("input_ids", TINY.vocab_size, TINY.vocab_size - 1, VOCAB_CAUSE),
     "negative": ("input_ids", -1, TINY.vocab_size - 1, VOCAB_CAUSE),
@@ -91,7 +91,7 @@ def test_values_out_of_range_are_named(case, tmp_path):
     message = rf"x\.tfrecord: a record has {value} in {name}, .* 0 to {most}\b.*{cause}$"
     with pytest.raises(UserError, match=message):
         _predict(path, schema, limits)
-    if case in ("id", "label"):  # the others differ only in values
+    if case in ("id", "label"):  # the other cases differ only in values
         with pytest.raises(UserError, match=message):
             _loop(path, schema, limits)
 
@@ -116,7 +116,7 @@ def _example(**features):
     return example.SerializeToString()
 
 
-# A record, and the rest of the message.
+# A record and the end of the message.
 WRONG_RECORDS = {
     "short": (
         _example(input_ids=[1] * 5),

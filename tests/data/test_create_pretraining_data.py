@@ -1,4 +1,4 @@
-"""The script create_pretraining_data.py: its output, resuming after a kill, and its errors."""
+"""create_pretraining_data.py: output, resuming after a kill, and errors."""
 
 import errno
 import json
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.usefixtures("text_folder")
 
 @pytest.fixture
 def create(run_script):
-    """A function that runs the script with `FLAGS` and more, and returns its log."""
+    """A function that runs the script with `FLAGS` and more flags and returns its log."""
     return lambda *flags: run_script("create_pretraining_data", *FLAGS, *flags)
 
 
-# Kills the process before the file of a name is renamed into place.
+# Kills the process before the named file is renamed into place.
 KILL = """
 import os, signal
 from bert_tf.io import files
@@ -42,7 +42,7 @@ files.Local.rename = staticmethod(killed)
 
 
 def _run_process(root, *flags, code=""):
-    """Run the script in a process of its own, after the Python lines `code`."""
+    """Run the script in its own process, after the Python lines `code`."""
     program = f"""
 import runpy, sys
 sys.argv = {["create_pretraining_data.py", *FLAGS, *flags]!r}
@@ -67,7 +67,7 @@ def test_files(root, text_folder):
 
 
 def test_the_sample_text(root, run_script, monkeypatch, tmp_path):
-    """The command of the release's README, in the root of a checkout."""
+    """Runs the command of the release's README."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ".", ",", "-", "'"]
     pieces += [f"##{letter}" for letter in letters]
@@ -105,7 +105,7 @@ def test_vocabulary_and_casing_of_a_model(run_script, create, text_folder):
 
 @pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
 def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
-    """The run is killed before the file of that name is renamed into place."""
+    """The run is killed before the named file is renamed into place."""
     done = _run_process(root, *SHARDS, code=KILL.format(name))
     assert done.returncode == -signal.SIGKILL, done.stderr
     before = shard_contents()
@@ -122,7 +122,7 @@ def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, na
 
 
 def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folder, monkeypatch):
-    # As if a process took nothing and a token 1 kB, so that a small text needs megabytes.
+    # Count 1 kB per token and nothing per process, so that a small text needs megabytes.
     monkeypatch.setattr(shards_module, "_PROCESS_MB", 0)
     monkeypatch.setattr(shards_module, "_TOKEN", 1000)
     flags = ["--output_file=made/x", "--max_memory_mb=1"]
@@ -157,7 +157,7 @@ def test_existing_shards_in_a_folder_that_cannot_be_written(create, text_folder,
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return open(path, mode)
 
-    # Not by permissions, which do not apply to root.
+    # Simulated, because permissions do not apply to root.
     monkeypatch.setattr(files.Local, "GFile", staticmethod(read_only))
     log = create(*SHARDS)
     assert "all 3 shards exist" in log

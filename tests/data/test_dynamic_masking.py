@@ -1,4 +1,4 @@
-"""Masks that are drawn during training: valid, reproducible, and used by run_pretraining.py."""
+"""Masks drawn during training are valid, reproducible, and used by run_pretraining.py."""
 
 import collections
 
@@ -37,7 +37,7 @@ def test_masks_of_batches(corpus, tmp_path):
     data = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3, masking=masking)
     unmasked = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3)
     num_steps = 60
-    assert len(instances) < 8 * num_steps  # so that there is a second epoch
+    assert len(instances) < 8 * num_steps  # includes a second epoch
     batches = list(data.batches().take(num_steps).as_numpy_iterator())
     originals = list(unmasked.batches().take(num_steps).as_numpy_iterator())
     actions = collections.Counter()
@@ -49,21 +49,21 @@ def test_masks_of_batches(corpus, tmp_path):
     assert actions["mask"] / total == pytest.approx(0.8, abs=0.04)
     assert actions["keep"] / total == pytest.approx(0.1, abs=0.03)
 
-    # A function of the step: neither skipped steps nor the number of devices matter.
+    # Masks depend on the step, not on skipped steps or the number of devices.
     later = next(iter(data.batches(first_step=7).as_numpy_iterator()))
     context = tf.distribute.InputContext(1, 0, num_replicas_in_sync=2)
     halves = list(data.batches(7, context).take(2).as_numpy_iterator())
     for name in later:
         assert (later[name] == batches[7][name]).all()
         assert (np.concatenate([half[name] for half in halves]) == later[name]).all()
-    # An evaluation draws the same masks each time.
+    # Each evaluation draws the same masks.
     evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=masking)
     first, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
     assert all((a[name] == b[name]).all() for a, b in zip(first, again, strict=True) for name in a)
 
 
 def _check_row(values, original, row, actions):
-    """Check the masks of an example against the unmasked one, and count what replaced tokens."""
+    """Check the masks of an example against the unmasked example, and count the replacements."""
     ids, masked = original["input_ids"][row], values["input_ids"]
     count = int(values["masked_lm_weights"].sum())
     assert count == min(5, max(1, round(0.15 * original["input_mask"][row].sum())))
@@ -84,7 +84,7 @@ def _check_row(values, original, row, actions):
 
 @pytest.mark.slow
 def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
-    """Two phases of `--objective=none --dynamic_masking`, and flags that do not fit the records."""
+    """Trains in two phases on `--objective=none` records; flags must match the records."""
     rng = np.random.default_rng(0)
     names = records.pretraining_schema(has_next_sentence=False, has_masks=False)
     for length in (8, 12):

@@ -1,4 +1,4 @@
-"""Input pipelines: order, sharding and padding."""
+"""Input pipelines: the order, sharding and padding of records."""
 
 import itertools
 
@@ -18,7 +18,7 @@ LENGTHS = {"S": 4, "P": 2}
 
 
 def _write(path, numbers):
-    """Write a record for each number, which is its `label_ids`, and return the path."""
+    """Write a record with `label_ids` for each number; return the path."""
     with records.writing([str(path)], SCHEMA) as write:
         for number in numbers:
             ids = np.arange(4) + number
@@ -54,7 +54,7 @@ def test_training_shuffles_the_records_of_a_file(paths):
     first, second = np.reshape(_flat(_training(paths[:1], 6)), (2, 12))
     assert first.tolist() != sorted(first)
     assert first.tolist() != second.tolist()
-    # Few neighbours in a file stay neighbours, across files too.
+    # Few neighbours in a file stay neighbours.
     order = _flat(_training(paths, 15))
     assert sum(abs(a - b) == 1 for a, b in itertools.pairwise(order)) < 20
 
@@ -65,7 +65,7 @@ def test_training_depends_on_the_seed(paths):
 
 
 def test_training_reads_the_files_in_new_order(paths, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 1)  # so that only the files are shuffled
+    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 1)  # shuffles only the files
     order = [number // 12 for number in _flat(_training(paths, 30))]
     first, second = order[:60:12], order[60::12]
     assert sorted(first) == sorted(second) == list(range(5))
@@ -79,7 +79,7 @@ def test_training_reads_the_files_in_new_order(paths, monkeypatch):
 )
 def test_training_resumes_where_the_whole_run_would_be(paths, block, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", block)
-    # Batches of 8 do not divide 60 records: some batches span two epochs.
+    # 60 is not a multiple of 8, so some batches span two epochs.
     whole = _training(paths, 30, seed=5, batch_size=8)
     for first_step in (1, 7, 15, 22):
         rest = _training(paths, 30 - first_step, seed=5, first_step=first_step, batch_size=8)
@@ -87,7 +87,7 @@ def test_training_resumes_where_the_whole_run_would_be(paths, block, monkeypatch
 
 
 def test_order_is_that_of_earlier_versions(paths, monkeypatch):
-    """The first batches of a seed, and those after a step, as the first commit has them."""
+    """The batches of a seed, at the start and after a step, never change between versions."""
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 25)
     first = _training(paths, 2, seed=5, batch_size=8)
     assert first == [[8, 40, 4, 1, 43, 46, 3, 37], [39, 36, 0, 11, 6, 47, 5, 10]]
@@ -97,12 +97,12 @@ def test_order_is_that_of_earlier_versions(paths, monkeypatch):
 
 @pytest.mark.parametrize("step", [40, 100_030])
 def test_resuming_reads_only_the_files_of_the_current_block(step, tmp_path, monkeypatch, root):
-    """Without the files before it, and without counting the records."""
+    """It neither reads earlier files nor counts records."""
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
     from read_counter import ReadCounter
 
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 10)
-    counts = [i % 5 for i in range(100)]  # 200 records, some files have none
+    counts = [i % 5 for i in range(100)]  # 200 records; some files are empty
     paths = [_write(tmp_path / f"x-{i:05d}-of-00100", range(n)) for i, n in enumerate(counts)]
     record_files.write_counts(dict(zip(paths, counts, strict=True)))
     data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
@@ -111,7 +111,7 @@ def test_resuming_reads_only_the_files_of_the_current_block(step, tmp_path, monk
     with ReadCounter(tmp_path) as counter:
         next(iter(data.batches(step)))
         opens = counter.opens()
-    # The block of ten records, the next one, and files that are read ahead.
+    # The block of ten records, the next block, and files read ahead.
     assert 2 <= len(opens) <= 30
     assert max(opens.values()) == 1
     order = tf.random.experimental.stateless_shuffle(
@@ -150,7 +150,7 @@ BUCKET_SCHEMA = {"input_mask": records.Feature("int64", "S"), "label_ids": SCHEM
 
 @pytest.fixture
 def of_many_lengths(tmp_path):
-    """A file of 96 records, numbered 0 to 95, of 1 to 40 tokens in random order."""
+    """A file of 96 records, numbered 0 to 95, with 1 to 40 tokens in random order."""
     path, lengths = str(tmp_path / "x.tfrecord"), np.random.default_rng(0).integers(1, 41, 96)
     with records.writing([path], BUCKET_SCHEMA) as write:
         for number, length in enumerate(lengths):
@@ -159,7 +159,7 @@ def of_many_lengths(tmp_path):
 
 
 def _bucketed(path, first_step=0, num_batches=30, bucket=True):
-    """Return the lengths and the numbers of the records in batches of 8."""
+    """Return the lengths and numbers of the records in batches of 8."""
     data = input_pipeline.TrainingInput(
         [path], BUCKET_SCHEMA, {"S": 40}, 8, 5, length_multiple=1, bucket_by_length=bucket
     )
@@ -190,7 +190,7 @@ def test_bucketed_training_resumes_where_the_whole_run_would_be(of_many_lengths)
 
 
 def test_buckets_of_several_sequences():
-    """Of choices the longest counts, times their number; of documents also the windows."""
+    """Choices and windows count as their longest sequence times the number of sequences."""
     mask = np.array([[[1, 1, 0, 0], [1, 1, 1, 0]], [[1, 1, 1, 1], [0, 0, 0, 0]]])
     schema = {"input_mask": records.Feature("int64", ("W", "S"))}
     serialized = records.serialize(schema, [{"input_mask": x} for x in mask])
@@ -214,7 +214,7 @@ def test_replicas_get_their_rows_of_a_global_batch(paths, workers, replicas):
 
 @pytest.fixture
 def shards(tmp_path):
-    """Eight files with 10 to 17 records each; record j of file i is numbered 100 * i + j."""
+    """Eight files with 10 to 17 records each; record j of file i has the number 100 * i + j."""
     return [
         _write(tmp_path / f"x-{i:05d}-of-00008", range(100 * i, 100 * i + 10 + i)) for i in range(8)
     ]
@@ -235,10 +235,10 @@ def test_streams_are_parts_of_each_batch(shards):
     for stream in range(4):
         numbers = whole[:, 6 * stream : 6 * stream + 6].ravel()
         counts = [10 + stream, 14 + stream]
-        first = numbers[: sum(counts)]  # its first epoch
+        first = numbers[: sum(counts)]  # the first epoch
         assert sorted(first) == [100 * (stream + 4 * i) + j for i in (0, 1)
                                  for j in range(counts[i])]  # fmt: skip
-    # The order of each stream is its own.
+    # Each stream has its own order.
     assert len({tuple(whole[0, i : i + 6] // 400) for i in range(0, 24, 6)}) > 1
 
 
@@ -315,7 +315,7 @@ def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
 
 @pytest.mark.parametrize("num_skipped", [0, 1, 3])
 def test_small_files_are_read_in_the_same_order(tmp_path, num_skipped):
-    """Several at a time: more than are read ahead, of different lengths, some of them empty."""
+    """More files than are read ahead, of different lengths, some of them empty."""
     counts = [3, 0, 2000, *np.random.default_rng(0).integers(0, 5, 97)]
     paths = [_write(tmp_path / str(i), range(n)) for i, n in enumerate(counts)]
 

@@ -1,4 +1,4 @@
-"""Instances of the 2018 release, draw for draw; valid instances for every objective."""
+"""Instances equal the 2018 release's for the same seed; every objective makes valid instances."""
 
 import collections
 import dataclasses
@@ -25,7 +25,7 @@ from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, re
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 
-# Configuration, do_lower_case, number of instances and digest of the output of the release.
+# Configuration, do_lower_case, and the release's number of instances and output digest.
 RELEASE = {
     "base": (
         pretraining.InstanceConfig(dupe_factor=2),
@@ -84,7 +84,7 @@ def _check_instances(vocab, paths, config, do_lower_case, count, sha256, compile
 
 
 def _cases(manifest):
-    """Return the cases of a manifest in the form of `RELEASE`."""
+    """Return the cases of a manifest as in `RELEASE`."""
     cases = {}
     for case in manifest:
         config = pretraining.InstanceConfig(
@@ -179,11 +179,11 @@ for _ in range(2):
 
 
 def test_folder_for_compiled_code_that_cannot_be_written(tmp_path):
-    """Numba then has no place for its cache, and the code is compiled for each process."""
+    """Without a folder for Numba's cache, each process compiles the code."""
     source = pathlib.Path(compiled.__file__).read_text()
     script = tmp_path / "copied.py"
     script.write_text(source + "\nprint(_shift(300))\n")
-    nowhere = str(script / "none")  # below a file no folder can be made
+    nowhere = str(script / "none")  # the parent is a file, so making the folder fails
     environment = {**os.environ, "NUMBA_CACHE_DIR": nowhere, "HOME": nowhere}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
     assert done.stdout == "23\n", done.stderr
@@ -194,7 +194,7 @@ def test_release_cases_match_the_manifest(shared):
 
 
 def test_records_of_the_release(golden, tmp_path):
-    """A file that we write equals that of the release."""
+    """The records have the same bytes."""
     config = RELEASE["short"][0]
     tokenizer = tokenization.FullTokenizer(str(golden / "vocab.txt"))
     corpus = read_corpus([golden_inputs.TEXT], tokenizer)
@@ -221,7 +221,7 @@ def test_instances_are_valid(seq_length, whole_words, corpus, tokenizer):
     vocab = tokenizer.vocab
     continuations = [index for token, index in vocab.items() if token.startswith("##")]
     instances = pretraining.create_instances(corpus, vocab, config)
-    # At length 5 every sentence fills an instance, and the next sentence is always random.
+    # At length 5 every sentence fills an instance, so the next sentence is always random.
     assert {one.label for one in instances} == ({True} if seq_length == 5 else {False, True})
     for one, values in zip(instances, feature_rows(instances, corpus, vocab, config), strict=True):
         for name, (_, length) in records.PRETRAINING.items():
@@ -255,14 +255,14 @@ def test_instances_are_valid(seq_length, whole_words, corpus, tokenizer):
 
 
 def test_rates(corpus, tokenizer):
-    """80% of the masked tokens become [MASK], 10% stay, 10% are random; half of b is random."""
+    """80% of masked tokens become [MASK], 10% stay, 10% are random; half of the b are random."""
     config = pretraining.InstanceConfig(max_seq_length=64, dupe_factor=40)
     instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
     replacements = np.concatenate([one.replacements for one in instances])
     mask = tokenizer.vocab["[MASK]"]
     random_tokens = replacements[(replacements != pretraining.KEEP) & (replacements != mask)]
     assert set(random_tokens) == set(range(len(TOKENS))) - {mask}
-    share = 1 / len(TOKENS)  # of the random tokens that are [MASK]
+    share = 1 / len(TOKENS)  # some of the random tokens are [MASK] too
     assert np.mean(replacements == mask) == pytest.approx(0.8 + 0.1 * share, abs=0.01)
     assert np.mean(replacements == pretraining.KEEP) == pytest.approx(0.1, abs=0.01)
     # More than half: chunks of one sentence have no next sentence.
@@ -339,7 +339,7 @@ def test_too_few_predictions_warning(corpus, tokenizer, caplog):
     )
 
 
-# The other objectives, n-grams and words between spaces, which are specific to bert_tf.
+# Features of bert_tf: other objectives, n-grams, and words separated by spaces.
 
 
 def _create(corpus, **options):
@@ -356,7 +356,7 @@ def _document_index(corpus, index):
 
 
 def test_sentence_order(corpus):
-    """Two consecutive segments, swapped in half of the instances."""
+    """Two consecutive segments are swapped in half of the instances."""
     instances, rows, _ = _create(corpus, objective="sop", dupe_factor=20)
     for one, row in zip(instances, rows, strict=True):
         first, second = (one.a_start, one.a_end), (one.b_start, one.b_end)
@@ -415,7 +415,7 @@ def test_ngrams_are_masked(corpus):
 
 
 def test_words_between_spaces(tokenizer, tmp_path):
-    """In segmented text without ## tokens, characters of a word are masked together."""
+    """In segmented text without ## tokens, the characters of a word are masked together."""
     (tmp_path / "vocab.txt").write_text("\n".join([*TOKENS[:5], *"我喜欢北京天安门"]))
     tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
     words = ["我", "喜欢", "北京", "天安门"]
@@ -431,7 +431,7 @@ def test_words_between_spaces(tokenizer, tmp_path):
     instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
     num_together = 0
     for one in instances:
-        # The index in the corpus at each position of the sequence.
+        # The corpus index of each position.
         index_at = dict(enumerate(range(one.a_start, one.a_end), 1))
         index_at |= dict(enumerate(range(one.b_start, one.b_end), 2 + one.a_end - one.a_start))
         for position in one.positions:

@@ -1,4 +1,4 @@
-"""Shards: their contents, independence of processes, metadata of others, other file systems."""
+"""Shards: contents, any number of processes, side files, remote file systems, Beam and Dask."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("text_folder")
 
 @pytest.mark.parametrize("by_spaces", [False, True])
 def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
-    """Shard i is what the algorithm of the release makes of documents with (f + d) mod 3 = i."""
+    """Shard i has the release's instances of document d of file f where (f + d) mod 3 = i."""
     config = CONFIG
     if by_spaces:
         config = dataclasses.replace(config, do_whole_word_mask=True, word_boundaries="spaces")
@@ -72,15 +72,15 @@ def test_existing_shards_are_not_created_again(text_folder, caplog):
         assert make_shards().create() == first
     assert "all 3 shards exist" in caplog.text
     assert {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()} == before
-    # But the side file of their counts is, which earlier versions did not write.
+    # But a missing side file of counts is written, because earlier versions wrote none.
     side = text_folder / "made/x.counts.json"
     text = side.read_text()
-    # A process that was killed while writing it leaves a partial one.
+    # A killed process may leave a partial side file.
     partial = side.rename(f"{side}.tmp-{10**30}")
     make_shards().create()
     assert side.read_text() == text
     assert not partial.exists()
-    # A shard that was removed is created again, with the same contents.
+    # A removed shard is created again with the same contents.
     path = text_folder / "made/x-00002-of-00003"
     data = path.read_bytes()
     path.unlink()
@@ -90,7 +90,7 @@ def test_existing_shards_are_not_created_again(text_folder, caplog):
 
 @pytest.mark.parametrize("size", [100, 1000, 2000])
 def test_full_disk(text_folder, size):
-    """One sentence, and nothing stays; simulated by a limit on the size of files."""
+    """The error is one sentence and no files stay. A limit on the file size simulates it."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -101,7 +101,7 @@ def test_full_disk(text_folder, size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     left = [path.name for path in (text_folder / "full").rglob("*") if path.is_file()]
     assert not [name for name in left if ".tmp-" in name]
-    if "sizes.json" not in left:  # there are no complete tokens to resume from
+    if "sizes.json" not in left:  # without complete tokens nothing can be resumed
         assert not left
     assert make_shards("full/x").create().instances
 
@@ -141,7 +141,7 @@ def test_memory_limit():
 
 
 def test_memory_of_compiled_code(caplog):
-    """It counts in each process that creates shards, and is left out where it has no room."""
+    """It counts for each process, and code is not compiled if the memory limit is too low."""
     caplog.set_level("INFO", "bert_tf")
     shards, sizes = make_shards(), [[1_000, 100, 100]]
 
@@ -173,7 +173,7 @@ def test_compiled_shards_are_those_of_python(num_processes, monkeypatch):
 
 @pytest.mark.parametrize(("num_processes", "num_working"), [(1, 1), (3, 3), (4, 3)])
 def test_tokens_of_a_process_decide_about_compiling(num_processes, num_working, monkeypatch):
-    """More processes than shards do not make the work of one smaller."""
+    """The number of shards limits the number of working processes."""
     asked = []
     monkeypatch.setattr(
         pretraining.shards, "find_compiled", lambda tokens, config: asked.append(tokens)
@@ -207,7 +207,7 @@ def test_text_without_instances_leaves_no_files(text_folder, text, message):
 
 
 def test_remote_file_systems(text_folder, monkeypatch):
-    """Input and output that only TensorFlow can read and write."""
+    """Only TensorFlow can read and write these paths."""
     import tensorflow as tf
 
     make_shards("local/x").create()
@@ -226,7 +226,7 @@ def test_remote_file_systems(text_folder, monkeypatch):
 
     monkeypatch.setattr(processes, "shared_map", spy)
     shards.create()
-    # Tokenizing does not need TensorFlow, writing to a remote file system does.
+    # Only remote file systems need TensorFlow.
     assert forks == [True, False]
     for path in shards.paths():
         with tf.io.gfile.GFile(path, "rb") as reader:
@@ -245,7 +245,7 @@ def test_metadata():
 
 
 def test_errors_of_beam_workers():
-    """Beam quotes the whole traceback of a worker in an error of its own, or extends the error."""
+    """Beam raises its own error with the worker's traceback, or extends the worker's error."""
     error = RuntimeError(
         "Traceback (most recent call last):\n  File ...\n"
         "bert_tf.errors.UserError: a.jsonl, line 2: not UTF-8 [while running 'tokenize']\n"
@@ -265,14 +265,14 @@ def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
 
 
 def test_few_questions_are_asked_about_many_shards(monkeypatch):
-    """Of an object store, each takes tens of milliseconds; the folder is listed instead."""
+    """A request to an object store takes tens of milliseconds, so the folder is listed once."""
     calls, count = [], 60
     make_shards(num_shards=count).create()
     expected = shard_contents()
 
     def counted(name, function):
         def call(path):
-            if ".work" not in str(path):  # which is local
+            if ".work" not in str(path):  # a local path
                 calls.append(name)
             return function(path)
 
@@ -291,7 +291,7 @@ def test_few_questions_are_asked_about_many_shards(monkeypatch):
 
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folder, monkeypatch):
-    """That of Beam has a file for each shard, which is listed before the work begins."""
+    """Beam's work folder has a file for each shard; it is listed before the work begins."""
     import tensorflow as tf
 
     folder, count = f"file://{text_folder}/few", 60
@@ -325,7 +325,7 @@ def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folde
 
     def complete():
         missing.extend(shards.missing())
-        assert 0 < len(calls) < count  # not one or more for each shard
+        assert 0 < len(calls) < count  # far fewer than one per shard
         for shard in missing:
             shards.create_shard(shard, blocks[shard])
 
@@ -343,7 +343,7 @@ def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folde
 @pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_dask_creates_the_same_shards(text_folder, is_killed, monkeypatch, caplog):
-    """On several worker processes, also if one of them is killed in the middle."""
+    """Several workers create the same shards, even if one is killed while working."""
     pytest.importorskip("apache_beam")
     distributed = pytest.importorskip("distributed")
     config = dataclasses.replace(CONFIG, dupe_factor=200)

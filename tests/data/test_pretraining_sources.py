@@ -1,4 +1,4 @@
-"""Sources of text: formats, sentence splitting, reading a corpus, errors with file and line."""
+"""Text sources: formats, sentence splitting, reading a corpus, errors with file and line."""
 
 import contextlib
 import gzip
@@ -74,7 +74,7 @@ def test_format_and_field(tmp_path):
         ('"Stop!" he said. (So it was.) "Go."', ['"Stop!" he said.', "(So it was.)", '"Go."']),
         ("J.R.R. Tolkien met Ph.D. Smith of the U.S. Army. E.g. this.",
          ["J.R.R. Tolkien met Ph.D. Smith of the U.S. Army.", "E.g. this."]),
-        ("." * 50_000 + " A", ["." * 50_000, "A"]),  # takes minutes in quadratic time
+        ("." * 50_000 + " A", ["." * 50_000, "A"]),  # would take minutes in quadratic time
         ("a\x0cb\x85c\u2028d\r\ne", ["a\x0cb\x85c\u2028d", "e"]),
         ("a line\nand another", ["a line", "and another"]),
         ("Wait... what? yes.", ["Wait... what? yes."]),
@@ -126,7 +126,7 @@ def _read_texts(tokenizer, tmp_path, *texts):
 
 
 def test_read_corpus(tokenizer, tmp_path, caplog):
-    """Blank lines and ends of files separate documents; lines without tokens are skipped."""
+    """Blank lines and file ends separate documents; lines without tokens are skipped."""
     with caplog.at_level("INFO", "bert_tf"):
         corpus = _read_texts(
             tokenizer,

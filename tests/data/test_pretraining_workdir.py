@@ -1,4 +1,4 @@
-"""The work folder of shards: other contents, reused tokens, and locking."""
+"""The work folder: other files in it, reused tokens, and locks."""
 
 import pathlib
 import threading
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("text_folder")
 
 
 def _interrupt(monkeypatch, name, **options):
-    """Create shards, and interrupt it before the file of that name is complete."""
+    """Create shards, but interrupt before the named file is complete."""
     rename = files.Local.rename
 
     def interrupt(source, target, overwrite=False):
@@ -44,7 +44,7 @@ def test_other_files_in_the_work_dir_are_kept():
 
 @pytest.mark.parametrize("num_shards", [2, 5])
 def test_tokens_of_another_configuration_are_not_used(tmp_path, monkeypatch, num_shards):
-    """The user removes metadata and shards, as the error advises, but not the work folder."""
+    """The user removes the metadata and the shards, as the error advises, not the work folder."""
     _interrupt(monkeypatch, "00000-of-00003")
     assert pathlib.Path("made/x.work/sizes.json").exists()
     pathlib.Path("made/x.json").unlink()
@@ -55,7 +55,7 @@ def test_tokens_of_another_configuration_are_not_used(tmp_path, monkeypatch, num
 
 @pytest.mark.parametrize("keep", [None, 0, 20, -4])
 def test_damaged_tokens(monkeypatch, keep):
-    """`keep` is the number of bytes that are left; None for a missing file."""
+    """`keep` is the number of bytes that remain; None for a missing file."""
     _interrupt(monkeypatch, "00000-of-00003")
     path = pathlib.Path("made/x.work/tokens/00001")
     data = path.read_bytes()
@@ -97,7 +97,7 @@ def test_text_changes_while_it_is_read(tmp_path):
 
 
 def test_another_process_creates_the_shards_first(tmp_path, monkeypatch):
-    """It does so after this process has looked for them and before it has the lock."""
+    """It finishes after this process has checked for shards and before it gets the lock."""
     locked, times = WorkDir.locked, {}
 
     def lock_late(work):
@@ -112,7 +112,7 @@ def test_another_process_creates_the_shards_first(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_was_removed_is_none(monkeypatch):
-    """Who held it removed it after this process had opened it."""
+    """Its holder removed the lock file after this process had opened it."""
     fcntl = pytest.importorskip("fcntl")
     flock, times = fcntl.flock, []
 
@@ -143,7 +143,7 @@ def test_a_folder_that_another_process_has_locked_since_is_kept(monkeypatch):
 
 
 def test_waiting_for_a_lock(monkeypatch):
-    """Children of a killed process hold it briefly; they may also remove the folder."""
+    """Children of a killed process hold it briefly and may remove the folder."""
     works = [WorkDir("w", 1, {}) for _ in range(2)]
     is_locked, may_end = threading.Event(), threading.Event()
 

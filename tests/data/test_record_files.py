@@ -1,4 +1,4 @@
-"""Sizes and numbers of records of files: side files, counting, and files that have changed."""
+"""Sizes and record counts of files: side files, counting, and changed files."""
 
 import json
 
@@ -12,7 +12,7 @@ from bert_tf.io import files
 
 
 def write(path, count, size=10):
-    """Write `count` records to a file, and return its path."""
+    """Write `count` records to a file; return its path."""
     path.write_bytes(tfrecord.frame_records([bytes([i % 256]) * size for i in range(count)]))
     return str(path)
 
@@ -63,12 +63,12 @@ def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
     both = [other, *reversed(paths)]
     assert record_files.read_counts(both, record_files.sizes(both)) == [4, 2, 3, 0]
     assert record_files.read_counts([other, "y"], [sizes[0], 7]) is None
-    # A glob that matches the records matches them alone.
+    # A glob for the records does not match the side file.
     assert files.expand(f"{tmp_path}/x*,{tmp_path}/o*", "input_file") == [*paths, other]
 
 
 def test_sets_of_shards_with_one_name_keep_their_counts(tmp_path):
-    """Their side file is the same one, also that of version 0.1."""
+    """They share a side file, in version 0.1 as well."""
     for number in (2, 4):
         paths = [tmp_path / f"x-{i:05d}-of-{number:05d}" for i in range(number)]
         record_files.write_counts({write(path, i + 1): i + 1 for i, path in enumerate(paths)})
@@ -119,7 +119,7 @@ def test_identity_depends_on_names_sizes_and_order_but_not_on_folders():
 def test_files_are_accessed_in_parallel_and_the_first_error_is_raised():
     import threading
 
-    barrier = threading.Barrier(4, timeout=10)  # breaks unless four calls run together
+    barrier = threading.Barrier(4, timeout=10)  # breaks unless four calls run at the same time
 
     def call(path):
         barrier.wait()

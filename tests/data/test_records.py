@@ -1,4 +1,4 @@
-"""Records: round trips, files of the release, and errors that name file and feature."""
+"""Records: round trips, the release's files, and errors that name file and feature."""
 
 import re
 import shutil
@@ -161,7 +161,7 @@ def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
     shutil.copy(bad, paths[1])
     arguments = paths, records.SQUAD, {"S": 8}
     with caplog.at_level("INFO", "bert_tf"):
-        record_checks.check(*arguments, num_checked=21)  # each second file
+        record_checks.check(*arguments, num_checked=21)  # every second file
     assert "checking the first records of 21 of 41 files" in caplog.text
     with pytest.raises(UserError, match="01: its records lack unique_ids"):
         record_checks.check(*arguments, num_checked=None)
@@ -218,7 +218,7 @@ def test_error_names_the_missing_file_among_similar_names(tmp_path, monkeypatch)
         ):
             list(tf.data.TFRecordDataset(names))
         (tmp_path / "away").rename(tmp_path / name)
-    # A file that is not one of them.
+    # A file with a different name.
     (tmp_path / "sub/a.tfrecord").unlink()
     with pytest.raises(tf.errors.NotFoundError), record_checks.naming_bad_records(names):
         list(tf.data.TFRecordDataset("sub/a.tfrecord"))

@@ -1,4 +1,4 @@
-"""Records written without TensorFlow equal those that it writes."""
+"""Records written without TensorFlow equal TensorFlow's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The code blocks of the pages and of the help of scripts, and the commands in them."""
+"""The code blocks in pages and script help, and the commands in them."""
 
 import ast
 import pathlib
@@ -12,8 +12,8 @@ from bert_tf.cli.main import COMMANDS
 class Block(NamedTuple):
     """A fenced code block."""
 
-    page: str  # path from the root
-    line: int  # of the opening fence
+    page: str  # path relative to the root
+    line: int  # line number of the opening fence
     language: str
     text: str
 
@@ -66,9 +66,9 @@ def help_blocks(root):
 
 
 def commands(block):
-    """Yield each `Command` of a block; of a block without a language, those that run a script.
+    """Yield each `Command` of a block. In a block without a language only scripts count.
 
-    Redirections (`> file`), settings (`NAME=value`) and here documents (`<<`) are left out.
+    Redirections (`> file`), assignments (`NAME=value`) and here documents (`<<`) are omitted.
     """
     text = block.text.replace("\\\n", " ")
     text = re.sub(r"<<\s*'?(\w+)'?\n.*?\n\1\n", "\n", text, flags=re.DOTALL)
@@ -91,7 +91,7 @@ def commands(block):
 
 
 def _script(words, place):
-    """Return the script that a command runs and its flags, or None and the words of a command."""
+    """Return (script, its flags), or (None, words) for other programs."""
     is_python = re.search(r"(^|/)python3?$", words[0])
     if is_python:
         words = words[1:]
@@ -102,7 +102,7 @@ def _script(words, place):
             return script, rest[1:] if script else words
         name, *rest = ["bert-tf", *rest[1:]]
     if name.endswith(".py"):
-        # Those in tools/ need libraries that tests do not have.
+        # Scripts in tools/ need libraries that the tests lack.
         is_script = name.removeprefix("./").rpartition("/")[0] in ("", "benchmarks")
         return (name, rest) if is_script else (None, [])
     if name.rpartition("/")[2] != "bert-tf" or (rest and rest[0].startswith("-")):

@@ -1,7 +1,7 @@
-"""Bash with `python` and `bert-tf` that start at once, to run the commands of the pages.
+"""Bash in which `python` and `bert-tf` start immediately, to run the commands of the pages.
 
-A server imports TensorFlow once and forks a child for each command. The child has the arguments,
-folder, environment and files of the command, and runs the script as `python` would.
+A server imports TensorFlow once and forks a child for each command. The child gets the arguments,
+folder, environment and open files of the command and runs the script as `python` would.
 """
 
 import array
@@ -19,7 +19,7 @@ import traceback
 
 _PRELOADED = ("tensorflow", "keras", "tensorflow_text", "sklearn.metrics", "bert_tf.training")
 
-# Sends a command to the server and exits with its status. What the server cannot run is run here.
+# Sends a command to the server and exits with its status. Other programs run here.
 _CLIENT = """\
 import array, json, os, socket, sys
 words = @WORDS + sys.argv[1:]
@@ -87,7 +87,7 @@ def _serve(address, extra_flags, *modules):
         print("ready", flush=True)
         while True:
             connection, _ = listener.accept()
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped automatically
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 listener.close()
@@ -96,7 +96,7 @@ def _serve(address, extra_flags, *modules):
 
 
 def _run(connection, extra_flags):
-    """Run the command of a client, send its exit status, and exit."""
+    """Run a client's command, send its exit status, and exit."""
     descriptors = array.array("i")
     size, ancillary, _, _ = connection.recvmsg(10, socket.CMSG_LEN(3 * descriptors.itemsize))
     descriptors.frombytes(ancillary[0][2])

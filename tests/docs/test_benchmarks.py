@@ -1,4 +1,4 @@
-"""The benchmarks use names that exist; the code that the comparisons with transformers share."""
+"""The benchmarks import existing names, and their shared code works."""
 
 import ast
 import importlib
@@ -14,7 +14,7 @@ import bert_tf
 
 
 def test_names_exist(root):
-    """What benchmarks import from bert_tf, often inside functions, exists and is not deprecated."""
+    """Names imported from bert_tf, often inside functions, exist and are not deprecated."""
     paths = sorted((root / "benchmarks").glob("*.py"))
     assert len(paths) > 20
     with warnings.catch_warnings():
@@ -24,7 +24,7 @@ def test_names_exist(root):
 
 
 def check_names(tree, name):
-    """Resolve the imports from bert_tf in a syntax tree, and the attributes of modules."""
+    """Resolve the imports from bert_tf and the attributes of its modules in a syntax tree."""
     imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and any(x.name == "bert_tf" for x in node.names):
@@ -58,7 +58,7 @@ def peer_training(root, monkeypatch):
 def test_saved_results_are_reused_with_the_same_flags_only(
     peer_training, tmp_path, monkeypatch, capsys
 ):
-    # The flags of a script are those of the module named by sys.argv[0].
+    # absl finds the flags of a script by the module name in sys.argv[0].
     monkeypatch.setattr(sys, "argv", [__name__])
     trained_seeds = []
 
@@ -111,8 +111,8 @@ def test_startup_reads_counts_files_and_bytes(root, monkeypatch, run_script, cap
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
     opened = {name: int(opens) for name, _, opens, *_ in rows}
     assert len(opened) == 5
-    # The first records of 20 files, and all 30 files, which are one block.
-    # The side file too, and some or all files of the next epoch may be read ahead.
+    # The first records of 20 files, and all 30 files as one block.
+    # The side file, and files of the next epoch that are read ahead.
     for name in opened.keys() - {"the same, without counts"}:
         assert 50 <= opened[name] <= 81
     assert opened["the same, without counts"] >= 79

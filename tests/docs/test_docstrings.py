@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the classes that users start with, run on small models."""
+"""The docstring examples of the main classes run on small models."""
 
 import doctest
 
@@ -26,14 +26,14 @@ CLASSES = [
 
 
 class Checker(doctest.OutputChecker):
-    """Accepts any output where the docstring does not show one."""
+    """Accepts any output where the docstring shows none."""
 
     def check_output(self, want, got, flags):
         return not want or super().check_output(want, got, flags)
 
 
 def write_tagger(folder):
-    """Write a folder as `run_ner.py` does, with random weights."""
+    """Write a folder like `run_ner.py`, with random weights."""
     config = bert_tf.BertConfig(**SMALL)
     tags = token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
     tasks.TokenClassificationConfig(config, "vocab.txt", True, 16, tags=tags).save(str(folder))
@@ -55,7 +55,7 @@ def test_examples(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(
         Checker(), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     )
-    # Tracing would take most of the time of functions that are called once, and AutoGraph as well.
+    # Functions are called once, so tracing and AutoGraph would take most of the time.
     tf.config.run_functions_eagerly(True)
     try:
         tf.autograph.experimental.do_not_convert(runner.run)(test, out=output.append)

@@ -1,4 +1,4 @@
-"""The Python blocks of README.md and docs/, run in order on small models."""
+"""The Python blocks of README.md and docs/ run in order on small models."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.docs.test_rehearsal import SMALL, write_glue, write_presets
 
 pytest.importorskip("tensorflow_text")
 
-# Blocks that are only compiled: a part of each, and the reason.
+# Blocks that are only compiled: a substring of each, and the reason.
 NOT_RUN = {
     "grpc.insecure_channel": "it needs a server",
     "TopicsTask": "test_new_task.py runs it",
@@ -34,9 +34,9 @@ COMMON = (bert_tf.BertConfig(**SMALL), "vocab.txt", True, LENGTH)
 
 
 def servables():
-    """Return a dict from the folder that a block loads to a function that makes its `Servable`.
+    """Return a dict from a folder that a block loads to a function that makes its `Servable`.
 
-    That a SavedModel gives the answers of its `Servable` is tested in test_servables.py.
+    test_servables.py checks that a SavedModel gives the answers of its `Servable`.
     """
     config, options = COMMON[0], configs.ServingConfig()
 
@@ -79,7 +79,7 @@ def servables():
 def load(path, real=tf.saved_model.load):
     """Replace `tf.saved_model.load`: check the inputs of the signature and run the `Servable`.
 
-    A folder that an earlier block has exported is loaded.
+    A folder that an earlier block exported is really loaded.
     """
     if os.path.isdir(path):
         return real(path)
@@ -96,7 +96,7 @@ def load(path, real=tf.saved_model.load):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder that the blocks run in, with the files that they read."""
+    """The working folder of the blocks, with their input files."""
     monkeypatch.chdir(tmp_path)
     write_presets(tmp_path / "cache", monkeypatch)
     write_glue(tmp_path / "glue_data")
@@ -113,7 +113,7 @@ def folder(tmp_path, monkeypatch):
     with bert_tf.pipelines.vector_writer("output.tfrecord", "tfrecord") as write:
         for text in vectors(["a fine inn"]):
             write(text)
-    # Tracing would take most of the time of functions that are called once.
+    # Functions are called once, so tracing would take most of the time.
     tf.config.run_functions_eagerly(True)
     registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_CONFIG_FILES)]
     yield tmp_path
@@ -142,7 +142,7 @@ def test_blocks_run(root, folder, monkeypatch, is_long):
         if block.page not in namespaces:  # several pages save the same classifier
             shutil.rmtree("sentiment", ignore_errors=True)
         namespace = namespaces.setdefault(block.page, {})
-        # Here, because an export replaces the module by the one that was loaded lazily.
+        # Patched for every block, because an export replaces the lazily loaded module.
         monkeypatch.setattr(tf.saved_model, "load", load)
         try:
             text = block.text.replace('"/tmp/mrpc"', '"tmp/mrpc"')

@@ -1,4 +1,4 @@
-"""The shell blocks of README.md and docs/, run by bash on small models and stand-in data."""
+"""The shell blocks of README.md and docs/ run in bash on small models and data."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from examples import toy_corpus
 from tests.common import TINY
 from tests.docs import pages, shell
 
-# Blocks that are not run: a part of each, and the reason.
+# Blocks that are not run: a substring of each, and the reason.
 NOT_RUN = {
     "-m venv": "installs packages from a network",
     "pip install": "the same",
@@ -27,7 +27,7 @@ NOT_RUN = {
     "localhost:8501": "needs a server; test_client.py and test_transports.py use a stand-in",
 }
 
-# Flags that replace a page's own values, to be quick.
+# Flags that make a page's commands quick.
 _FINE_TUNING = ["--max_seq_length=16", "--num_train_epochs=1", "--train_batch_size=8",
                 "--eval_batch_size=8"]  # fmt: skip
 QUICK = {
@@ -51,10 +51,10 @@ QUICK = {
 SMALL = {**TINY.to_dict(), "max_position_embeddings": 128}
 PRESETS = ("uncased_L-4_H-256_A-4", "uncased_L-12_H-768_A-12", "cased_L-12_H-768_A-12")
 
-# The folders of a page's commands, all moved into the test's folder.
+# Folders in the pages, moved into the test's folder.
 MOVED = {"/tmp/": "tmp/", "/models/": "models/", "/path/to/": "path/to/"}
 
-# What blocks need that earlier blocks of their page do not make.
+# Inputs of blocks that earlier blocks of the page do not make.
 _MRPC = "python run_classifier.py --task_name=MRPC --data_dir=glue/MRPC --do_train --model=MODEL"
 _TABLE = "python run_classifier.py --train_file=reviews.csv --do_train --model=MODEL"
 PREPARED = {
@@ -91,7 +91,7 @@ def reason(block):
 
 
 def write_presets(cache, monkeypatch=None):
-    """Write small models under the names of the published ones that the pages use."""
+    """Write small models under the names of the published models in the pages."""
     if monkeypatch:
         monkeypatch.setenv("BERT_TF_CACHE", str(cache))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "fine", "inn"]
@@ -127,7 +127,7 @@ def write_glue(folder):
 
 
 def write_data(folder):
-    """Write the files that commands of the pages read."""
+    """Write the input files of the pages' commands."""
     write_glue(folder / "glue")
     documents = toy_corpus.make(corpus=30, heldout=8)
     for name in ("corpus.txt", "train.txt", "mine.txt"):
@@ -169,9 +169,9 @@ def write_data(folder):
 
 @pytest.fixture
 def rehearse(root, tmp_path):
-    """A function that runs a page's blocks, up to one that contains `until`.
+    """A function that runs the blocks of a page up to one that contains `until`.
 
-    It returns the folder, and the output of each block that was run.
+    It returns the folder and the output of each block.
     """
 
     def run_page(page, until=None):
@@ -216,7 +216,7 @@ def rehearse(root, tmp_path):
                     outputs[block] = run(exports + text)
                 except AssertionError as error:
                     raise AssertionError(f"{block.place}: {error}") from None
-                # As in the reader's shell, later blocks have the variables of earlier ones.
+                # As in a reader's shell, variables stay set for later blocks.
                 exports += "".join(re.findall(r"(?m)^export .*\n", text))
         return folder, outputs
 
@@ -231,7 +231,7 @@ def pages_with_shell():
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with_shell())
 def test_blocks_run(rehearse, page):
-    """Every block of a page runs as pasted, in a fresh folder, in the order of the page."""
+    """The blocks of a page run as pasted, in order, in an empty folder."""
     folder, outputs = rehearse(page)
     assert outputs
     output = "".join(outputs.values())
@@ -248,7 +248,7 @@ def test_blocks_run(rehearse, page):
 
 
 def test_blocks_that_are_not_run(root):
-    """The reasons are those of blocks that exist, most blocks are run, and all have a language."""
+    """Every skipped block exists, most blocks are run, and every block has a language."""
     for block in pages.blocks(root):
         if block.page.startswith("docs/") and not block.language:
             assert not block.text.startswith(("python ", "python3 ", "bert-tf ")), block.place

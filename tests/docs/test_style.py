@@ -1,4 +1,4 @@
-"""Conventions: lint, format, types, imports that point downwards, and where flags are used."""
+"""Conventions: lint, format, types, import layers, and where flags are used."""
 
 import ast
 import collections
@@ -12,7 +12,7 @@ import pytest
 
 import bert_tf
 
-# A module imports from its own layer and the ones before it.
+# A module imports from its own and earlier layers.
 LAYERS = [
     ("errors", "console", "lazy", "io", "configs", "commands", "keras_registry"),
     ("modeling", "tokenization"),
@@ -26,8 +26,8 @@ LAYERS = [
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 
-# Files that every task may have, and names of subjects that several layers handle: the commands of
-# `bert-tf` and the servables are named after the task or pipeline that they expose.
+# File names that may repeat: files of every task, and commands and servables named after the task
+# or pipeline that they expose.
 PARALLEL_FILES = {
     "__init__.py", "__main__.py", "answers.py", "config.py", "data.py", "features.py",
     "pipeline.py", "pretraining.py", "reading.py", "scoring.py", "servable.py", "task.py",
@@ -37,7 +37,7 @@ PARALLEL_PACKAGES = {"cli", "serving"}
 
 @pytest.fixture(scope="module")
 def modules(root):
-    """Dict from the path of each module, relative to the package, to its syntax tree."""
+    """Dict from module path, relative to the package, to syntax tree."""
     package = root / "bert_tf"
     return {
         path.relative_to(package): ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -81,7 +81,7 @@ def test_layers_import_downwards_only(modules):
 
 
 def test_imports_have_no_circles(modules):
-    """Not even of imports inside functions."""
+    """Imports inside functions count as well."""
     names = {".".join(("bert_tf", *path.with_suffix("").parts)): path for path in modules}
     names = {name.removesuffix(".__init__"): path for name, path in names.items()}
     graph = {}

@@ -1,4 +1,4 @@
-"""What `pip install .` puts into an environment: the library, its data, scripts and `bert-tf`."""
+"""`pip install .` installs the library, its data, the scripts and `bert-tf`."""
 
 import email
 import os
@@ -11,15 +11,15 @@ import zipfile
 
 import pytest
 
-# What the 2018 release has, and the three tasks and the export that bert_tf adds to it.
+# The scripts of the 2018 release, and bert_tf's three more tasks and export.
 SCRIPTS = {
     "create_pretraining_data.py", "run_pretraining.py", "run_classifier.py", "run_squad.py",
     "run_ner.py", "run_multiple_choice.py", "run_sentence_encoder.py", "extract_features.py",
     "export_model.py",
 }  # fmt: skip
 
-# Versions in a Colab runtime, from its published list of August 2026. A TPU runtime has the same,
-# without TensorFlow and TensorBoard.
+# Versions in a Colab runtime, from its published list of August 2026. A TPU runtime has the same
+# versions, without TensorFlow and TensorBoard.
 COLAB = {
     "absl-py": "1.4.0", "filelock": "3.32.3", "google-crc32c": "1.8.0", "keras": "3.13.2",
     "numpy": "2.1.3", "requests": "2.32.4", "safetensors": "0.8.0", "scikit-learn": "1.6.1",
@@ -31,7 +31,7 @@ COLAB = {
 
 @pytest.fixture(scope="module")
 def wheel(root, tmp_path_factory):
-    """The path of a wheel, built from a copy of the sources that is removed again."""
+    """The path of a wheel, built from a temporary copy of the sources."""
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
     unneeded = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "tests",
@@ -67,7 +67,7 @@ def test_contents(root, wheel):
 
 
 def test_metadata_for_an_index(root, wheel):
-    """The description has no links that work in the repository only."""
+    """The description has no links that work only in the repository."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))
@@ -75,7 +75,7 @@ def test_metadata_for_an_index(root, wheel):
     links = re.findall(r"\]\(([^)]*)\)|src=\"([^\"]*)", description)
     targets = [target for pair in links for target in pair if target]
     assert targets and all(target.startswith("https://") for target in targets), targets
-    assert "fine-tune, save and export" in description  # a link that became text
+    assert "fine-tune, save and export" in description  # was a relative link
     assert description.count("```") == (root / "README.md").read_text("utf-8").count("```")
     classifiers = metadata.get_all("Classifier")
     assert {"Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
@@ -83,7 +83,7 @@ def test_metadata_for_an_index(root, wheel):
 
 
 def test_no_package_of_a_runtime_is_replaced(wheel):
-    """TensorFlow is an extra, and Colab's versions meet every bound."""
+    """TensorFlow is an extra, and Colab's versions satisfy every bound."""
     requirements = pytest.importorskip("packaging.requirements")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
@@ -111,7 +111,7 @@ def test_import_without_tensorflow(root):
     )
 
 
-@pytest.mark.slow  # what is in the wheel is checked above
+@pytest.mark.slow  # the contents of the wheel are checked above
 def test_installed_commands_run(wheel, tmp_path):
     target = tmp_path / "installed"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",

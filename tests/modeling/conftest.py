@@ -1,4 +1,4 @@
-"""The test of every model of `bert_tf.modeling`, and helpers to run models."""
+"""Checks for every model of `bert_tf.modeling`, and helpers to run models."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from bert_tf.modeling import (
 from tests.common import NO_DROPOUT, enlarge_weights, features
 
 LABELS = {"num_labels": 3}
-# The arguments of each model besides its config.
+# The arguments of each model in addition to its config.
 MODELS = {
     BertClassifier: LABELS,
     BertFeatureTokenClassifier: {**LABELS, "layer_combination": "weighted_sum_all"},
@@ -30,12 +30,12 @@ _OF_SEQUENCES = ("pooled_output", "masked_lm_logits", "next_sentence_logits")
 
 
 def run_backbone_test(make, batch, folder):
-    """Check what all models share: files, clones, half precision and leaving out padding.
+    """Check files, clones, half precision and skipped padding of a model.
 
     Args:
-      make: function from a dtype policy, None for float32, to the model without dropout, always
-        with the same weights.
-      batch: dict of its inputs, with padding.
+      make: function from a dtype policy, None for float32, to a model without dropout; the
+        weights are always the same.
+      batch: dict of the model's inputs, with padding.
       folder: a `pathlib.Path` for files.
     """
     test = BackboneTest(make, batch, folder)
@@ -44,13 +44,13 @@ def run_backbone_test(make, batch, folder):
 
 
 class BackboneTest:
-    """Checks of a model; its arguments are those of `run_backbone_test`."""
+    """Checks of a model, with the arguments of `run_backbone_test`."""
 
     def __init__(self, make, batch, folder):
         self.make, self.batch, self.folder = make, batch, folder
 
     def keras_file(self, dtype=None):
-        """A `.keras` file has the class, the outputs and the frozen layers of the model."""
+        """A `.keras` file keeps the class, the outputs and the frozen layers."""
         model, path = self.make(dtype), self.folder / "model.keras"
         model.save(path)
         loaded = keras.saving.load_model(path)
@@ -67,18 +67,18 @@ class BackboneTest:
         assert not keras.saving.load_model(path).trainable_variables
 
     def keras_file_of_half_precision(self):
-        """So has the file of a model in half precision."""
+        """The file of a model in half precision keeps them too."""
         self.keras_file("mixed_bfloat16")
 
     def clone(self):
-        """A clone with the weights of the model has its outputs."""
+        """A clone with the same weights has the same outputs."""
         model = self.make(None)
         clone = keras.models.clone_model(model)
         clone.set_weights(model.get_weights())
         assert_same_outputs(clone, model, self.batch)
 
     def half_precision(self):
-        """In half precision the outputs are similar, and those of heads are float32."""
+        """Outputs in half precision are similar, and heads output float32."""
         model = self.make(None)
         expected = of_tokens(model(self.batch), self.batch)
         largest = max(float(tf.reduce_max(tf.abs(x))) for x in expected.values())
@@ -93,7 +93,7 @@ class BackboneTest:
                 np.testing.assert_allclose(value, expected[name], atol=0.05 * largest, rtol=0)
 
     def skipped_padding(self):
-        """Without the computation of padding, outputs and gradients are the same."""
+        """Skipping padding does not change outputs and gradients."""
         model = self.make(None)
         outputs, gradients = outputs_and_gradients(model, self.batch)
         others, other_gradients = outputs_and_gradients(model, self.batch, skip_padding=True)
@@ -113,7 +113,7 @@ CHECKS = ("keras_file", "keras_file_of_half_precision", "clone", "half_precision
 
 
 def padded_batch():
-    """Return four sequences of different lengths: one with a gap, and one that is all padding."""
+    """Return four sequences: of different lengths, one with a gap, one that is all padding."""
     batch = features(batch=4)
     mask = np.zeros_like(batch["input_mask"])
     mask[0, :8], mask[1, :5], mask[2, [0, 3]] = 1, 1, 1
@@ -122,7 +122,7 @@ def padded_batch():
 
 
 def make_model(model_class, dtype=None, config=NO_DROPOUT):
-    """Return a model with large weights and without dropout, and its batch."""
+    """Return a model with large weights and no dropout, and a batch for it."""
     keras.utils.set_random_seed(3)
     model = model_class(config, dtype=dtype, **MODELS[model_class])
     enlarge_weights(model)
@@ -133,7 +133,7 @@ def make_model(model_class, dtype=None, config=NO_DROPOUT):
 
 
 def of_tokens(outputs, batch):
-    """Return outputs as a flat dict, without padding and the sequence that is all padding."""
+    """Return outputs as a flat dict, without padding and all-padding sequences."""
     mask, values = batch["input_mask"], {}
     for name, value in outputs.items():
         for i, x in enumerate(value if isinstance(value, list) else [value]):
@@ -151,7 +151,7 @@ def of_tokens(outputs, batch):
 
 
 def outputs_and_gradients(model, batch, **arguments):
-    """Return the outputs for tokens, and the gradients of their sum with random weights."""
+    """Return the outputs at tokens, and the gradients of a randomly weighted sum of them."""
     specs = {
         name: tf.TensorSpec((value.shape[0], *[None] * (value.ndim - 1)), value.dtype)
         for name, value in batch.items()
@@ -177,7 +177,7 @@ def outputs_and_gradients(model, batch, **arguments):
 
 
 def assert_same_outputs(model, expected_model, batch=None):
-    """Assert that two models have the same outputs and types for a batch, by default `features`."""
+    """Assert that two models give the same outputs and types for a batch, default `features`."""
     batch = {name: x for name, x in (batch or features()).items() if name in model.input}
     outputs, expected = (keras.tree.flatten(m(batch)) for m in (model, expected_model))
     for a, b in zip(outputs, expected, strict=True):
@@ -186,14 +186,14 @@ def assert_same_outputs(model, expected_model, batch=None):
 
 
 def load_with_transformers(transformers, path, name="BertModel"):
-    """Load a folder with `transformers`; no weight may be missing, unused or of another shape."""
+    """Load a folder with `transformers`, requiring that all weights match."""
     model, info = getattr(transformers, name).from_pretrained(path, output_loading_info=True)
     assert not any(info.values()), info
     return model.eval()
 
 
 def run_with_transformers(model, batch):
-    """Return the outputs of a model of `transformers`, a dict of arrays."""
+    """Return the outputs of a `transformers` model as a dict of arrays."""
     import torch
 
     tensors = {"input_ids": batch["input_ids"], "attention_mask": batch["input_mask"]}

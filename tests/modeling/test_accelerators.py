@@ -1,7 +1,7 @@
-"""What accelerators require of a graph, checked without one.
+"""Graphs meet the requirements of accelerators, checked without one.
 
-For a TPU: static shapes in all of a step, and no strings. For a GPU: a kernel for every operation,
-and none that keeps a large tensor in the memory of the host.
+A TPU needs static shapes throughout a step, and no strings. A GPU needs a kernel for every
+operation, and large tensors must not be in host memory.
 """
 
 import functools
@@ -16,7 +16,7 @@ from bert_tf import configs, optimization, tasks, training
 from bert_tf.data import records
 from tests.common import TINY
 
-# One layer is enough: the others have the same operations.
+# One layer is enough, since all layers have the same operations.
 CONFIG = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
 LENGTHS = {"S": 8, "P": 2, "L": 3, "F": 2, "C": 3}
 TAGS = tasks.token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
@@ -75,12 +75,12 @@ VARIANTS = {
 }
 
 
-# Cases of the default suite.
+# The cases of the default suite.
 QUICK = [("pretraining", "plain"), ("pretraining", "bfloat16"), ("question_answering", "plain")]
 
 
 def unfit(graph_def):
-    """Return the number of nodes and, as messages, the outputs that a TPU cannot compile."""
+    """Return the number of nodes, and messages about outputs that a TPU cannot compile."""
     nodes = list(graph_def.node)
     for function in graph_def.library.function:
         nodes += function.node_def
@@ -88,7 +88,7 @@ def unfit(graph_def):
     for node in nodes:
         if "_output_shapes" not in node.attr:
             assert not op_def_registry.get(node.op).output_arg, node.name
-        if node.op == "BroadcastGradientArgs":  # computed from static shapes by the compiler
+        if node.op == "BroadcastGradientArgs":  # the compiler computes these from static shapes
             continue
         for shape in node.attr["_output_shapes"].list.shape:
             if shape.unknown_rank or any(dim.size < 0 for dim in shape.dim):
@@ -99,12 +99,12 @@ def unfit(graph_def):
     return len(nodes), problems
 
 
-# Operations that TensorFlow runs, or removes, without a kernel for a device.
+# Operations that TensorFlow runs or removes without a device kernel.
 NO_KERNEL = {"Placeholder", "_Arg", "_Retval"}
 
 
 def attributes(node):
-    """Return the attributes of a node, and the default values of the others."""
+    """Return the attributes of a node, including default values."""
     op_def = op_def_registry.get(node.op)
     defaults = {a.name: a.default_value for a in op_def.attr} if op_def else {}
     return {**defaults, **node.attr}
@@ -117,7 +117,7 @@ def gpu_kernels(op):
 
 
 def gpu_kernel(node):
-    """Return the definition of the kernel that computes a node on a GPU, None without one."""
+    """Return the definition of a node's GPU kernel, or None if it has none."""
     values = attributes(node)
     for kernel in gpu_kernels(node.op):
         if all(
@@ -133,9 +133,9 @@ def size_of(shape):
 
 
 def off_gpu(graph_def):
-    """Return messages: the operations of a graph that a GPU leaves to the host.
+    """Return messages about operations of a graph that run on the host of a GPU.
 
-    Results that are no larger than the largest input of the graph are left out: they cost little.
+    Results up to the size of the graph's largest input are cheap and not reported.
     """
     limit = max(
         size_of(node.attr["shape"].shape) for node in graph_def.node if node.op == "Placeholder"
@@ -153,7 +153,7 @@ def off_gpu(graph_def):
         if kernel is None:
             problems.append(f"{node.op} {node.name} has no kernel for a GPU")
             continue
-        # The results of these kernels. An operand is the result of another node.
+        # Only results count, since an operand is the result of another node.
         shapes = node.attr["_output_shapes"].list.shape
         for argument, shape in zip(op_def.output_arg, shapes, strict=False):
             size = size_of(shape)
@@ -175,7 +175,7 @@ def trace(step, schema):
 
 @pytest.mark.parametrize(
     ("case", "variant"),
-    # The tasks differ from each other only after the logits.
+    # Tasks differ only after the logits.
     [
         pytest.param(case, variant, marks=() if (case, variant) in QUICK else pytest.mark.slow)
         for case in CASES
@@ -221,7 +221,7 @@ def zeros(schema):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["pretraining", "taught", "question_answering"])
 def test_xla_compiles_the_whole_step_and_the_predictions(case):
-    """XLA is the compiler of TPUs; on a CPU too it must support every operation."""
+    """TPUs need XLA; its CPU compiler must support every operation too."""
     make, arguments, schema = CASES[case]
     task = make(CONFIG, *arguments)
     optimizer = optimization.AdamWeightDecay(1e-3)

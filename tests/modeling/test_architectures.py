@@ -37,7 +37,7 @@ def write_folder(transformers, folder, name, head="Model", **options):
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**SIZES, **CONFIGS[name], **options)
     model = getattr(transformers, f"{name}{head}")(config).eval()
-    with torch.no_grad():  # zeros and ones would hide an unused bias or norm
+    with torch.no_grad():  # zeros and ones would hide unused biases and scales
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
     model.save_pretrained(folder)
@@ -77,7 +77,7 @@ def test_model(tmp_path, name):
         **config.to_dict(),
         **WITHOUT_DROPOUT,
         "initializer_range": 0.02,
-    }  # float16 has a small range
+    }  # small enough for float16
     config = bert_tf.BertConfig.from_dict(values)
 
     def make(dtype):
@@ -88,7 +88,7 @@ def test_model(tmp_path, name):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_classifier(transformers, tmp_path, caplog, name):
-    """Transformers' dense layer before the classifier is the pooler with another activation."""
+    """The dense layer of Transformers' classifier is the pooler with a different activation."""
     head = "ForSequenceClassification"
     reference, folder = write_folder(transformers, tmp_path / "hf", name, head, num_labels=3)
     model = BertClassifier.from_preset(folder)

@@ -1,4 +1,4 @@
-"""Operations for CPUs: the same results and gradients as the plain ones."""
+"""Operations for CPUs have the results and gradients of the plain operations."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from bert_tf.modeling.token_layout import PackedLayout
 
 
 def _results(function, *arguments):
-    """Return a function's result in a graph, and the gradients of its arguments."""
+    """Return a function's result in a graph and the gradients with respect to its arguments."""
 
     @tf.function
     def run(*arguments):
@@ -28,7 +28,7 @@ def _results(function, *arguments):
 def test_gelu(dtype, tolerance):
     x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
 
-    def formula(x):  # the plain operation has a constant in float32, even in float64
+    def formula(x):  # the plain operation uses a float32 constant even in float64
         return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
     exact = _results(formula, tf.cast(x, tf.float64))

@@ -1,4 +1,4 @@
-"""The model on Keras' JAX backend, without TensorFlow: outputs, and training steps."""
+"""The model on Keras' JAX backend without TensorFlow: outputs and training steps."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ import pytest
 from bert_tf.modeling import BertPretrainer
 from tests.common import NO_DROPOUT, features, run_python
 
-# Other lengths than 8 need the model to work with sequences of unknown length.
+# Lengths other than 8 need a model with unknown sequence length.
 LENGTHS = (8, 5)
 
 ON_JAX = """
@@ -30,12 +30,12 @@ def batch(length):
 
 
 def run(model):
-    """Return the outputs of a model, and its weights after training steps."""
+    """Return the outputs of a model and its weights after training steps."""
     results = {}
     for length in LENGTHS:
         for name, value in model.predict(batch(length), verbose=0).items():
             results[f"{name}_{length}"] = value
-        # Without a compiler, JAX can leave out padding, too.
+        # In eager mode JAX can skip padding too.
         outputs = model(batch(length), skip_padding=True)
         results[f"skip_padding_{length}"] = outputs["masked_lm_logits"]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -1,4 +1,4 @@
-"""The model: the release's outputs, dropout, Keras files, also those of version 0.1."""
+"""The model: the release's outputs, dropout, and Keras files, including version 0.1's."""
 
 import concurrent.futures
 import hashlib
@@ -73,7 +73,7 @@ def test_shapes_and_attention():
 
 
 def test_inputs_that_may_be_omitted(tmp_path):
-    """The mask is 1 and the segments are 0 then, also in `fit` and in a model of the user."""
+    """By default the mask is 1 and segments are 0, also in `fit` and in users' models."""
     bert, ids = BertModel(TINY), features()["input_ids"]
     mask = np.ones_like(ids)
     expected = bert({"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids})
@@ -119,7 +119,7 @@ def test_masked_lm_head_is_tied_to_the_word_embeddings():
 
 
 def test_an_empty_share_of_a_batch_has_the_shape_of_the_others():
-    """On several replicas, a batch with fewer rows than replicas leaves some without any."""
+    """If a batch has fewer rows than replicas, some replicas get no rows."""
     model, batch = BertPretrainer(TINY), features()
     whole = model(batch)
     empty = model({name: x[:0] for name, x in batch.items()})
@@ -127,7 +127,7 @@ def test_an_empty_share_of_a_batch_has_the_shape_of_the_others():
         assert empty[name].shape == (0, *value.shape[1:])
 
 
-# The models of each check in the quick suite; the others run the same code.
+# The models of each check in the default suite; the others run the same code.
 _QUICK = {
     "keras_file": (BertFeatureTokenClassifier,),
     "keras_file_of_half_precision": (BertModel, BertPretrainer, BertClassifier),
@@ -163,7 +163,7 @@ def test_keras_file_of_a_graph_with_layers_of_the_model(tmp_path):
 
 
 def load_v0_1(name):
-    """Load a `.keras` file that version 0.1 wrote. Return the model, its input and its outputs."""
+    """Load a `.keras` file of version 0.1; return the model, its input and its outputs."""
     recorded = dict(np.load(V0_1 / "outputs.npz"))
 
     def named(prefix):
@@ -192,7 +192,7 @@ def test_keras_file_of_version_0_1(name, new_class, tmp_path):
     model, inputs, expected = load_v0_1(name)
     assert type(model) is getattr(modeling, new_class)
     model.save(tmp_path / "again.keras")
-    # The head of the one in bfloat16 was not in float32 then.
+    # In version 0.1 the head of a bfloat16 model was not in float32.
     tolerance = 2e-4 if name == "BertChooser" else 1e-6
     for loaded in (model, keras.saving.load_model(tmp_path / "again.keras")):
         for key, value in loaded(inputs).items():
@@ -205,7 +205,7 @@ def test_keras_file_of_version_0_1_with_the_layer_mix():
 
 
 class Streams:
-    """Models in training with a large dropout, each from the same state of its random numbers."""
+    """Models in training mode with large dropout, all with the same random state."""
 
     def __init__(self, count=2):
         self.models = [BertPretrainer(tiny(num_hidden_layers=1)) for _ in range(count)]
@@ -214,7 +214,7 @@ class Streams:
         self.batch = features()
 
     def run(self, i, **arguments):
-        """Return the hidden states of model `i` as NumPy, with its random state rewound."""
+        """Rewind the random state of model `i`; return its hidden states as NumPy."""
         for number, variable in enumerate(self.models[i].non_trainable_variables):
             variable.assign(np.array([number, 7], "uint32"))
         return np.array(self.models[i](self.batch, training=True, **arguments)["masked_lm_logits"])
@@ -236,7 +236,7 @@ def test_random_streams_of_models_in_one_function_are_independent():
     assert np.abs(expected[0] - expected[1]).max() > 1e-3
 
     class Both(keras.layers.Layer):
-        """Keras passes call arguments of a layer on to the layers that it calls."""
+        """Keras passes a layer's call arguments to the layers inside it."""
 
         def call(self, x):
             return [streams.run(i, replica_id=i) for i in (0, 1, 0)]
@@ -267,7 +267,7 @@ def test_recomputation_gives_the_same_gradients():
 
     def gradients(**arguments):
         with tf.GradientTape() as tape:
-            streams.run(0)  # rewinds the random state
+            streams.run(0)  # resets the random state
             for number, variable in enumerate(model.non_trainable_variables):
                 variable.assign(np.array([number, 7], "uint32"))
             outputs = model(streams.batch, training=True, replica_id=1, **arguments)
@@ -295,7 +295,7 @@ def test_layers_take_the_call_arguments_themselves():
 
 
 def test_a_graph_of_the_user_recomputes():
-    """A call argument that is given when a graph is made holds for all its calls."""
+    """A call argument given while building a functional model applies to all its calls."""
     bert = BertModel(tiny(num_hidden_layers=1))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
     model = keras.Model(inputs, bert(inputs, recompute=True)["pooled_output"])
@@ -352,7 +352,7 @@ def test_config_file(tmp_path):
 
 @pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])
 def test_dropout_of_unknown_lengths(shape):
-    """Batches of training have different lengths, in one graph."""
+    """One graph serves training batches of different lengths."""
     layer = Dropout(0.5)
     dropped = tf.function(lambda x: layer(x, training=True))
     dropped = dropped.get_concrete_function(tf.TensorSpec(shape, tf.float32))
@@ -373,7 +373,7 @@ def test_dropout_drops_independently_at_its_rate(shape):
         dropped = values == 0
         np.testing.assert_allclose(values[~dropped], 1 / 0.9, rtol=1e-6)
         shares.append((dropped.mean(), 0.1))
-        # The two halves of a random number decide independently.
+        # The two halves of a random number are independent.
         for axis in range(3):
             half = shape[axis] // 2
             one, other = np.split(np.take(dropped, range(2 * half), axis), 2, axis)
@@ -384,7 +384,7 @@ def test_dropout_drops_independently_at_its_rate(shape):
 
 
 def test_layer_combinations():
-    """`LayerCombination` computes what NumPy does; an even weighted sum is a mean."""
+    """`LayerCombination` equals NumPy; an even weighted sum is a mean."""
     config = tiny(num_hidden_layers=6, hidden_dropout_prob=0.0)
     inputs = {"input_ids": np.array([[2, 5, 6, 3]]), "input_mask": np.ones((1, 4), int),
               "segment_ids": np.zeros((1, 4), int)}  # fmt: skip
@@ -422,14 +422,14 @@ def test_the_frozen_encoder_never_drops_out():
     encoder = keras.Model(tagger.input, tagger.get_layer("mix").output)
     evaluated, trained = (np.array(encoder(inputs, training=mode)) for mode in (False, True))
     np.testing.assert_array_equal(trained, evaluated)
-    # The layers that are trained drop out, and the model saves the rates.
+    # Trained layers drop out, and the model saves the rates.
     evaluated, trained = (np.array(tagger(inputs, training=x)["logits"]) for x in (False, True))
     assert np.abs(trained - evaluated).max() > 1e-3
     assert tagger.get_config()["config"]["hidden_dropout_prob"] == 0.5
 
 
 def test_no_operation_needs_a_gpu(monkeypatch):
-    """A graph that is traced on a machine with a GPU must run on CPUs and under XLA too."""
+    """A graph traced on a machine with a GPU must also run on CPUs and under XLA."""
     module = importlib.import_module("keras.src.backend.tensorflow.rnn")
     monkeypatch.setattr(module, "_is_gpu_available", lambda: True)
     tagger = BertFeatureTokenClassifier(TINY, 3, "last", 5)
@@ -439,7 +439,7 @@ def test_no_operation_needs_a_gpu(monkeypatch):
 
 
 def test_a_seed_gives_the_initial_weights_of_version_0_2():
-    """A run from random weights must not depend on the order in which code makes the layers."""
+    """Random weights must not depend on the order in which the code creates layers."""
     keras.utils.set_random_seed(0)
     digest = hashlib.sha256()
     for weight in bert_tf.BertPretrainer(TINY).weights:

@@ -1,4 +1,4 @@
-"""The last layer is computed only for the tokens that are read, with the same results."""
+"""Computing the last layer only at the positions that are read gives the same results."""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""Options that save memory or time: recomputation, XLA, half precision, frozen layers."""
+"""Recomputation, XLA, half precision and frozen layers, which save memory or time."""
+
+import functools
 
 import numpy as np
 import pytest
@@ -6,7 +8,6 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, optimization, tasks, training
-from tests.common import tiny
 from tests.training import training_helpers
 from tests.training.training_helpers import (
     Batches,
@@ -24,13 +25,8 @@ def seed():
 
 
 @pytest.fixture
-def one_layer(monkeypatch):
-    """Train models of one layer, which are traced in half the time."""
-
-    def config(dropout=0.0):
-        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        return tiny(**rates, num_hidden_layers=1)
-
+def two_layers(monkeypatch):
+    config = functools.partial(training_helpers.config, num_hidden_layers=2)
     monkeypatch.setattr(training_helpers, "config", config)
 
 
@@ -46,7 +42,7 @@ def batch_of_step(step):
 
 
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
-    """Make steps with `TrainStep` alone. Return all variables by name, with those of dropout."""
+    """Make steps with `TrainStep`; return all variables by name, including dropout's seeds."""
     training.set_seed(7)
     task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
@@ -60,8 +56,8 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
 
 
 @pytest.mark.slow
-def test_recomputation_makes_the_same_steps(one_layer):
-    """With dropout: its masks must be the same when a layer is computed again."""
+def test_recomputation_makes_the_same_steps():
+    """The recomputed layer uses the same dropout masks."""
     plain, recomputed = (
         state_after_steps(dropout=0.3, recompute=recompute) for recompute in (False, True)
     )
@@ -83,7 +79,7 @@ def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
 
 
 def graph_of_step(**options):
-    """Return the graph of a traced step, and its nodes with those of its functions."""
+    """Return the graph of a traced step, and all nodes including its functions' nodes."""
     task = tasks.PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
@@ -99,10 +95,10 @@ def products(nodes):
 
 
 @pytest.mark.slow
-def test_the_options_of_a_step_take_effect():
-    """The results are the same with them, so that the graph is checked."""
+def test_the_options_of_a_step_take_effect(two_layers):
+    """They do not change the results, so the test checks the graph."""
     plain, plain_nodes = graph_of_step()
-    # Each of the two layers computes its six products and the two of attention again.
+    # Each of the two layers recomputes its six products and attention's two.
     _, nodes = graph_of_step(recompute=True)
     assert products(nodes) - products(plain_nodes) == 2 * (6 + 2)
 
@@ -126,7 +122,7 @@ def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
     assert_same(tmp_path / "plain", tmp_path / "xla", atol=1e-5)
 
 
-def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog):
+def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, caplog):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
     assert training.use_xla(True, one_device) is True
@@ -144,7 +140,7 @@ def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, one_layer, caplog)
     assert "`xla`" in caplog.text and "TPU" in caplog.text
 
 
-def test_half_precision_makes_similar_steps_and_keeps_float32_weights(one_layer):
+def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
     full = state_after_steps()
     for dtype in ("mixed_bfloat16", "mixed_float16"):
         half = state_after_steps(dtype)
@@ -161,7 +157,7 @@ def test_half_precision_learns(tmp_path, dtype):
 
 
 @pytest.mark.slow
-def test_float16_resumes_exactly(tmp_path, one_layer):
+def test_float16_resumes_exactly(tmp_path):
     options = {"dtype": "mixed_float16", "dropout": 0.1}
     run(tmp_path / "whole", 4, **options)
     training.set_seed(7)
@@ -181,7 +177,7 @@ def test_float16_on_two_devices(tmp_path):
 
 
 @pytest.mark.slow
-def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, one_layer, caplog):
+def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, caplog):
     run(tmp_path, 2, total=4)
     run(tmp_path, 4, dtype="mixed_float16")
     assert "model.ckpt-2 has no loss scale" in caplog.text
@@ -216,12 +212,12 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
             assert reported["skipped_steps"] == 0
         else:
             assert reported["skipped_steps"] == 1
-            assert reported["gradient_norm"] == 0  # the loop stops at an infinite norm
+            assert reported["gradient_norm"] == 0  # the training loop stops at an infinite norm
         np.testing.assert_array_equal(weight, plain_weight)
     np.testing.assert_array_equal(optimizer.slots["w/adam_v"], plain.slots["w/adam_v"])
     assert float(scale.value) == 2.0
     assert int(optimizer.step) == 5, "a skipped step counts"
-    step([0.1, 0.1])  # the third finite one in a row
+    step([0.1, 0.1])  # the third finite step in a row
     assert float(scale.value) == 4.0
     for _ in range(2):
         assert step([np.inf, 1.0])["skipped_steps"] == 1
@@ -231,8 +227,8 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     assert not np.isfinite(reported["gradient_norm"])
 
 
-def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
-    """The loss is so small that its gradients in float16 are 0 without the scale."""
+def test_loss_scaling_keeps_gradients_that_float16_would_lose():
+    """The loss is so small that its float16 gradients are 0 without the scale."""
 
     class Small(tasks.PretrainingTask):
         def losses(self, outputs, batch, weights):
@@ -255,7 +251,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose(one_layer):
     np.testing.assert_allclose(half, full, atol=0.05 * np.abs(full).max())
 
 
-def test_frozen_layers_do_not_change(tmp_path):
+def test_frozen_layers_do_not_change(tmp_path, two_layers):
     weights = training.checkpointing.weights(new_trainer(tmp_path).model)
     before = {name: variable.numpy() for name, variable in weights.items()}
     training.set_seed(7)

@@ -1,4 +1,4 @@
-"""`.keras` files and clones: frozen layers, graphs of the user, LoRA, int8."""
+"""`.keras` files and clones: frozen layers, users' functional models, LoRA, int8."""
 
 import keras
 import numpy as np
@@ -38,13 +38,13 @@ def train(model, steps=2):
 
 
 def head_on_outputs(bert):
-    """A user's model that continues the graph of the encoder."""
+    """Return a user's model that extends the encoder's graph."""
     logits = keras.layers.Dense(2, name="answer")(bert.output["pooled_output"])
     return keras.Model(bert.input, logits)
 
 
 def head_on_model(bert):
-    """A user's model with the encoder as a layer."""
+    """Return a user's model with the encoder as a layer."""
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
     return keras.Model(inputs, keras.layers.Dense(2, name="answer")(bert(inputs)["pooled_output"]))
 
@@ -138,7 +138,7 @@ def test_freeze_and_lora_reject_wrong_arguments():
 
 
 def layers_by_hand():
-    """An encoder of the user's own, with a masked-LM head, from the layers of bert_tf."""
+    """Return a user's encoder with a masked-LM head, built from layers of bert_tf."""
     ids, mask, segments, positions = (
         keras.Input((None,), dtype="int32", name=name)
         for name in ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
@@ -151,7 +151,7 @@ def layers_by_hand():
 
 
 def head_in_a_graph():
-    """The masked-LM head of a pretrainer, whose table is in a model in the graph."""
+    """Return a masked-LM head whose embedding table is in a nested model."""
     model = BertPretrainer(TINY)
     return keras.Model(model.input, keras.ops.softmax(model.output["masked_lm_logits"]))
 
@@ -210,7 +210,7 @@ def test_lora(tmp_path, dtype):
     before = np.array(model(batch)["logits"])
     model.enable_lora(2, alpha=4)
     np.testing.assert_array_equal(model(batch)["logits"], before)
-    # For each of 2 layers and 2 targets A, B and the bias; the head.
+    # A, B and the bias for 2 layers and 2 targets, and the head.
     assert len(model.trainable_variables) == 2 * 2 * 3 + 2
     kernel = np.array(encoder_of(model).get_layer("layer_0").query._kernel)
     train(model)

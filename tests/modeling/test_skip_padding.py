@@ -1,4 +1,4 @@
-"""With `skip_padding`, only tokens are computed; its results are checked in test_modeling.py."""
+"""`skip_padding` computes only tokens; test_modeling.py checks its results."""
 
 import keras
 import numpy as np
@@ -19,13 +19,13 @@ def test_recomputation_and_mixed_precision():
     for arguments in ({}, {"recompute": True}):
         _, skipped = outputs_and_gradients(model, batch, skip_padding=True, **arguments)
         for name, value in plain.items():
-            # Exact gradients of the biases of keys are 0.
+            # The exact gradients of key biases are 0.
             limit = 0.03 * max(float(tf.reduce_max(tf.abs(value))), 1e-3 * largest)
             np.testing.assert_allclose(skipped[name], value, atol=limit, rtol=0, err_msg=name)
 
 
 def test_only_tokens_are_computed(monkeypatch):
-    """The rows of the products, rounded up; also by the attribute of the model, as in `fit`."""
+    """Products have one row per token, rounded up. The model's attribute has the same effect."""
     model, batch = make_model(BertTokenClassifier)
     num_rows = set()
     call = Dense.call
@@ -47,7 +47,7 @@ def test_only_tokens_are_computed(monkeypatch):
 
 
 def test_a_batch_that_is_all_padding():
-    """It is the share of a replica in the last batch of an evaluation."""
+    """A replica gets such a batch at the end of an evaluation."""
     model, batch = make_model(BertClassifier)
     batch = {**batch, "input_mask": 0 * batch["input_mask"]}
     run = tf.function(lambda: model(batch, skip_padding=True)["logits"])
@@ -55,7 +55,7 @@ def test_a_batch_that_is_all_padding():
 
 
 def test_dropout():
-    """Each call has other masks; outputs for padding are 0."""
+    """Each call draws new masks; outputs at padding are 0."""
     keras.utils.set_random_seed(1)
     model, batch = BertModel(tiny(hidden_dropout_prob=0.3)), padded_batch()
     run = tf.function(lambda: model(batch, training=True, skip_padding=True)["sequence_output"])
@@ -66,7 +66,7 @@ def test_dropout():
 
 @pytest.mark.parametrize("num_rows", [2, 3])
 def test_batches_without_padding(num_rows):
-    """In one compiled step: nothing is moved if the rows are a multiple of 16 (2 * 8), or not."""
+    """One graph serves full and padded batches; the number of rows may be a multiple of 16."""
     model, batch = make_model(BertTokenClassifier)
     padded = {name: value[:num_rows] for name, value in batch.items()}
     full = {**padded, "input_mask": np.ones_like(padded["input_mask"])}
@@ -92,7 +92,7 @@ def test_batches_without_padding(num_rows):
 
 
 def test_an_empty_padded_batch():
-    """With Keras' `evaluate` it is the share of a replica in the last batch."""
+    """A replica gets such a batch at the end of Keras' `evaluate`."""
     model, batch = make_model(BertTokenClassifier)
     empty = {name: value[:0] for name, value in batch.items()}
     run = tf.function(lambda: model(empty, skip_padding=True)["logits"])

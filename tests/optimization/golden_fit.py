@@ -1,4 +1,4 @@
-"""Replay the recorded steps of the release through Keras' `fit`, on any of its backends.
+"""Replay the release's recorded steps with Keras' `fit` on any backend.
 
 As a script, it prints the largest difference: `KERAS_BACKEND=jax python golden_fit.py FILE`.
 """
@@ -18,7 +18,7 @@ def flat(name):
 
 
 class Golden(keras.layers.Layer):
-    """Weights whose gradients are the inputs."""
+    """A model whose weights have the inputs as gradients."""
 
     def __init__(self, values):
         super().__init__(name="golden")
@@ -47,13 +47,13 @@ def read(path):
 
 
 def model_of(initial):
-    """Return a model of `Golden` with the mean of its outputs as its loss, to be compiled."""
+    """Return an uncompiled `Golden` model; its loss is the mean of its outputs."""
     inputs = {flat(x): keras.Input(value.shape, name=flat(x)) for x, value in initial.items()}
     return keras.Model(inputs, Golden(initial)(inputs))
 
 
 def loss(_, outputs):
-    """The loss: the outputs themselves."""
+    """Return the outputs, which are the loss."""
     return outputs
 
 
@@ -65,7 +65,7 @@ def optimizer_of(golden, **options):
 
 
 def examples(initial, golden, seed=0):
-    """Return two examples for each step, whose gradients have the recorded one as their mean."""
+    """Return two examples per step whose mean gradient is the recorded gradient."""
     rng = np.random.default_rng(seed)
     steps = range(int(golden["hyper"][3]))
     inputs = {}
@@ -78,7 +78,7 @@ def examples(initial, golden, seed=0):
 
 
 def largest_difference(model, golden):
-    """Return the largest difference to the recorded weights and moments after the last step."""
+    """Return the largest difference from the recorded weights and moments after the last step."""
     last = int(golden["hyper"][3]) - 1
     variables = model.layers[-1].variables_by_name
     moments = {v.name: v for v in model.optimizer.variables}

@@ -1,4 +1,4 @@
-"""The optimizers in Keras' compile and fit: the same steps as the release's and as the loop's."""
+"""The optimizers in Keras' `fit` make the steps of the release and of the training loop."""
 
 import doctest
 import os
@@ -41,13 +41,13 @@ def test_fit_equals_the_release(case, jit_compile):
 
 
 def test_fit_on_replicas_equals_the_release():
-    """The replicas' gradients are large and nearly cancel out: clipped alone they would differ."""
+    """Large gradients of the replicas nearly cancel, so clipping each alone would differ."""
     with mirrored(2).scope():
         assert fit_golden(golden_path()) <= 1e-6
 
 
 def test_an_overflow_on_another_replica_changes_no_weight():
-    """Keras looks for it on the first replica only, before the sum."""
+    """Keras checks for an overflow only on the first replica, before the sum."""
     with mirrored(2).scope():
         layers = [keras.Input((1,)), keras.layers.Dense(1, dtype="mixed_float16")]
         model = keras.Sequential(layers)
@@ -65,7 +65,7 @@ def test_an_overflow_on_another_replica_changes_no_weight():
 
 @pytest.mark.slow  # test_modeling.py checks the shape
 def test_fit_with_fewer_rows_than_replicas():
-    """The last batch has one row, so that a replica has none."""
+    """The last batch has one row, so one replica has none."""
     with mirrored(2).scope():
         model = bert_tf.BertPretrainer(TINY)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -79,7 +79,7 @@ def test_fit_with_fewer_rows_than_replicas():
 
 
 def test_fit_with_accumulated_gradients_equals_the_release():
-    """The schedule counts updates, not batches."""
+    """The schedule counts updates rather than batches."""
     options = {"gradient_accumulation_steps": 2}
     assert fit_golden(golden_path(), batch_size=1, **options) <= 1e-6
     with one_device().scope(), pytest.raises(bert_tf.UserError, match="`gradient_accumulation"):
@@ -95,7 +95,7 @@ def test_fit_with_other_backends_equals_the_release(backend):
 
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_gradients_of_a_repeated_word_are_added_up(jit_compile):
-    """Keras' own Adam squares each of them instead of their sum."""
+    """Keras' Adam would square each gradient instead of their sum."""
     ids = np.int32([[1, 1, 1, 2]])
     factors = np.float32([[0.1, 0.2, 0.3, 0.5]])
     tokens = keras.Input((4,), dtype="int32", name="ids")
@@ -118,7 +118,7 @@ def label_batch(step):
 
 
 def without_dropout(model):
-    """Turn off the dropout after the pooled output, whose rate is fixed."""
+    """Turn off the dropout after the pooled output, which the config does not set."""
     for layer in model.layers:
         if isinstance(layer, modeling.Dropout):
             layer.rate = 0.0
@@ -135,10 +135,10 @@ def compiled(classifier, optimizer):
 OPTIONS = {"layer_decay": 0.8, "weight_decay": 0.5}
 
 
-@pytest.mark.slow  # by default, both are compared with the release
+@pytest.mark.slow  # the default suite compares both with the release
 @pytest.mark.parametrize("name", ["bert_adam", "lamb"])
 def test_fit_equals_the_loop(name):
-    """Layer rates, excluded weights and the sum over two replicas, too."""
+    """Covers layer rates, excluded weights and the sum over two replicas."""
 
     def optimizer():
         return optimization.OPTIMIZERS[name](bert_tf.LinearWarmupDecay(1e-2, 8, 2), **OPTIONS)
@@ -254,7 +254,7 @@ def test_callbacks_read_and_set_the_learning_rate():
     halve = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
     history = model.fit(inputs, inputs[:, :1], epochs=2, callbacks=[halve], verbose=0).history
     np.testing.assert_allclose(history["learning_rate"], [0.05, 0.025])
-    # The training loop reads it in the same way.
+    # The training loop reads it the same way.
     assert float(optimizer.learning_rate_at(7)) == pytest.approx(0.025)
     assert float(bert_tf.AdamWeightDecay(lambda: 0.2).learning_rate_at(0)) == pytest.approx(0.2)
 
@@ -294,7 +294,7 @@ def test_examples_in_docstrings(module):
 
 
 def test_a_model_in_float64_is_trained():
-    """Its heads are float32, so the gradients have two types."""
+    """Its heads are float32, so gradients have two types."""
     model = bert_tf.BertClassifier(TINY, 2, dtype="float64")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(bert_tf.AdamWeightDecay(1e-3), loss={"logits": loss})

@@ -1,4 +1,4 @@
-"""The optimizers: recorded steps of the release, their formulas, PyTorch's AdamW."""
+"""The optimizers equal the release's recorded steps, the papers' formulas and PyTorch's AdamW."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_equals_the_release(case, compiled_size, monkeypatch):
 
 
 def test_formula():
-    """Three steps equal the update in NumPy, with clipping and both kinds of weights."""
+    """Three steps equal NumPy, with clipping, and with and without weight decay."""
     rng = np.random.default_rng(0)
     start = {"a/kernel": rng.normal(size=(3, 4)), "a/bias": rng.normal(size=4)}
     start = {name: value.astype("float32") for name, value in start.items()}
@@ -84,12 +84,12 @@ def test_schedule():
 
 
 def _three_steps(start, optimizer, variables, update):
-    """Compare three steps with `update(name, weight, m, v, step)`, which returns the new weight."""
+    """Compare three steps with `update(name, weight, m, v, step)`, which returns a weight."""
     rng = np.random.default_rng(1)
     expected = {name: value.astype("float64") for name, value in start.items()}
     m, v = dict.fromkeys(start, 0.0), dict.fromkeys(start, 0.0)
     for step in (1, 2, 3):
-        # Small enough not to be clipped.
+        # Too small to be clipped.
         gradients = {name: 0.1 * rng.normal(size=value.shape) for name, value in start.items()}
         optimizer.apply_reduced({n: tf.constant(g, tf.float32) for n, g in gradients.items()})
         for name, g in gradients.items():
@@ -101,7 +101,7 @@ def _three_steps(start, optimizer, variables, update):
 
 @pytest.fixture(params=[1, 2**14], ids=["compiled", "not compiled"])
 def start(request, monkeypatch):
-    """Initial weights; their update is compiled on a CPU if they are large enough."""
+    """Initial weights. Updates of large weights are compiled on a CPU."""
     monkeypatch.setattr(optimizers, "COMPILED_SIZE", request.param)
     rng = np.random.default_rng(0)
     shapes = {"a/kernel": (3, 4), "a/bias": (4,), "b/LayerNorm/gamma": (4,), "zeros/kernel": (2, 2)}
@@ -111,7 +111,7 @@ def start(request, monkeypatch):
 
 
 def test_adamw_corrects_the_bias(start):
-    """Loshchilov and Hutter, algorithm 2, with the rate in front of both parts."""
+    """Loshchilov and Hutter, algorithm 2, with the learning rate multiplying both terms."""
     variables = {name: tf.Variable(value) for name, value in start.items()}
     optimizer = OPTIMIZERS["adamw"](0.1)
     optimizer.build(variables)

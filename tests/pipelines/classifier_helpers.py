@@ -1,4 +1,4 @@
-"""Classifiers to train in tests, what they give to Keras, and a stand-in for a DataFrame."""
+"""Classifiers to train in tests, the batches that they pass to Keras, and a fake DataFrame."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ def make(folder, labels=("neg", "pos"), **options):
 
 
 def captured_fit(classifier, *arguments, **options):
-    """Return the batches and the validation batches that `fit` gives to Keras."""
+    """Return the training and validation batches that `fit` passes to Keras."""
     captured = {}
 
     def fit(dataset, validation_data=None, **_):
@@ -30,7 +30,7 @@ def captured_fit(classifier, *arguments, **options):
 
 
 class Frame:
-    """What is used of a DataFrame."""
+    """A fake DataFrame with the attributes that bert_tf uses."""
 
     def __init__(self, **columns):
         self._values, self.columns = np.array(list(columns.values()), object).T, list(columns)

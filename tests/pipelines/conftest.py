@@ -1,4 +1,4 @@
-"""The test of every pipeline, and small models with random weights."""
+"""Checks for every pipeline, and small models with random weights."""
 
 import keras
 import numpy as np
@@ -15,21 +15,21 @@ from tests.serving.conftest import assert_alike
 def run_pipeline_test(
     pipeline, inputs, folder, *, assert_same=None, assert_served=None, names=None, **options
 ):
-    """Check predictions of a pipeline before and after saving, and those of its exported model.
+    """Check the predictions of a pipeline, of its saved copy and of its exported model.
 
-    There is an answer for each input and none for no input. A pipeline that was saved has the same
-    options and answers, and is overwritten only on request.
+    There is one answer per input. The saved pipeline has the same options and answers. Saving
+    overwrites files only on request.
 
     Args:
       pipeline: the pipeline.
-      inputs: dict from the columns of the exported model to lists, the arguments of `predict`.
-      folder: an empty `pathlib.Path`, in which `saved` and `served` are written.
-      assert_same: function that compares (answers, expected answers) of the pipelines; None for
+      inputs: dict from input columns of the exported model to lists, the arguments of `predict`.
+      folder: an empty `pathlib.Path`; `saved` and `served` are written there.
+      assert_same: function that compares (answers, expected answers) of pipelines; None for
         equality.
       assert_served: function that compares (answers, expected answers) of the exported model; None
-        for near equality of `names`.
-      names: the keys of the answers to compare, None for all.
-      **options: the options of `from_preset` that are not saved.
+        for approximate equality of `names`.
+      names: keys of the answers to compare, None for all.
+      **options: options of `from_preset` that are not saved.
 
     Returns:
       The pipeline from the saved folder.
@@ -67,7 +67,7 @@ def run_pipeline_test(
 
 
 def write_release_folder(folder, config):
-    """Write a folder of the release with random weights, a vocabulary and texts.txt."""
+    """Write a release folder with random weights, a vocabulary and texts.txt."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     tensors = {
@@ -82,7 +82,7 @@ def write_release_folder(folder, config):
 
 
 def model_outputs(folder):
-    """Return (all layers, embedding output) for each line, computed without padding."""
+    """Return (all layers, embedding output) of each line, computed without padding."""
     model = bert_tf.BertModel.from_preset(str(folder))
     outputs = []
     for tokens in TOKENS:
@@ -109,7 +109,7 @@ def deep_model_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory):
-    """A release folder of a model with 1 layer, 32 positions and no dropout, to be fine-tuned."""
+    """A release folder to fine-tune: 1 layer, 32 positions, no dropout."""
     sizes = {"vocab_size": len(WORDS), "num_hidden_layers": 1, "max_position_embeddings": 32}
     config = tiny(**sizes, **WITHOUT_DROPOUT)
     return write_release_folder(tmp_path_factory.mktemp("encoder"), config)

@@ -1,9 +1,9 @@
-"""Texts of the pipeline tests, and their tokens."""
+"""Texts for the pipeline tests and their tokens."""
 
 from tests.common import WORDS
 
 LINES = ["a b ||| c", "", "d ||| e ||| f g", "  jab ||| ", "a b c d e f g h i j a b", "zz a"]
-# The tokens of each line with at most 12 tokens; "|" is not in the vocabulary.
+# The first 12 tokens of each line; "|" is not in the vocabulary.
 TOKENS = [
     "[CLS] a b [SEP] c [SEP]",
     "[CLS] [SEP]",
@@ -16,7 +16,7 @@ TOKENS = [text.replace("|", "[UNK]").split() for text in TOKENS]
 
 
 def encode(tokens):
-    """Return the token ids and the segment ids of a list of tokens."""
+    """Return the token ids and segment ids of a list of tokens."""
     ids = [WORDS.index(token) for token in tokens]
     first = ids.index(WORDS.index("[SEP]")) + 1
     return ids, [0] * first + [1] * (len(ids) - first)

@@ -1,4 +1,4 @@
-"""The arguments of `TextClassifier`: forms of texts, labels and weights, and wrong ones."""
+"""Arguments of `TextClassifier`: valid and invalid texts, labels and weights."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def test_wrong_presets(encoder_folder, arguments, message):
 
 
 DATASET = tf.data.Dataset.from_tensor_slices((["a", "b"], ["pos", "neg"]))
-# Its labels have the shape (None, None).
+# A dataset whose labels have the shape (None, None).
 UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
     lambda: [(["a"], [["pos", "neg"]])],
     output_signature=(tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.string)),
@@ -103,7 +103,7 @@ def test_wrong_batch_sizes_of_evaluate_and_predict(encoder_folder):
 
 
 def test_weights_of_a_dataset_with_a_column_each(encoder_folder):
-    """Weights (B, 1) and labels (B, 1) give weights (B,), not (B, B)."""
+    """Weights (B, 1) and labels (B, 1) give weights (B,) instead of (B, B)."""
     labels, weights = tf.constant([["pos"], ["neg"]]), tf.constant([[2.0], [3.0]])
     dataset = tf.data.Dataset.from_tensor_slices((["a", "b"], labels, weights)).batch(2)
     for options, expected in (({}, [2.0, 3.0]), ({"class_weight": {"pos": 5.0}}, [10.0, 3.0])):
@@ -231,7 +231,7 @@ class Batches(keras.utils.PyDataset):
 
 
 def test_forms_of_the_arguments(encoder_folder):
-    """All forms of the same texts and labels give the same loss and the same answers."""
+    """Every form of the same texts and labels gives the same loss and answers."""
     pd = pytest.importorskip("pandas")
     classifier = make(encoder_folder)
     ids = np.array([1, 0] * 6)

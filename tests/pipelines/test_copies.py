@@ -1,4 +1,4 @@
-"""Pipelines are copied, pickled and shown as scikit-learn and Keras users expect."""
+"""Pipelines can be copied, pickled and printed as scikit-learn and Keras users expect."""
 
 import copy
 import pickle
@@ -19,7 +19,7 @@ from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
     ],
 )
 def test_copies_after_predict(encoder_folder, duplicate, eagerly):
-    """With the same answers, the same next `fit`, and weights of their own."""
+    """A copy has the same answers and training state, and separate weights."""
     classifier = make(encoder_folder)
     classifier.compile(run_eagerly=True)
     classifier.fit(TEXTS[:2], LABELS[:2], epochs=1, verbose=0)

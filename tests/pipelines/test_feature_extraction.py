@@ -1,4 +1,4 @@
-"""Token vectors, embeddings and attention against the model's own outputs and transformers."""
+"""Token vectors, embeddings and attention equal the model's outputs and transformers'."""
 
 import itertools
 import json
@@ -104,7 +104,7 @@ def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice(list("abcdefghij"), rng.integers(0, 10))) for _ in range(75)]
     expected = list(vectors(model_and_tokenizer)(lines))
-    # Several windows, each of which is sorted by length.
+    # Several windows, each sorted by length.
     windowed = vectors(model_and_tokenizer)
     windowed._runner._window_size = 16
     for a, b in zip(expected, windowed(lines), strict=True):

@@ -26,7 +26,7 @@ TOKENS = [["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"] for text in 
 
 @pytest.fixture(scope="module")
 def hugging_face_folder(model_folder, tmp_path_factory):
-    """The model as a Hugging Face folder, without the next-sentence head."""
+    """A Hugging Face folder of the model, without the next-sentence head."""
     source = checkpoints.open_checkpoint(str(model_folder))
     tensors = {name: source.tensor(name) for name in source.shapes if "relationship" not in name}
     path = str(tmp_path_factory.mktemp("hugging_face") / "masked_lm")
@@ -46,7 +46,7 @@ def pipeline(hugging_face_folder):
 
 
 def log_probabilities(model, tokens):
-    """Return the log-probability of each word at each position, by transformers."""
+    """Return the log-probability of each word at each position, from transformers."""
     import torch
 
     ids, segment_ids = encode(tokens)
@@ -56,7 +56,7 @@ def log_probabilities(model, tokens):
 
 
 def assert_best_equal(results, expected):
-    """Compare the lists of (token, probability) of two texts."""
+    """Compare two texts' lists of (token, probability)."""
     for best, expected_best in zip(results, expected, strict=True):
         assert [token for token, _ in best] == [token for token, _ in expected_best]
         np.testing.assert_allclose([x for _, x in best], [x for _, x in expected_best], atol=1e-5)
@@ -93,7 +93,7 @@ def test_equals_transformers(transformers, hugging_face_folder, pipeline):
 
 
 def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
-    """Probabilities of all words are in memory for one chunk of positions at a time."""
+    """Only one chunk of positions has the probabilities of all words in memory."""
     texts = [" ".join(["[MASK]"] * n) for n in (9, 1, 10, 3)]
     expected = list(pipeline.predict(texts))
     monkeypatch.setattr(fill_mask, "_CHUNK_SIZE", 4)
@@ -124,7 +124,7 @@ def test_masks_in_a_text_are_not_scored(pipeline, caplog):
 
 @pytest.mark.slow
 def test_fit_for_a_tpu(pipeline):
-    """All shapes are static and all operations known to XLA; see test_accelerators.py."""
+    """All shapes are static and XLA supports all operations; see test_accelerators.py."""
     shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))
     shapes |= {"positions": (4, 2), "masked_ids": (4, 2)}
     batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}
@@ -186,7 +186,7 @@ def test_command_reads_standard_input(run_script, model_folder, tmp_path, monkey
 
 @pytest.mark.slow
 def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
-    """Train to fill a gap in five consecutive letters."""
+    """The model learns to fill a gap in five consecutive letters."""
     config = bert_tf.BertConfig.from_json_file(str(model_folder / "bert_config.json"))
     model = BertPretrainer(config)
     names = checkpoints.weights(model)

@@ -1,4 +1,4 @@
-"""Training of `FillMask` on texts: masks, loss compared with transformers, and errors."""
+"""Training `FillMask` on texts: masks, the loss of transformers, and errors."""
 
 import keras
 import numpy as np
@@ -37,8 +37,8 @@ def test_fit(encoder_folder, tmp_path):
 
 
 def test_masks(encoder_folder):
-    """No token is lost, each epoch has other masks, and 15 % of the tokens are masked."""
-    fill_mask = make(encoder_folder, max_seq_length=8)  # two sequences for each text
+    """No token is lost, each epoch has new masks, and 15% of the tokens are masked."""
+    fill_mask = make(encoder_folder, max_seq_length=8)  # two sequences per text
     batches = batches_of(fill_mask, epochs=50)
     epochs = [batches[i : i + 10] for i in range(0, 500, 10)]
     positions, changed, total = [], 0, 0
@@ -60,8 +60,8 @@ def test_masks(encoder_folder):
         tokens = [token for row in originals for token in row[1:-1]]
         assert tokens == [token for row in pieces for token in row]
     assert len({x.tobytes() for x in positions}) > 100
-    assert total == 50 * 80  # one of 8 tokens or fewer
-    # 80 % are [MASK], and 10 % another token, which may be the same.
+    assert total == 50 * 80  # one mask in up to 8 tokens
+    # 80% become [MASK] and 10% a random token, which may be the original.
     assert 0.85 < changed / total < 0.93
 
 

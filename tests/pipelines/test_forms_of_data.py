@@ -1,4 +1,4 @@
-"""Forms of labels and pairs that could be read in a wrong way."""
+"""Labels and pairs in forms that could be misread."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from tests.pipelines.classifier_helpers import TEXTS, Frame, make
 
 @pytest.mark.parametrize("labels", [["neg", "pos"], ["0", "1"]])
 def test_numbers_as_labels(labels):
-    """In lists and in datasets, also if the labels are numbers themselves (`num_classes`)."""
+    """Lists and datasets can have indices as labels, or label names that are numbers."""
     encoder = LabelEncoder("classification", labels)
     for values in ([1, 0], [1.0, 0.0], [True, False], np.float32([[1], [0]]), np.eye(2)[[1, 0]]):
         assert encoder.encode(values, "labels").tolist() == [1, 0]
@@ -40,7 +40,7 @@ def test_columns_of_a_frame_are_matched_with_the_labels(task_type):
     encoder = LabelEncoder(task_type, ["x", "y", "z"])
     x, y, z = np.eye(3, dtype=int).tolist()
     expected = encoder.encode(np.eye(3), "labels").tolist()
-    # Other names say nothing about the order.
+    # If the names differ, the given order is used.
     for frame in (Frame(z=z, x=x, y=y), Frame(a=x, b=y, c=z)):
         assert encoder.encode(frame, "labels").tolist() == expected
     with pytest.raises(bert_tf.UserError, match="each of the labels x, y, z, found x, y"):
@@ -62,7 +62,7 @@ def test_two_columns_of_texts_are_pairs():
 
 
 def test_accuracy_by_name_is_that_of_the_task(encoder_folder):
-    """Of logits: Keras would compare those of several labels with 0.5."""
+    """The metric gets logits, which Keras would compare with 0.5 for several labels."""
     classifier = make(encoder_folder, labels=["x", "y"], task_type="multi_label")
     classifier.model.layers[-1].output_bias.assign([0.3, 0.3])
     rows = [[int(p > 0.5) for p in answer["probabilities"].values()]

@@ -1,4 +1,4 @@
-"""`MultipleChoice`: training, answers, presets and export, and its errors."""
+"""`MultipleChoice`: training, answers, presets, export and errors."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
 
-# The ending that begins with the last letter of the context is right.
+# The right ending begins with the last letter of the context.
 CONTEXTS = ["a b", "c d", "e f a", "g", "b c d a", "a g"] * 2
 ENDINGS = [["b a", "c d", "e"], ["a a", "b", "d g"], ["c", "a", "g g"],
            ["g c c", "b", "e"], ["d", "a f", "b"], ["c", "d a", "g"]] * 2  # fmt: skip
@@ -32,7 +32,7 @@ def test_fit(encoder_folder, tmp_path):
     answers = choice.predict(CONTEXTS, ENDINGS)
     assert [answer["choice"] for answer in answers] == LABELS
     run_pipeline_test(choice, {"context": CONTEXTS, "endings": ENDINGS}, tmp_path)
-    # Any number of endings, also unlike that of the training and of other rows.
+    # The number of endings may differ from the training data and between rows.
     assert len(choice.predict(CONTEXTS[:1], [["b", "a"]])[0]["probabilities"]) == 2
 
 

@@ -1,4 +1,4 @@
-"""Models with one segment id read single texts; pairs of texts give one clear sentence."""
+"""Models with one segment id accept single texts; pairs of texts raise an error."""
 
 import pytest
 import tensorflow as tf

@@ -1,6 +1,6 @@
-"""The classes for strings on Keras' JAX backend: the same numbers as with TensorFlow.
+"""The pipelines give the same numbers on Keras' JAX backend as with TensorFlow.
 
-As a script, it prints what a class computes: `KERAS_BACKEND=jax python test_other_backend.py
+As a script, it prints the results of a class: `KERAS_BACKEND=jax python test_other_backend.py
 TextClassifier PRESET FOLDER`.
 """
 
@@ -32,7 +32,7 @@ CASES = {
 
 
 def compute(name, preset, folder, batch_size=3):
-    """Return losses, evaluation and predictions of a class, and write its exported model."""
+    """Return the losses, evaluation and predictions of a pipeline, and export its model."""
     _, data, row = CASES[name]
     pipeline = getattr(bert_tf, name).from_preset(preset)
     for _, layer in named_layers(pipeline.model):
@@ -56,7 +56,7 @@ def compute(name, preset, folder, batch_size=3):
         "history": {
             key: list(map(float, x))
             for key, x in history.history.items()
-            # Of two outputs, whose means Keras weighs differently on its backends.
+            # Keras' backends average the losses of two outputs differently.
             if not key.endswith("_logits_loss")
         },
         "evaluation": {key: float(x) for key, x in evaluation.items()},
@@ -67,7 +67,7 @@ def compute(name, preset, folder, batch_size=3):
 
 
 def make_preset(name, folder, tmp_path):
-    """Write a model with a head, which the backends would make of different random numbers."""
+    """Write a model with a head; the backends would initialise heads differently."""
     options = {**CASES[name][0], "max_seq_length": 12}
     pipeline = getattr(bert_tf, name).from_preset(str(folder), **options)
     pipeline.save_to_preset(tmp_path / "preset")
@@ -75,7 +75,7 @@ def make_preset(name, folder, tmp_path):
 
 
 def numbers(value):
-    """Yield the numbers in nested lists and dicts, with their place."""
+    """Yield the numbers in nested lists and dicts with their paths."""
     if isinstance(value, dict):
         value = [value[key] for key in sorted(value)]
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def numbers(value):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_jax_gives_the_numbers_of_tensorflow(name, encoder_folder, tmp_path):
-    """Trained, evaluated, asked and exported, with batches of several sizes and lengths."""
+    """Trains, evaluates, predicts and exports with batches of several sizes and lengths."""
     pytest.importorskip("jax")
     preset = make_preset(name, encoder_folder, tmp_path)
     expected = compute(name, preset, str(tmp_path / "tf"))
@@ -106,17 +106,17 @@ def test_jax_gives_the_numbers_of_tensorflow(name, encoder_folder, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["TextClassifier", "SentenceEncoder"])
 def test_devices_of_jax_make_the_same_steps(name, encoder_folder, tmp_path):
-    """Four simulated devices, also with batches that they cannot share evenly."""
+    """Uses four simulated devices and batches that do not divide evenly."""
     pytest.importorskip("jax")
     environment = {"KERAS_BACKEND": "jax", "PYTHONPATH": ":".join(sys.path)}
     preset, results = make_preset(name, encoder_folder, tmp_path), []
     for count in (1, 4):
         environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
-        # Examples that are compared cannot be repeated, so there the sizes divide.
+        # The other losses compare examples, so batches cannot be filled by repeating some.
         size = 3 if name == "TextClassifier" else 4
         arguments = (__file__, name, preset, tmp_path / str(count), size)
         results.append(json.loads(run_python(*arguments, **environment).splitlines()[-1]))
-    # What is reported counts a filled batch as a whole one.
+    # Reported losses count a filled batch as a full batch.
     keys = ["answers"] if name == "TextClassifier" else ["answers", "history"]
     one, four = (list(numbers({key: x[key] for key in keys})) for x in results)
     np.testing.assert_allclose(four, one, atol=1e-5)

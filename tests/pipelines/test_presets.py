@@ -1,4 +1,4 @@
-"""The files of a model, and the settings of sentence-transformers folders."""
+"""The files of a preset, and the settings of sentence-transformers folders."""
 
 import dataclasses
 import json
@@ -111,7 +111,7 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
         options()
     assert options("mean")["pooling"] == "mean"
     assert "`pooling=mean` overrides the setting" in caplog.text and "weightedmean" in caplog.text
-    # A folder that was not downloaded completely, and one that has no such module.
+    # A partially downloaded folder, and a folder without that module.
     config.unlink()
     message = f"^{config} does not exist, although modules.json lists it; `pooling` overrides it$"
     with pytest.raises(bert_tf.UserError, match=message):
@@ -138,7 +138,7 @@ def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, g
 
 
 def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch):
-    """Not even if another folder, with a different vocabulary, takes its place."""
+    """A new folder with a different vocabulary in its place has no effect."""
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path / "a")
     shutil.copytree(model_folder, "model")

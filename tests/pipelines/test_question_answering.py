@@ -27,7 +27,7 @@ def make(folder, **options):
 
 @pytest.fixture(scope="module")
 def trained(encoder_folder):
-    """The pipeline after `fit`, and its history."""
+    """The pipeline after `fit` and its history."""
     qa = make(encoder_folder)
     contexts = [CONTEXT] * len(QUESTIONS)
     history = qa.fit(
@@ -54,7 +54,7 @@ def test_fit(trained):
 
 
 def test_fit_computes_padding(encoder_folder, monkeypatch):
-    """The loss is a softmax over all positions."""
+    """The loss needs padding, because it is a softmax over all positions."""
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda model, *_, **__: seen.append(model.skip_padding))
     make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS)
@@ -173,7 +173,7 @@ def test_wrong_options(encoder_folder):
 
 @pytest.fixture(scope="module")
 def tagger_folder(encoder_folder, tmp_path_factory):
-    """A folder as `run_ner.py` writes it, with random weights."""
+    """A folder like `run_ner.py` writes, with random weights."""
     folder = tmp_path_factory.mktemp("tagger")
     config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
     tags = token_classification.Tags(("O", "B-X", "I-X", "B-Y", "I-Y"), "iob2", "iob2")

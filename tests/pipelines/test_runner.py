@@ -1,4 +1,4 @@
-"""Batches of `BatchRunner`."""
+"""`BatchRunner` and its batches."""
 
 import types
 
@@ -10,7 +10,7 @@ from bert_tf.pipelines import text_pipeline as runner
 
 
 def test_batches_are_as_small_as_possible(monkeypatch):
-    """Off TPU, a single text is a batch of one; on TPU, all shapes are equal and static."""
+    """On TPU all batches have one static shape; elsewhere a single text is a batch of one."""
     shapes = []
 
     def function(batch):

@@ -1,4 +1,4 @@
-"""Training of `SentenceEncoder`, its losses and scores, compared with sentence-transformers."""
+"""Training `SentenceEncoder`; losses and scores are compared with sentence-transformers."""
 
 import functools
 
@@ -29,7 +29,7 @@ def make(folder, **options):
 
 @pytest.fixture(scope="module")
 def peer():
-    """The losses of sentence-transformers, given vectors instead of a model."""
+    """The losses of sentence-transformers, applied to vectors instead of a model."""
     module = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     import torch
 
@@ -48,7 +48,7 @@ def peer():
 )
 @pytest.mark.parametrize("dims", [(), (4, 12)])
 def test_losses_are_those_of_sentence_transformers(peer, name, dims):
-    """Values and gradients."""
+    """Compares values and gradients."""
     losses, model = peer
     import torch
 
@@ -151,7 +151,7 @@ def test_fit_on_triplets(encoder_folder, loss):
 
 @pytest.mark.parametrize("scores", [None, pytest.param(SCORES, marks=pytest.mark.slow)])
 def test_two_devices_make_the_same_steps(encoder_folder, scores):
-    """Their candidates, or the pairs to rank, are those of all devices."""
+    """Candidates, or pairs to rank, are gathered from all devices."""
     weights = []
     for strategy in (one_device(), mirrored(2)):
         encoder = make(encoder_folder, strategy=strategy)
@@ -197,7 +197,7 @@ def test_bad_input(encoder_folder, arguments, message):
 def test_an_optimizer_made_outside_fits_the_default_strategy(
     encoder_folder, monkeypatch, make_optimizer
 ):
-    """On one device; the pipeline's model is then in the strategy in which optimizers are made."""
+    """On one device the pipeline uses the strategy in which users create optimizers."""
     monkeypatch.setattr(
         "bert_tf.training.strategy.make_strategy",
         lambda **_: tf.distribute.OneDeviceStrategy("/cpu:0"),
@@ -210,7 +210,7 @@ def test_an_optimizer_made_outside_fits_the_default_strategy(
 
 @pytest.mark.parametrize(("mini_batch_size", "dropout"), [(5, 0.0), (24, 0.1)])
 def test_mini_batches_make_the_same_steps(tmp_path, mini_batch_size, dropout):
-    """Those of the whole batch; a single mini-batch also has the same dropout."""
+    """The steps equal whole-batch steps; a single mini-batch also has the same dropout."""
     sizes = {"vocab_size": len(WORDS), "num_hidden_layers": 1}
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     write_release_folder(tmp_path, tiny(**sizes, **rates))

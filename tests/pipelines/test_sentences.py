@@ -1,4 +1,4 @@
-"""Sentence vectors compared with a real model's, nearest neighbors, and the exported SavedModel."""
+"""Sentence vectors of a real model, nearest neighbors, and the exported SavedModel."""
 
 import functools
 import io
@@ -29,7 +29,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def expected(transformers, minilm):
-    """The vectors of the real model for `SENTENCES`, by transformers."""
+    """The real model's vectors of `SENTENCES`, from transformers."""
     import torch
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
@@ -67,7 +67,7 @@ def test_command_equals_transformers(expected, minilm, run_script, tmp_path, mon
 
 @pytest.mark.slow
 def test_saved_model_equals_transformers(expected, minilm, run_script, tmp_path):
-    """In a process of its own, because the SavedModel must not need bert_tf."""
+    """Runs in a new process, because the SavedModel must not need bert_tf."""
     run_script("bert-tf embed", f"--init_checkpoint={minilm}", f"--export_dir={tmp_path}/export")
     program = """
 import json, sys
@@ -146,7 +146,7 @@ def test_presets_and_export(
 
 
 class Overlap:
-    """Scores a pair by the number of letters that both texts have, as a `TextClassifier` does."""
+    """A fake `TextClassifier` that scores a pair by the number of common letters."""
 
     def __init__(self, labels=()):
         self.config = types.SimpleNamespace(labels=labels)
@@ -186,7 +186,7 @@ def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
 
 
 def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, monkeypatch, capsys):
-    """With a classifier of `save_to_preset`; queries as flags and from standard input."""
+    """Uses a classifier from `save_to_preset`, and queries from flags and standard input."""
     classifier = bert_tf.TextClassifier.from_preset(
         str(model_folder), labels=["no", "yes"], max_seq_length=12
     )

@@ -1,4 +1,4 @@
-"""Programs as users of keras-hub and transformers write them, on data like SST-2."""
+"""Programs in the style of keras-hub and transformers users, on data like SST-2."""
 
 import json
 import random
@@ -20,7 +20,7 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "is", "and", 
 
 
 def make_reviews(count, seed):
-    """Return sentences and their labels, 1 for positive."""
+    """Return sentences and labels; 1 is positive."""
     draw, texts, labels = random.Random(seed), [], []
     for _ in range(count):
         words = draw.choice([BAD, GOOD])
@@ -33,7 +33,7 @@ TRAIN, TEST = make_reviews(128, 0), make_reviews(32, 1)
 
 
 def train_bert_tf(preset, folder):
-    """The program with bert_tf: return the metrics, the classes and those of the saved model."""
+    """Run the program with bert_tf; return metrics, classes and the saved model's classes."""
     classifier = bert_tf.TextClassifier.from_preset(preset, num_classes=2, max_seq_length=16)
     classifier.compile(
         optimizer=keras.optimizers.Adam(2e-3),
@@ -49,7 +49,7 @@ def train_bert_tf(preset, folder):
 
 
 def train_keras_hub(keras_hub, folder):
-    """The same program with keras-hub."""
+    """Run the same program with keras-hub."""
     classifier = keras_hub.models.BertTextClassifier(
         backbone=keras_hub.models.BertBackbone(
             vocabulary_size=len(VOCAB), num_layers=1, num_heads=2, hidden_dim=16,
@@ -76,7 +76,7 @@ def train_keras_hub(keras_hub, folder):
 
 @pytest.fixture
 def preset(tmp_path):
-    """A folder of the release with a small model with random weights."""
+    """A release folder of a small model with random weights."""
     folder = tmp_path / "preset"
     folder.mkdir()
     config = tiny(
@@ -90,7 +90,7 @@ def preset(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("library", ["bert_tf", "keras_hub"])
+@pytest.mark.parametrize("library", ["bert_tf", pytest.param("keras_hub", marks=pytest.mark.slow)])
 def test_the_program_of_a_keras_hub_user(library, preset, tmp_path):
     keras.utils.set_random_seed(0)
     folder = str(tmp_path / "saved")
@@ -101,13 +101,13 @@ def test_the_program_of_a_keras_hub_user(library, preset, tmp_path):
     assert set(metrics) == {"accuracy", "loss"}
     assert metrics["accuracy"] == pytest.approx(np.mean(classes == TEST[1]))
     assert classes == again
-    if library == "bert_tf":  # other libraries initialize their weights differently
+    if library == "bert_tf":  # the libraries initialise weights differently
         assert metrics["accuracy"] == 1.0
 
 
 @pytest.fixture
 def transformers_folder(transformers, tmp_path):
-    """A classifier with random weights, as transformers saves it."""
+    """A folder of a classifier with random weights, saved by transformers."""
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCAB))
     config = transformers.BertConfig(
         vocab_size=len(VOCAB), num_hidden_layers=1, num_attention_heads=2, hidden_size=16,
@@ -123,7 +123,7 @@ def transformers_folder(transformers, tmp_path):
 
 
 def test_the_program_of_a_transformers_user(transformers, transformers_folder, tmp_path):
-    """The same answers as a pipeline of transformers, then training, and the way back."""
+    """Predicts like a transformers pipeline, trains, and converts back to transformers."""
     reference = transformers.pipeline("text-classification", transformers_folder, framework="pt")
     expected = reference(TEST[0], top_k=None)
     classifier = bert_tf.TextClassifier.from_preset(transformers_folder)

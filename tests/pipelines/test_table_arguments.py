@@ -1,4 +1,4 @@
-"""Tables as arguments of the classes that learn from strings."""
+"""Tables as arguments of the pipelines' `fit` and `evaluate`."""
 
 import types
 
@@ -14,7 +14,7 @@ NAMES = {"texts": [("review", "text"), ("text_b",)], "labels": ("label", "score"
 
 
 class Recorder:
-    """Returns the arguments that its methods get."""
+    """Its methods return their arguments."""
 
     config = types.SimpleNamespace(labels=("no", "yes"))
 
@@ -45,7 +45,7 @@ def test_columns_become_arguments(kind, caplog):
     found = Recorder().fit(table, validation_data=table, epochs=3, verbose=0)
     assert found == (*expected, expected, 3, {"verbose": 0})
     assert "columns of `texts`: Text, label" in caplog.text
-    # What is given takes precedence.
+    # Explicit column names take precedence.
     assert Recorder().fit(texts=table, labels=[5, 6])[:2] == (["a", "b"], [5, 6])
     assert Recorder().predict(table) == ["a", "b"]
     pairs = make(kind, {**DATA, "text_b": ["c", "d"]})
@@ -79,7 +79,7 @@ def test_missing_columns_are_named():
 
 
 def test_names_of_labels_of_a_dataset(caplog):
-    """Numbers are those of the dataset, whose order may not be that of the model."""
+    """Numbers index the dataset's names, whose order may differ from the model's."""
     datasets = pytest.importorskip("datasets")
     caplog.set_level("INFO", "bert_tf")
 
@@ -125,7 +125,7 @@ QUICK = ("SentenceEncoder",)
     "name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in FITS]
 )
 def test_every_class_learns_from_a_dataset(name, encoder_folder):
-    """As from a mapping with the same columns."""
+    """The steps equal training on a mapping with the same columns."""
     datasets = pytest.importorskip("datasets")
     arguments, data = FITS[name]
     losses = []

@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow_text")
 
 
 class Recorder(keras.callbacks.Callback):
-    """Keeps the learning rate and the lengths of each training step."""
+    """Records the learning rate and the sequence length of each training step."""
 
     def __init__(self):
         super().__init__()
@@ -28,9 +28,9 @@ class Recorder(keras.callbacks.Callback):
 
 @pytest.fixture(scope="module")
 def trained(encoder_folder):
-    """The classifier after `fit`, its history and the callback."""
+    """The classifier after `fit`, its history, and the callback."""
     classifier, recorder = make(encoder_folder), Recorder()
-    classifier.compile(run_eagerly=True)  # few steps, which tracing would make slower
+    classifier.compile(run_eagerly=True)  # eager, since tracing takes longer than a few steps
     history = classifier.fit(
         TEXTS * 4,
         LABELS * 4,
@@ -50,7 +50,7 @@ def test_fit(trained):
     assert isinstance(classifier.model, bert_tf.BertClassifier)
     assert {"accuracy", "loss", "val_accuracy", "val_loss"} <= set(history.history)
     assert history.history["loss"][-1] < 0.8 * history.history["loss"][0]
-    # The rate rises over the first tenth of 30 steps and decays after that.
+    # The rate rises over the first tenth of 30 steps and then decays.
     rate = bert_tf.LinearWarmupDecay(1e-2, num_train_steps=30, num_warmup_steps=3)
     np.testing.assert_allclose(recorder.rates, [rate(step) for step in range(30)], rtol=1e-6)
     results = classifier.evaluate(TEXTS, LABELS, verbose=0)
@@ -59,7 +59,7 @@ def test_fit(trained):
 
 
 def test_fit_leaves_out_padding(encoder_folder, monkeypatch):
-    """In what it compiles: without XLA, and not in a model that is exported later."""
+    """Compiled steps skip padding, except with XLA; the model's attribute stays False."""
     seen = []
 
     def record(model, *_, **__):
@@ -159,7 +159,7 @@ def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypat
     assert spread / 16 < 25  # 39 without sorting
     assert seen != sorted(seen)
     again = [[len(x) for x in batch["texts"].numpy()] for batch, *_ in batches]
-    assert again != seen  # another epoch
+    assert again != seen  # the next epoch
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_datasets(encoder_folder, dtype, labels):
 
 @pytest.mark.slow
 def test_regression_and_multi_label(encoder_folder, tmp_path):
-    """One eager step each: the task's loss, and answers that survive saving."""
+    """One eager step has the task's loss, and the answers survive saving."""
     cases = {
         "regression": (None, [0.5, -1.0], [0.5, -1.0], {"score", "logits"}),
         "multi_label": (["x", "y", "z"], [["x", "z"], []], [[1, 0, 1], [0, 0, 0]],
@@ -251,7 +251,7 @@ def test_own_optimizer_and_loss(encoder_folder):
     assert classifier.model.optimizer is optimizer and optimizer.iterations.numpy() == 1
     with pytest.raises(bert_tf.UserError, match=r"`learning_rate`.*`compile`"):
         classifier.fit(TEXTS[:2], LABELS[:2], learning_rate=1e-3)
-    # An optimizer that was compiled with Keras counts too.
+    # An optimizer compiled with Keras is used too.
     classifier = make(encoder_folder)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     classifier.model.compile("sgd", loss, run_eagerly=True)
@@ -318,7 +318,7 @@ def test_hugging_face_folder(encoder_folder, tmp_path):
 
 
 def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
-    """A cross-encoder: as in transformers a regression, where no file says what it is."""
+    """A cross-encoder without task metadata is a regression, as in transformers."""
     import torch
 
     keras.utils.set_random_seed(0)
@@ -339,9 +339,9 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
             np.testing.assert_allclose(score, peer(**inputs).logits[0, 0], atol=1e-5)
     inputs["labels"] = torch.tensor([1.0])
     peer(**inputs)
-    assert peer.config.problem_type == "regression"  # what transformers makes of one output
+    assert peer.config.problem_type == "regression"  # transformers treats one output as a score
 
-    # The head of a choice has one output too.
+    # A multiple-choice head has one output too.
     checkpoints.write_hugging_face(
         str(tmp_path / "choice"), checkpoints.tensors(bert_tf.BertMultipleChoice(config)), config,
         vocab_file,
@@ -351,7 +351,7 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
 
 
 def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
-    """With the sentence of the scripts; the weights cannot be used any more."""
+    """The error is the scripts' sentence, and the weights are unusable."""
     classifier = make(encoder_folder)
     classifier.compile(keras.optimizers.SGD(1e30), run_eagerly=True)
     message = r"^loss is (nan|inf) at step [23]; load the model again, .*`learning_rate` may help$"
@@ -361,7 +361,7 @@ def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
 
 @pytest.mark.slow
 def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
-    """It makes the steps of a newly compiled one."""
+    """The reused step trains like a newly compiled one."""
     weights, steps = [], []
     for is_new in (True, False):
         classifier = make(encoder_folder)
@@ -374,7 +374,7 @@ def test_a_second_fit_reuses_the_compiled_step(encoder_folder):
     assert steps[0] is not steps[1] and steps[2] is steps[3]
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    # With frozen weights or other steps it is compiled.
+    # Frozen weights or a different number of steps compile a new step.
     classifier.model.get_layer("bert").trainable = False
     for epochs in (2, 1):
         classifier.fit(TEXTS, LABELS, epochs=epochs, batch_size=6, verbose=0)

@@ -49,7 +49,7 @@ def make(folder, labels=("PER", "LOC"), **options):
 
 @pytest.fixture(scope="module")
 def trained(encoder_folder):
-    """The pipeline after `fit` on texts, and its history."""
+    """The pipeline after `fit` on texts and its history."""
     ner = make(encoder_folder)
     history = ner.fit(
         TEXTS * 10, ENTITIES * 10, validation_data=(SENTENCES[:9], TAGS[:9]), epochs=3,
@@ -65,7 +65,7 @@ def test_fit(trained, tmp_path):
     answers = ner.predict(TEXTS)
     found = [[{k: x[k] for k in ("start", "end", "label")} for x in a["entities"]] for a in answers]
     assert np.mean([a == b for a, b in zip(found, ENTITIES, strict=True)]) > 0.9
-    # Predictions can be trained on.
+    # Predictions can serve as training data.
     ner.fit(TEXTS[:2], answers[:2], epochs=1, verbose=0)
     run_pipeline_test(ner, {"text": TEXTS[:3]}, tmp_path)
 
@@ -87,7 +87,7 @@ def test_scores_are_those_of_conlleval(trained):
 
 
 def test_loss_is_the_mean_over_words(encoder_folder):
-    """The same in training, in evaluation and from the logits of each sentence alone."""
+    """Training, evaluation and the logits of single sentences give the same loss."""
     ner = make(encoder_folder)
     losses = []
     vocab, names = ner.tokenizer.vocab, ner.config.tags.names

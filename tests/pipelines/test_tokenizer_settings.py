@@ -1,4 +1,4 @@
-"""Settings of `tokenizer.json` in the pipelines, in what they save, and in `BertTokenizer`."""
+"""Pipelines, their saved files and `BertTokenizer` use the settings of `tokenizer.json`."""
 
 import os
 
@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def write_folder(folder, model, **options):
-    """Write a Hugging Face folder that has no `vocab.txt`; return its path."""
+    """Write a Hugging Face folder without `vocab.txt`; return its path."""
     vocab_file = write_vocab(folder, PIECES)
     path = os.path.join(folder, "hf")
     tensors = checkpoints.tensors(model)
@@ -58,7 +58,7 @@ def test_task_pipelines(folder, tmp_path, make, options):
     pipeline.save_to_preset(tmp_path / "saved")
     again = make.from_preset(tmp_path / "saved")
     assert again.config.tokenizer_settings == SETTINGS
-    # The casing that is given does not replace the other settings.
+    # An explicit casing leaves the other settings unchanged.
     cased = make.from_preset(tmp_path / "saved", do_lower_case=False)
     assert cased.config.tokenizer_settings == {**SETTINGS, "do_lower_case": False}
     assert first_id(cased.tokenizer) == PIECES.index("Über")

@@ -1,4 +1,4 @@
-"""Files of vectors: JSON lines, TFRecords and NumPy arrays."""
+"""Vector files: JSON lines, TFRecords and NumPy arrays."""
 
 import json
 

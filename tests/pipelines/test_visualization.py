@@ -1,4 +1,4 @@
-"""Charts and the HTML page of attention."""
+"""Charts, and the HTML page of attention."""
 
 import base64
 import html
@@ -18,7 +18,7 @@ from bert_tf.tasks.fill_mask.pipeline import MaskPredictions
 
 @pytest.fixture(scope="module")
 def attention():
-    """Attention over tokens that a page or a chart could misinterpret."""
+    """Attention over tokens that need escaping in HTML or charts."""
     tokens = ["[CLS]", "</script>", "<b>", "&amp;", '"', "@@DATA@@", "$x^$", "你", "[SEP]"]
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(9), size=(2, 3, 9)).astype("float32")
@@ -29,12 +29,12 @@ def test_page(attention, tmp_path):
     path = tmp_path / "page.html"
     pipelines.write_attention_page(str(path), attention, [0, 1, 7])
     page = path.read_text("utf-8")
-    # No external resources, no unescaped text, all placeholders filled in.
+    # No external resources, no unescaped text, no unfilled placeholders.
     sources = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]{1,30})""", page)
     assert len(sources) == 6
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     urls = set(re.findall(r"https?://[^\"' ]*", page))
-    assert urls == {"http://www.w3.org/2000/svg"}  # a namespace, which is not loaded
+    assert urls == {"http://www.w3.org/2000/svg"}  # an XML namespace, which browsers do not load
     assert "default-src 'none'" in page
     assert page.count("<script") == page.count("</script>") == 2
     assert "<b>" not in page
@@ -49,7 +49,7 @@ def test_page(attention, tmp_path):
 
 @pytest.fixture(scope="module")
 def charts(attention, tmp_path_factory):
-    """The chart of each function, by name, as pixels (rows, columns, 3)."""
+    """A dict from function name to the pixels (rows, columns, 3) of its chart."""
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("charts")
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The test of every servable, and the exported models that the tests of serving share."""
+"""Checks for every servable, and exported models for the serving tests."""
 
 import functools
 import json
@@ -23,11 +23,11 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
 
 
 def run_servable_test(task, make, rows_of, folder, max_length=LENGTH):
-    """Run all checks of `ServableTest` on the servable of a task.
+    """Run all checks of `ServableTest` on a task's servable.
 
     Args:
       task: name of the task in `model.json`.
-      make: function from a `ServingConfig` to the `Servable`, always with the same weights.
+      make: function from a `ServingConfig` to a `Servable`; the weights are always the same.
       rows_of: function from texts to rows of a `Predictor`.
       folder: a `pathlib.Path` for exported models.
       max_length: the largest number of tokens of a sequence.
@@ -40,9 +40,9 @@ def run_servable_test(task, make, rows_of, folder, max_length=LENGTH):
 
 
 class ServableTest:
-    """Checks of a servable: its arguments are those of `run_servable_test`.
+    """Checks of a servable, with the arguments of `run_servable_test`.
 
-    `predictor` is a function that returns the `Predictor` of its export with `BUCKETS`.
+    `predictor` is a function that returns the `Predictor` of an export with `BUCKETS`.
     """
 
     def __init__(self, task, make, rows_of, predictor, folder, max_length=LENGTH):
@@ -50,7 +50,7 @@ class ServableTest:
         self.folder, self.max_length = folder, max_length
 
     def answers(self):
-        """The export has the answers of the servable, alone and in a batch, by text and by ids."""
+        """The export gives the servable's answers, singly and in a batch, from text and ids."""
         predictor, plain = self.predictor(), self.make(configs.ServingConfig())
         rows = self.rows_of(serving_models.TEXTS)
         assert predictor.inputs == tuple(rows[0])
@@ -64,7 +64,7 @@ class ServableTest:
         assert_same_outputs(outputs, plain.serve_ids(inputs), mask)
 
     def side_files(self):
-        """model.json, vocab.txt and the warm-up requests, which the model answers."""
+        """The model answers the warm-up requests; model.json and vocab.txt are complete."""
         predictor, servable = self.predictor(), self.make(configs.ServingConfig())
         extra = pathlib.Path(predictor.path) / "assets.extra"
         metadata = json.loads((extra / "model.json").read_text())
@@ -92,7 +92,7 @@ class ServableTest:
             if name == "ids":
                 lengths[name].append(inputs["input_ids"].shape[-1])
                 continue
-            found = set()  # [CLS] and [SEP] included
+            found = set()  # including [CLS] and [SEP]
             for row in {str(row): row for row in zip(*inputs.values(), strict=True)}.values():
                 texts = [x for x in row if isinstance(x, str)]
                 count = sum(len(servable.tokenizer.tokenize([text])[0]) for text in texts)
@@ -102,7 +102,7 @@ class ServableTest:
         assert lengths == dict.fromkeys(lengths, expected)
 
     def skipped_padding(self):
-        """Padded ids have the same outputs when padding is left out of the computation."""
+        """Skipping padding does not change the outputs for padded ids."""
         outputs = {}
         for skip_padding in (True, False):
             servable = self.make(configs.ServingConfig(skip_padding=skip_padding))
@@ -111,7 +111,7 @@ class ServableTest:
         assert_same_outputs(outputs[True], outputs[False], mask)
 
     def half_precision(self):
-        """The outputs of an export in bfloat16 are float32, near those of the model."""
+        """An export in bfloat16 outputs float32 and is close to the model."""
         rows, outputs = self.rows_of(serving_models.TEXTS), {}
         for dtype in ("float32", "bfloat16"):
             servable = self.make(configs.ServingConfig(dtype=dtype, warm_up=False))
@@ -129,7 +129,7 @@ class ServableTest:
                 assert 0 < difference.max() < 0.2, name
 
     def hostile_texts(self, texts=HOSTILE):
-        """Texts made to break a model have the same outputs alone and in a batch."""
+        """Hostile texts have the same outputs alone and in a batch."""
         servable = self.make(configs.ServingConfig())
         rows = self.rows_of(texts)
         in_batch = serve_rows(servable, rows)
@@ -173,14 +173,14 @@ def assert_same_outputs(outputs, expected, mask):
 
 
 def assert_alike(one, other):
-    """Compare two answers, of which one may have padding at the end."""
+    """Compare two answers; one may have padding at the end."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for name in one:
             assert_alike(one[name], other[name])
     elif isinstance(one, list):
         size = min(len(one), len(other))
-        # The padding of token vectors is not 0.
+        # Padding of token vectors is not 0.
         has_vectors = size and isinstance(one[0], list) and isinstance(one[0][0], float)
         for padding in (one[size:], other[size:]):
             values = np.array(padding).ravel().tolist()
@@ -200,7 +200,7 @@ def vocab_file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def exported(vocab_file, tmp_path_factory):
-    """Function from a task to the `Predictor` of an exported model with `BUCKETS`."""
+    """A function from a task to the `Predictor` of an export with `BUCKETS`."""
 
     @functools.cache
     def export(task):
@@ -219,13 +219,13 @@ def predictor(exported):
 
 @pytest.fixture(scope="session")
 def classifier(predictor):
-    """Folder of all versions of that model."""
+    """The folder with the versions of that model."""
     return os.path.dirname(predictor.path)
 
 
 @pytest.fixture
 def run_predict(root, monkeypatch, capsys):
-    """Function that runs predict.py in this process and returns what it prints."""
+    """A function that runs predict.py in this process and returns its output."""
     with scripts_alone.imported("bert_tf.cli.predict") as run_script:
 
         def run(*flags):
@@ -244,6 +244,6 @@ def _stand_in(classifier):
 
 @pytest.fixture
 def served(_stand_in):
-    """A stand-in for TF Serving that serves the classifier as the model m."""
+    """A stand-in for TF Serving that serves the classifier as model "m"."""
     yield _stand_in
     _stand_in.before = lambda: None

@@ -1,6 +1,6 @@
-"""Batching of the stand-in for TF Serving: simultaneous requests run together.
+"""Batching in the stand-in for TF Serving: simultaneous requests run together.
 
-The parameters and their meaning are those of TF Serving's batching guide.
+TF Serving's batching guide defines the parameters.
 """
 
 import collections
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Refused(Exception):
-    """A refused request; `code` is the name of gRPC's status code."""
+    """A refused request; `code` is the name of the gRPC status code."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def read_parameters(path):
-    """Return a dict of the numbers and lists of numbers in a `batching_parameters.txt`."""
+    """Return the numbers and lists of numbers in a `batching_parameters.txt` as a dict."""
     parameters = {"allowed_batch_sizes": []}
     with open(path, encoding="utf-8") as reader:
         for line in filter(None, map(str.strip, reader)):
@@ -39,10 +39,10 @@ def read_parameters(path):
 
 
 class Batcher:
-    """Runs requests of one signature together: dict of arrays (B, ...) -> dict of arrays.
+    """Runs requests to one signature together: dict of arrays (B, ...) -> dict of arrays.
 
     Attributes:
-      batches: the number of rows of each batch, of the newest 10,000.
+      batches: the numbers of rows of the last 10,000 batches.
     """
 
     def __init__(self, run, parameters=None):
@@ -50,7 +50,7 @@ class Batcher:
 
         Args:
           run: function that runs a batch.
-          parameters: dict returned by `read_parameters`; None runs each request by itself.
+          parameters: dict from `read_parameters`; None runs each request alone.
         """
         self._run, self._parameters = run, parameters
         self._waiting, self._changed = collections.deque(), threading.Condition()
@@ -102,7 +102,7 @@ class Batcher:
                     future.set_exception(error)
 
     def _next(self):
-        """Return the requests of the next batch, once it is full or its first request is due."""
+        """Return the next batch of requests, once it is full or its first request times out."""
         batch_size = self._parameters["max_execution_batch_size"]
         timeout = self._parameters["batch_timeout_micros"] / 1e6
         with self._changed:

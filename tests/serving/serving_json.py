@@ -1,4 +1,4 @@
-"""REST messages of the stand-in for TF Serving, as in its page "RESTful API"."""
+"""REST messages of the stand-in for TF Serving, which follow its page "RESTful API"."""
 
 import base64
 import http.server
@@ -27,7 +27,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
     """Handles a connection; `server.model` is the `StandIn`."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # send head and body in one packet
+    wbufsize = -1  # sends head and body in one packet
     disable_nagle_algorithm = True
 
     def do_GET(self):
@@ -44,7 +44,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
             status, response = 200, self._respond(body)
         except Refused as error:
             status, response = _STATUS[error.code], {"error": str(error)}
-        # Strings are sent as their bytes, whether they are UTF-8 or not.
+        # Strings are sent as raw bytes, even if they are not UTF-8.
         data = json.dumps(response, ensure_ascii=False).encode("utf-8", "surrogateescape")
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -121,7 +121,7 @@ def _columns_of_rows(rows, types):
 
 
 def _is_object(value):
-    """Return whether a value is an object of named values and not a Base64 string."""
+    """Return whether a value is an object other than a Base64 string."""
     return isinstance(value, dict) and list(value) != ["b64"]
 
 
@@ -166,7 +166,7 @@ def _plain(value):
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        # The shortest decimal that gives this float32, as TF Serving writes it.
+        # The shortest decimal of this float32, as TF Serving writes it.
         return np.array([float(str(x)) for x in value.flat]).reshape(value.shape).tolist()
     if isinstance(value, np.ndarray) and value.dtype == object:
         return [_plain(x) for x in value]

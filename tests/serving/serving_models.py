@@ -21,14 +21,14 @@ LENGTH = TINY.max_position_embeddings
 TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
          "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
 
-# The classifier of the tests has two numeric features besides its text.
+# The classifier has two numeric features in addition to its text.
 NUMBERS = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
 
 TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
 
 
 def randomized(model, seed=1):
-    """Return the model with weights far from 0, always the same ones."""
+    """Set weights far from 0, always the same ones; return the model."""
     keras.utils.set_random_seed(seed)
     for weight in model.trainable_weights:
         weight.assign_add(tf.random.normal(weight.shape, stddev=0.3))
@@ -36,7 +36,7 @@ def randomized(model, seed=1):
 
 
 def task_config(task, vocab_file, **changes):
-    """Return the `TaskConfig` of a fine-tuned task of `TASKS`."""
+    """Return the `TaskConfig` of a task in `TASKS`."""
     common = (TINY, vocab_file, True, LENGTH)
     if task == "question_answering":
         values = {"doc_stride": 3, "max_query_length": 4, **changes}
@@ -57,14 +57,14 @@ def task_config(task, vocab_file, **changes):
 
 
 def classifier_config(vocab_file, bert_config=TINY, **values):
-    """Return the config of a classifier of single texts without numeric features."""
+    """Return the config of a single-text classifier without numeric features."""
     values = {"labels": ("x", "y", "z"), "num_texts": 1, "max_seq_length": LENGTH, **values}
     return tasks.ClassificationConfig(bert_config, vocab_file, **values)
 
 
 @functools.cache
 def model_of(task):
-    """Return a model for a task, built once."""
+    """Return the model of a task, which is built once."""
     heads = {
         "encoder": bert_tf.BertModel,
         "sentence_embedding": bert_tf.BertModel,
@@ -111,7 +111,7 @@ def rows_of(task, texts=TEXTS):
 
 
 def padded_ids(servable, length=LENGTH):
-    """Return inputs of the signature `ids`, two sequences of different lengths, and their mask."""
+    """Return inputs of the signature `ids` for two sequences of different lengths, and the mask."""
     rng = np.random.default_rng(0)
     inputs = {}
     for name, spec in servable.ids_signature.items():

@@ -3,8 +3,8 @@
 
 It loads a SavedModel with TensorFlow in Python and speaks the protocols that TF Serving documents,
 REST (https://www.tensorflow.org/tfx/serving/api_rest) and gRPC (`tensorflow-serving-api`), with the
-batching of a `batching_parameters.txt`. Clients can be tested without TF Serving; speed and memory
-are those of TensorFlow and this file.
+batching of a `batching_parameters.txt`. It lets clients be tested without TF Serving. Its speed and
+memory do not predict TF Serving's.
 
     python tests/serving/serving_stand_in.py --model=/models/mrpc --name=mrpc
 """
@@ -35,9 +35,9 @@ class Version:
     """One version of a model.
 
     Attributes:
-      definitions: its `SignatureDef`s by name.
-      batchers: the `Batcher` of each.
-      loaded: the SavedModel, which must live as long as its functions.
+      definitions: `SignatureDef`s by name.
+      batchers: `Batcher`s by signature name.
+      loaded: the SavedModel, which keeps its functions alive.
     """
 
     def __init__(self, definitions, functions, parameters=None, loaded=None):
@@ -46,7 +46,7 @@ class Version:
 
 
 def load(folder, batching=None):
-    """Return a dict of the `Version`s in a folder by number.
+    """Return the `Version`s in a folder, a dict by number.
 
     Args:
       folder: folder written by export_model.py.
@@ -80,11 +80,11 @@ class StandIn:
 
     Attributes:
       rest, grpc: host:port; None for gRPC if tensorflow-serving-api is not installed.
-      before: called before each prediction, for tests that delay it or let it fail.
+      before: called before each prediction; tests use it to delay predictions or raise errors.
     """
 
     def __init__(self, versions, name, rest_port=0, grpc_port=0):
-        """Start to listen; port 0 selects a free port.
+        """Start listening; port 0 selects a free port.
 
         Args:
           versions: dict of `Version`s by number.
@@ -108,7 +108,7 @@ class StandIn:
         self.stop()
 
     def stop(self):
-        """Stop listening and wait for the requests that are running."""
+        """Stop listening and wait for running requests."""
         self._rest.shutdown()
         self._rest.server_close()
         self._threads.shutdown()
@@ -119,7 +119,7 @@ class StandIn:
                 batcher.stop()
 
     def version(self, name, number=None):
-        """Return (number, `Version`) of a model, the newest if `number` is None."""
+        """Return (number, `Version`); the newest version if `number` is None."""
         which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
         number = max(self.versions) if number is None else number
         if name != self.name or number not in self.versions:
@@ -127,7 +127,7 @@ class StandIn:
         return number, self.versions[number]
 
     def status(self, name, number=None):
-        """Return a `GetModelStatusResponse` as JSON."""
+        """Return the `GetModelStatusResponse` as JSON."""
         numbers = [x for x in sorted(self.versions, reverse=True) if number in (None, x)]
         if name != self.name or not numbers:
             raise Refused("NOT_FOUND", f"Could not find any versions of model {name}")
@@ -136,7 +136,7 @@ class StandIn:
         return {"model_version_status": rows}
 
     def signature(self, name, number, signature):
-        """Return (`Batcher`, `SignatureDef`) of a signature, the default one for ""."""
+        """Return (`Batcher`, `SignatureDef`) of a signature; "" is the default signature."""
         _, version = self.version(name, number)
         signature = signature or DEFAULT
         if signature not in version.batchers:
@@ -163,7 +163,7 @@ def signature(inputs, outputs):
 
 
 def request(stand_in, path, body=None):
-    """Send a REST request as curl does; return (status, JSON object)."""
+    """Send a REST request; return (status, JSON object)."""
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(f"http://{stand_in.rest}/v1/models{path}", data) as response:

@@ -1,4 +1,4 @@
-"""bert-tf ask and its client against the stand-in for TF Serving: the answers of predict.py."""
+"""`bert-tf ask` and its client give the answers of predict.py, through a stand-in server."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def metadata_path(predictor):
 
 @pytest.fixture
 def connect(served, api, metadata_path):
-    """Function that makes a client of the stand-in, by either API."""
+    """A function that makes a client of the stand-in for either API."""
     metadata = serving.read_metadata(metadata_path)
 
     def make(**changes):
@@ -86,7 +86,7 @@ from bert_tf import serving
 print(serving.Client({served.rest!r}, "m")([{{"text": "a", "numbers": [1, 2]}}]))
 assert "tensorflow" not in sys.modules
 """
-    # Without model.json the names of the labels are those of the model's outputs.
+    # Without model.json, labels have the names of the model's outputs.
     (row,) = eval(run_python("-c", program, cwd=root))
     assert row["label"] in ("no", "yes") and list(row["probabilities"]) == ["no", "yes"]
 
@@ -131,7 +131,7 @@ def test_simultaneous_requests_run_together(connect, served, predictor):
 
 
 def ask(api, rows, run, inputs, outputs, metadata=None):
-    """Return a client's answers to JSON rows from a server that calls a function as its model."""
+    """Return the answers to JSON rows from a server whose model is a Python function."""
     signatures = {"serving_default": signature(inputs, outputs)}
     with StandIn({1: Version(signatures, {"serving_default": run})}, "it") as stand_in:
         server = getattr(stand_in, api)
@@ -141,7 +141,7 @@ def ask(api, rows, run, inputs, outputs, metadata=None):
 
 @pytest.mark.parametrize("task", [None, "tagging", "token_classification"])
 def test_string_outputs_and_padding(api, task, tmp_path):
-    """The task is given by the outputs, or by a model.json, also of version 0.1."""
+    """The outputs identify the task, or else a model.json, including version 0.1's."""
     outputs = {
         "entity": np.array([[b"a \xff", b"\0"], [b"\xed\x95\x9c", b""], [b"", b""]], object),
         "label": np.array([[b"X", b"Y"], [b"X", b""], [b"", b""]], object),
@@ -256,7 +256,7 @@ def test_invalid_arguments(connect, changes, message):
 
 def test_a_missing_server(connect, served, api):
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # without listening
+        unused.bind(("127.0.0.1", 0))  # bound, but not listening
         server = f"127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(bert_tf.UserError, match=f"{server}: .* 2 attempts .*refused"):
             connect(server=server, retries=1)

@@ -1,4 +1,4 @@
-"""How exported models compute: without padding, and in half precision."""
+"""Exported models skip padding and compute in half precision."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ from tests.serving.serving_models import LENGTH, TINY, make_servable, model_of, 
     [
         (configs.ServingConfig(), True),
         (configs.ServingConfig(skip_padding=False), False),
-        # Converters, compilers and devices that need few shapes lack the operations.
+        # Converters, compilers and devices with static shapes lack the operations.
         (configs.ServingConfig("ids"), False),
         (configs.ServingConfig("ids", skip_padding=True), True),
         (configs.ServingConfig(sequence_buckets=BUCKETS), False),
@@ -39,7 +39,7 @@ def test_when_padding_is_left_out(serving_config, expected, vocab_file):
 
 
 def test_size_in_half_precision(vocab_file, tmp_path):
-    """Half, although there are two signatures: weights are stored once."""
+    """The size halves, because two signatures share their weights."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": 200_000})
     model, sizes = bert_tf.BertModel(config), {}
     tokenizer = bert_tf.FullTokenizer(vocab_file)
@@ -67,7 +67,7 @@ def test_large_models_keep_variables(monkeypatch):
 
 
 def test_half_precision_is_that_of_keras(vocab_file):
-    """But weights are converted once and not in each call; the model itself stays as it is."""
+    """Weights are converted once rather than in each call, and the model stays unchanged."""
     mixed = bert_tf.BertModel(model_of("encoder").config, dtype="mixed_bfloat16")
     mixed.set_weights(model_of("encoder").get_weights())
     inputs, _ = padded_ids(make_servable("encoder", vocab_file, configs.ServingConfig()))
@@ -87,7 +87,7 @@ def test_half_precision_is_that_of_keras(vocab_file):
 
 
 def test_float64():
-    """TensorFlow has no fused normalization in it."""
+    """TensorFlow's fused normalization lacks float64."""
     model = bert_tf.BertModel(TINY, dtype="float64")
     _, call, *_ = prepare_model(model, configs.ServingConfig(), LENGTH)
     inputs = {name: tf.ones((2, 3), tf.int32) for name in INPUTS}

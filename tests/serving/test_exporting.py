@@ -1,4 +1,4 @@
-"""What an export writes: for TF Serving, for clients, and of two exports at the same time."""
+"""Files written by an export for TF Serving and clients, and simultaneous exports."""
 
 import hashlib
 import json
@@ -21,12 +21,12 @@ from tests.serving.serving_batches import read_parameters
 from tests.serving.serving_models import LENGTH, TINY, make_servable
 from tests.serving.serving_stand_in import StandIn, Version, signature
 
-# What an export writes next to the versions.
+# Files that an export writes next to the versions.
 _SIDE_FILES = {"batching_parameters.txt", "README.md", ".lock"}
 
 
 def find_words(columns):
-    """Stand for a token classifier that finds each word; its outputs are as wide as the batch."""
+    """Act as a token classifier that finds every word; the output width depends on the batch."""
     rows = [text.decode().split() for text in columns["text"]]
     width = max(map(len, rows))
     words = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -41,7 +41,7 @@ def find_words(columns):
 
 
 def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
-    """TF Serving concatenates the parts of a request, whatever their widths."""
+    """TF Serving concatenates the parts of a request even if their widths differ."""
     exporting._write_batching_parameters(str(tmp_path), has_variable_width=True)
     types = {"entity": "DT_STRING", "label": "DT_STRING", "start": "DT_INT64", "end": "DT_INT64",
              "score": "DT_FLOAT"}  # fmt: skip
@@ -59,7 +59,7 @@ def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
 
 @pytest.mark.slow
 def test_files_of_ids_models(vocab_file, tmp_path, caplog):
-    """model.json, versions, batching parameters; the graph requires TensorFlow alone."""
+    """The graph needs only TensorFlow, and existing batching parameters are kept."""
     serving_config = configs.ServingConfig("ids", (), "int8", warm_up=False)
     servable = make_servable("token_classification", vocab_file, serving_config)
     folder = serving.export(servable, str(tmp_path))
@@ -72,7 +72,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     assert list(tf.saved_model.load(folder).signatures) == ["serving_default"]
     with pytest.raises(bert_tf.UserError, match=r"`model`: .* ids"):
         serving.Predictor(folder)
-    # Batching parameters that exist stay.
+    # Existing batching parameters are kept.
     before = (tmp_path / "batching_parameters.txt").read_text()
     with caplog.at_level("INFO", "bert_tf"):
         servable = make_servable("sentence_embedding", vocab_file, serving_config)
@@ -86,7 +86,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
 
 
 def test_model_card(vocab_file, tmp_path, caplog):
-    """The card has what model.json, run.json and eval_results.txt have; a user's file stays."""
+    """The card is made from model.json, run.json and eval_results.txt; a user's card is kept."""
     run, export_dir = tmp_path / "run", tmp_path / "moods"
     run.mkdir()
     record = {
@@ -111,7 +111,7 @@ def test_model_card(vocab_file, tmp_path, caplog):
         "| eval_accuracy_mismatched | 0.8 |", f"curl -d '{sample}' ", f"at most {LENGTH} tokens",
     ):  # fmt: skip
         assert text in card, text
-    # The next export replaces it; a damaged record does not stop the export.
+    # The next export replaces the card; a damaged run.json does not stop the export.
     (run / "run.json").write_text('{"data": 1}')
     serving.export(servable, str(export_dir), run_dir=str(run))
     card = (export_dir / "README.md").read_text()
@@ -136,7 +136,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
 
 
 def test_tags_of_a_hugging_face_model(root, monkeypatch):
-    """Tags of the scheme BILOU would give wrong spans."""
+    """Tags in the BILOU scheme would give wrong spans."""
     monkeypatch.syspath_prepend(str(root))
     config_class = tasks.TokenClassificationConfig
     for tags, scheme in [
@@ -168,7 +168,7 @@ serving.export(servable, sys.argv[2])
 
 @pytest.mark.slow
 def test_exports_of_a_model_are_equal(vocab_file, tmp_path):
-    """Byte by byte, apart from the random id that TensorFlow writes into fingerprint.pb."""
+    """All bytes are equal, except the random id that TensorFlow writes to fingerprint.pb."""
     digests = []
     for name in "ab":
         command = [sys.executable, "-c", _EXPORT, vocab_file, str(tmp_path / name)]

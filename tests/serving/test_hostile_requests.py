@@ -1,4 +1,4 @@
-"""Requests that are made to exhaust a server's memory, or that do not fit together."""
+"""Requests made to exhaust a server's memory, and inconsistent requests."""
 
 import json
 
@@ -34,7 +34,7 @@ print(json.dumps([peak("x" * size, "a " * (size // 16), *["b"] * 20) - first for
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["question_answering", "token_classification"])
 def test_memory_grows_in_proportion_to_the_bytes(task, vocab_file, root):
-    """One long word and many words: words times longest word would be gigabytes."""
+    """The number of words times the longest word would be gigabytes."""
     printed = run_python("-c", _PEAKS, vocab_file, task, *_SIZES, PYTHONPATH=str(root))
     peaks = json.loads(printed.splitlines()[-1])
     print(dict(zip(_SIZES, peaks, strict=True)))
@@ -44,7 +44,7 @@ def test_memory_grows_in_proportion_to_the_bytes(task, vocab_file, root):
 
 @pytest.mark.parametrize("lengths", [(1, 3), (3, 1), (2, 3)])
 def test_inputs_of_unequal_lengths(lengths):
-    """TensorFlow would repeat the only row of one input for all rows of the other."""
+    """TensorFlow would broadcast the only row of one input to all rows of the other."""
     specs = string_specs("text_a", "text_b")
     serve = tf.function(_checking_rows(dict), input_signature=[specs])
     a, b = (tf.constant(["x"] * length) for length in lengths)

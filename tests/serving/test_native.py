@@ -1,4 +1,4 @@
-"""A SavedModel without Python: the C++ program, and the same answers by every API."""
+"""A SavedModel without Python: the C++ program, and equal answers from every API."""
 
 import shutil
 
@@ -56,7 +56,7 @@ def folders(benchmarks, encoder, folder):
 
 
 def texts_of(same_answers):
-    """Return some dozen texts, most of them hostile, with one of a megabyte."""
+    """Return some dozen texts, most of them hostile, one of a megabyte."""
     texts = [text for kind in same_answers.HOSTILE.values() for text in kind]
     texts = [text for text in texts if len(text) < 2**20] + [b"ab " * 350_000]
     rng = np.random.default_rng(0)
@@ -70,15 +70,15 @@ def test_strings_ids_and_python_give_the_same_answers(benchmarks, encoder, folde
     differences = same_answers.differences(ways, texts_of(same_answers))
     assert list(differences) == ["strings", "ids"]
     assert max(differences.values()) < same_answers.TOLERANCE
-    # The comparison notices wrong answers, also NaN.
+    # The comparison detects wrong answers, including NaN.
     for error in (1e-3, np.nan):
         wrong = {"Python": ways["Python"], "wrong": lambda x, y=error: ways["ids"](x) + y}
         differences = same_answers.differences(wrong, [b"a", b"b c"])
         assert differences["wrong"] > same_answers.TOLERANCE
 
 
-# The C++ program takes half a minute to compile. TensorFlow reads the same SavedModels in the test
-# above.
+# Slow, because compiling the C++ program takes half a minute. The test above reads the same
+# SavedModels with TensorFlow.
 @pytest.mark.slow
 def test_the_program_gives_the_same_answers(benchmarks, encoder, folders, program):
     _, same_answers = benchmarks
@@ -112,7 +112,7 @@ def test_readers_of_texts(benchmarks, tmp_path):
 
 @pytest.mark.slow
 def test_the_program_classifies(benchmarks, encoder, program, folder):
-    """Pairs of texts, by strings and by ids; and errors."""
+    """It classifies pairs of texts from strings and from ids, and reports errors."""
     native, _ = benchmarks
     model = randomized(bert_tf.BertClassifier(TINY, 3))
     rows, expected = [], []

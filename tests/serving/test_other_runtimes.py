@@ -1,4 +1,4 @@
-"""SavedModels of ids in other formats, run by their own runtimes.
+"""SavedModels of ids, converted to other formats and run by their runtimes.
 
 Skipped unless these are installed: `pip install ai-edge-litert tf2onnx onnxruntime`.
 """
@@ -32,7 +32,7 @@ def onnxruntime():
 
 @pytest.fixture(scope="module")
 def saved(vocab_file, tmp_path_factory):
-    """A SavedModel of a classifier with the exact GELU; inputs of two shapes and their outputs."""
+    """A classifier with the exact GELU as a SavedModel, inputs of two shapes, and the outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
     task_config = classifier_config(vocab_file, bert_config=config)
     serving_config = configs.ServingConfig(inputs="ids", warm_up=False)
@@ -61,7 +61,7 @@ def assert_alike(outputs, expected):
 
 
 def test_litert(litert, saved):
-    """Converted by TensorFlow, without TensorFlow operations in the result."""
+    """TensorFlow converts the model; the result has no TensorFlow operations."""
     path, cases = saved
     converted = tf.lite.TFLiteConverter.from_saved_model(path).convert()
     interpreter = litert.Interpreter(model_content=converted)

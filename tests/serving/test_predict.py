@@ -1,4 +1,4 @@
-"""`Predictor` and predict.py: lines in, answers out, in order, whatever a line contains."""
+"""`Predictor` and predict.py answer lines in order, whatever a line contains."""
 
 import io
 import json
@@ -65,7 +65,7 @@ def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_p
 
 
 def test_rows_in_python(vocab_file):
-    """A list of texts is enough for a model with one input; another row is described."""
+    """A model with one input accepts a list of texts; errors describe the expected rows."""
     sentences, pairs = (
         serving.ServablePredictor(
             serving_models.make_servable(task, vocab_file, configs.ServingConfig())
@@ -116,7 +116,7 @@ def test_objects_and_endings(run_predict, exported, tmp_path):
      pytest.param("sentence_embedding", "vectors", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_models_of_version_0_1_have_the_same_answers(task, old_name, exported, tmp_path):
-    """Their model.json has other task names."""
+    """Their model.json has the old task names."""
     predictor, rows = exported(task), rows_of(task)
     text = pathlib.Path(predictor.path, METADATA).read_text()
     path = tmp_path / "model.json"
@@ -145,7 +145,7 @@ def test_predictor_loads_a_model_of_version_0_1(exported, tmp_path):
      (None, "cannot be loaded")],
 )  # fmt: skip
 def test_damaged_models(predictor, tmp_path, changes, message):
-    """A model.json that does not fit, or half of the variables."""
+    """The model.json does not match, or half of the variables are missing."""
     folder = shutil.copytree(predictor.path, tmp_path / "1")
     path = folder / METADATA
     if changes:
@@ -171,11 +171,11 @@ def test_invalid_metadata(text, tmp_path):
 
 @pytest.mark.slow
 def test_predict_stays_up(root, classifier, request):
-    """As a process: a line that is piped in is answered immediately; Ctrl-C ends it.
+    """The process answers each piped line immediately, and Ctrl-C ends it.
 
-    test_line_flags.py does the same without TensorFlow.
+    test_line_flags.py tests this without TensorFlow.
     """
-    # A shell lets processes in the background ignore Ctrl-C, and processes inherit that.
+    # Background processes of a shell ignore Ctrl-C, and child processes inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with subprocess.Popen(
@@ -206,7 +206,7 @@ def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
 
 
 def test_batches_have_fewer_rows_of_longer_texts():
-    """All rows are answered in their order; a batch size is kept to."""
+    """Answers keep the order of the rows, and an explicit batch size is used."""
     sizes = []
 
     class Recorder(BasePredictor):
@@ -227,7 +227,7 @@ def test_batches_have_fewer_rows_of_longer_texts():
 
 @pytest.mark.slow
 def test_the_benchmark_gives_transformers_the_same_texts(root, monkeypatch, tmp_path, capsys):
-    """Sorted by length; transformers is replaced."""
+    """Texts are sorted by length; transformers is replaced by a fake."""
     task_config = classifier_config(str(write_vocab(tmp_path)), labels=("0", "1"))
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(TINY, 2)

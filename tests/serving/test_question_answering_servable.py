@@ -1,4 +1,4 @@
-"""Windows and spans in the graph, compared with those of Python."""
+"""Windows and spans in the graph equal the Python implementation's."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ TEXTS = [("a", "   " + CONTEXT), ("b c d e f", "a"), ("c", ""), ("", CONTEXT * 2
 
 
 def score(windows, logits, decoding):
-    """Compute the exported `score` from its definition: over all spans of all windows."""
+    """Compute `score` by its definition, over all spans of all windows."""
     spans, null = [], np.inf
     for window, start, end in zip(windows, *logits, strict=bool(windows)):
         null = min(null, start[0] + end[0])
@@ -127,8 +127,8 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
         expected = score(windows, logits, config)
         np.testing.assert_allclose(results["score"][number], expected, atol=1e-5)
         assert (expected == 0) == (not context.strip())
-    assert count > 20  # more than one step reads
-    # Bytes that are not UTF-8 do not count; a batch may be empty.
+    assert count > 20  # more than the graph reads in one step
+    # Invalid UTF-8 is ignored; a batch may be empty.
     invalid = b"\xff" + TEXTS[0][1].encode()
     same = answer(tf.constant([b"a\xff"]), tf.constant([invalid]))
     assert same["answer"][0] == results["answer"][0]

@@ -1,4 +1,4 @@
-"""Servables of every task: the same answers by strings, by ids, and by Python."""
+"""Servables of every task give the same answers from strings, from ids, and in Python."""
 
 import functools
 import os
@@ -19,8 +19,8 @@ from tests.common import tiny
 from tests.serving.conftest import CHECKS, HOSTILE, ServableTest, serve_rows
 from tests.serving.serving_models import LENGTH, TASKS, make_servable, padded_ids, rows_of
 
-# The tasks of each check in the quick suite. The code of the others is covered by these tasks, by
-# test_native.py and by test_predict.py.
+# The tasks of each check in the default suite. These, test_native.py and test_predict.py cover the
+# code of the other tasks.
 _SENTENCES = ("classification", "token_classification")
 _QUICK = {
     "answers": _SENTENCES,
@@ -71,7 +71,7 @@ def test_names_of_labels(task, vocab_file):
     ids_only = make_servable(task, vocab_file, configs.ServingConfig(inputs="ids"))
     ids, _ = padded_ids(servable)
     assert "labels" in servable.serve_ids(ids)
-    # LiteRT could not convert them.
+    # LiteRT cannot convert them.
     assert set(ids_only.serve_ids(ids)) == {"logits", "probabilities"}
 
 
@@ -88,7 +88,7 @@ def test_the_chosen_ending(vocab_file):
 
 
 def test_a_text_graph_has_two_operations_of_tensorflow_text(exported):
-    """TF Serving lacks others."""
+    """TF Serving has no other operations of TensorFlow Text."""
     path = exported("token_classification").path
     graph = loader_impl.parse_saved_model(path).meta_graphs[0].graph_def
     used = {node.op for node in graph.node}
@@ -103,7 +103,7 @@ def test_a_text_graph_has_two_operations_of_tensorflow_text(exported):
 
 @pytest.fixture(scope="module")
 def quantized(vocab_file, tmp_path_factory):
-    """Function from a weight type to (bytes of the variables, outputs for some ids)."""
+    """A function from a weight type to (bytes of the variables, outputs for some ids)."""
     keras.utils.set_random_seed(0)
     model = bert_tf.BertModel(tiny(hidden_size=64, intermediate_size=256))
     tokenizer = bert_tf.FullTokenizer(vocab_file)
@@ -119,7 +119,7 @@ def quantized(vocab_file, tmp_path_factory):
         return size, serve(**inputs)["sequence_output"].numpy()
 
     size, outputs = export("float32")
-    # Each weight once, and the names.
+    # Each weight is stored once, plus the names.
     assert size < 4 * model.count_params() + 100_000
     return lambda weights: (*export(weights), size, outputs)
 

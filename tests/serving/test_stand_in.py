@@ -1,4 +1,4 @@
-"""The stand-in for TF Serving speaks and batches as TF Serving documents."""
+"""The stand-in for TF Serving follows TF Serving's documentation of its APIs and batching."""
 
 import threading
 
@@ -11,7 +11,7 @@ from tests.serving.serving_stand_in import request
 
 
 def test_batches_follow_the_parameters(tmp_path):
-    """Large requests are split, rows are limited, and a full queue refuses."""
+    """Large requests are split, batches have a limit, and a full queue refuses requests."""
     exporting._write_batching_parameters(str(tmp_path), has_variable_width=False)
     parameters = read_parameters(tmp_path / "batching_parameters.txt")
     assert parameters["max_batch_size"] == 1024 and parameters["max_execution_batch_size"] == 32
@@ -50,7 +50,7 @@ def test_batches_follow_the_parameters(tmp_path):
 
 @pytest.mark.slow
 def test_rest(served, predictor):
-    """Rows and columns, one and several inputs, status and metadata, errors."""
+    """Covers rows and columns, one and several inputs, status, metadata and errors."""
     assert request(served, "/m") == request(served, "/m/versions/1")
     (version,) = request(served, "/m")[1]["model_version_status"]
     assert version == {"version": "1", "state": "AVAILABLE",

@@ -1,4 +1,4 @@
-"""REST against servers of all kinds, without TensorFlow at the other end."""
+"""The REST client against fake servers that need no TensorFlow."""
 
 import contextlib
 import http.server
@@ -26,14 +26,14 @@ ONE_MASK = {"words": [[["a", "b"]]], "probabilities": [[[0.75, 0.25]]]}
 
 @pytest.fixture
 def serve():
-    """Function that starts a server of constant outputs, with the input `text`; returns host:port.
+    """A function that starts a server with constant outputs and returns host:port.
 
-    Its attribute `connections` counts the connections to all servers.
+    The servers' model has the input `text`. The attribute `connections` counts all connections.
     """
     servers = []
 
     def start(outputs, protocol="HTTP/1.1", headers=()):
-        """Start a server of a dict of outputs, or of bytes to send as the response."""
+        """Start a server that sends a dict of outputs, or bytes as the response."""
         signatures = {"serving_default": {
             "inputs": {"text": {"dtype": "DT_STRING"}},
             "outputs": {name: {"dtype": kind} for name, kind in TYPES.items()},
@@ -91,7 +91,7 @@ def test_connections_stay_open_if_the_server_allows(serve, protocol, headers):
 
 
 def test_a_batch_without_a_mask(serve):
-    """JSON does not show how many words an output has for each mask if there is no mask."""
+    """Without masks, JSON does not show the number of words per mask."""
     client = serving.Client(serve({"words": [[], []], "probabilities": [[], []]}), "m", retries=0)
     assert client([{"text": "a"}, {"text": "b"}]) == [{"words": [], "probabilities": []}] * 2
 
@@ -105,7 +105,7 @@ def test_a_wrong_number_of_answers(serve, count):
 
 
 def test_outputs_of_other_shapes_and_large_numbers(serve):
-    """An error of one sentence, also where the number of rows is right."""
+    """The error is one sentence, even if the number of rows is right."""
     metadata = {"task": "classification", "inputs": ["text"], "labels": ["x", "y"]}
     row = [{"text": "a"}]
     for probabilities, message in (
@@ -150,7 +150,7 @@ def test_answers_that_json_does_not_have(serve, outputs, message):
 
 @pytest.mark.parametrize("head", [b"Content-Length: 9000000000\r\n", b"", CHUNKED])
 def test_a_response_without_end(head, monkeypatch):
-    """A body that is announced as too long is not read, any other up to the limit."""
+    """A body with a too large Content-Length is not read; other bodies are read up to the limit."""
     monkeypatch.setattr(transports, "_MAX_BYTES", 8 << 20)
     sent = 0
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -202,7 +202,7 @@ def test_metadata_belongs_to_one_version(serve, caplog, tmp_path):
     "parts", [[b"X-A: b\r\n"] * 99, [b"Content-Length: 99\r\n\r\n", *[b"1"] * 98], None]
 )
 def test_a_deadline_of_a_slow_response(parts):
-    """A slow head, a slow body, and a server that stops in the middle of a body."""
+    """The server sends a slow head, a slow body, or only half of a body."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def respond():
@@ -229,7 +229,7 @@ def test_a_deadline_of_a_slow_response(parts):
 
 
 def test_requests_of_the_documentation(root, capsys):
-    """Those of docs/serving.md, by REST and gRPC."""
+    """The requests in docs/serving.md work by REST and gRPC."""
     page = (root / "docs" / "serving.md").read_text()
     texts = dict.fromkeys(("text_a", "text_b"), "DT_STRING")
     ids = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), "DT_INT32")
@@ -262,7 +262,7 @@ LOAD = ["--seconds=0.6", "--threads=3", "--most_growth=9"]
 
 @pytest.fixture
 def load_test(root, monkeypatch, tmp_path):
-    """Function that runs benchmarks/serving_load.py against a server."""
+    """A function that runs benchmarks/serving_load.py against a server."""
     (tmp_path / "lines").write_text("".join(f"{'a ' * i}\n" for i in range(1, 9)))
     monkeypatch.syspath_prepend(str(root / "benchmarks"))
     with scripts_alone.imported("serving_load") as run:
@@ -288,7 +288,7 @@ def test_load_test(load_test, capsys):
         with pytest.raises(bert_tf.UserError, match="memory grew: server, client"):
             load_test(stand_in.rest, f"--pid={os.getpid()}", "--most_growth=-0.9")
 
-        # A request that a retry would answer is a failure too.
+        # A request that a retry would answer counts as a failure.
         refused = iter([Refused("UNAVAILABLE", "no")])
 
         def fail():

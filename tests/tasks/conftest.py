@@ -1,4 +1,4 @@
-"""The test of a task from its files to its exported model, and fixtures for the tests of tasks."""
+"""The check of a task from its files to its exported model, and fixtures for the task tests."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.squad_helpers import project_recording, shared_recording
 def make_run(run_script, script, folder, quick=QUICK_RUN, **model):
     """Return `run(*flags)`, which runs a script in `folder`/out and returns its log.
 
-    With --do_train it has the flags `quick` and those of a tiny model, see `write_model`.
+    If the flags have --do_train, it adds the flags `quick` and a tiny model, see `write_model`.
     """
     write_model(folder, **model)
 
@@ -23,21 +23,21 @@ def make_run(run_script, script, folder, quick=QUICK_RUN, **model):
 
 
 def run_task_test(run, run_script, folder, data, train, *, results, above, rows, values):
-    """Check a task of texts from its files to the answers of its exported model.
+    """Check a task from its files to the answers of its exported model.
 
-    The run is trained and evaluated. It predicts from its folder and the data alone, and its
-    exported model gives the same answers.
+    The run trains and evaluates. Prediction needs only its folder and the data, and the exported
+    model gives the same answers.
 
     Args:
-      run: function of `make_run`.
+      run: function returned by `make_run`.
       run_script: the fixture.
-      folder: a `pathlib.Path`, with the run in `out`; the exported model is written to `export`.
-      data: flags of the data, for every mode.
-      train: more flags of the training run.
-      results: the names in eval_results.txt, a set.
-      above: dict from some of these names to what the results exceed.
+      folder: a `pathlib.Path`; the run is in `out`, the exported model in `export`.
+      data: flags for the data, used in every mode.
+      train: more flags for the training run.
+      results: the set of names in eval_results.txt.
+      above: dict from some of these names to lower bounds.
       rows: the rows of the test set for a `Predictor`.
-      values: function from an answer of the exported model to its row in test_results.tsv.
+      values: function from an answer of the exported model to a row in test_results.tsv.
 
     Returns:
       The log of the training run, the log of the prediction, and the `Predictor`.
@@ -65,7 +65,7 @@ def run_task_test(run, run_script, folder, data, train, *, results, above, rows,
 
 @pytest.fixture
 def experiments(monkeypatch):
-    """Make runs end when their features are written; return the list of their `Run`s."""
+    """Make runs end once their features are written; return the list of their `Run`s."""
     from bert_tf.training import fine_tuning
 
     experiments = []
@@ -82,7 +82,7 @@ def experiments(monkeypatch):
 
 @pytest.fixture(params=["project", "xquad"])
 def recording(request, version, tmp_path):
-    """The `Recording` of the release's outputs for SQuAD 1.1 or 2.0, from each of two texts."""
+    """The release's outputs for SQuAD 1.1 or 2.0, a `Recording` for each of two texts."""
     if request.param == "project":
         golden, manifest = map(request.getfixturevalue, ("golden", "manifest"))
         return project_recording(version, golden, manifest, tmp_path)

@@ -1,4 +1,4 @@
-"""Classification tasks with a batch each, for several test modules."""
+"""Classification tasks and batches for several test modules."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.tasks import TASK_CLASSES
 from tests.common import WITHOUT_DROPOUT, tiny
 
-# As TINY, but quick to build and to trace, and without dropout.
+# Like TINY, but without dropout and quicker to build and trace.
 SMALL = {"num_hidden_layers": 1, **WITHOUT_DROPOUT}
 
 
@@ -32,6 +32,6 @@ def make_task_and_batch(task_type, num_labels):
     keras.utils.set_random_seed(1)
     task = TASK_CLASSES[task_type](small_config(), num_labels)
     for weights in task.model.trainable_variables[-2:]:
-        weights.assign(rng.normal(size=weights.shape))  # so that the answers differ
+        weights.assign(rng.normal(size=weights.shape))  # makes the answers differ
     batch[task.label_name] = labels[task_type]
     return task, {name: tf.constant(value) for name, value in batch.items()}

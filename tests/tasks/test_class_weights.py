@@ -1,4 +1,4 @@
-"""Loss weights of labels: computed from the training set or given, and used in training only."""
+"""Label weights in the training loss, given or computed from the training set."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The data of a classification run: its files, and its labels in the order of their ids."""
+"""The files of a classification run, and its labels in the order of their ids."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_unknown_labels(tmp_path, caplog):
     source = FileSource(custom_dataset(), folder)
     with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 2: .*'z' .* x, y"):
         read_data(source, ["train", "dev"])
-    data = read_data(source, ["dev"], skip_bad_rows=True)  # the labels of train.tsv
+    data = read_data(source, ["dev"], skip_bad_rows=True)  # as in train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
     assert "bad rows left out: 2, the first: " in caplog.text
     source = FileSource(custom_dataset(labels=("z", "y", "x")), folder)
@@ -66,7 +66,7 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     source = FileSource(custom_dataset(), folder, {"dev": str(tmp_path / "none.tsv")})
     with pytest.raises(bert_tf.UserError, match=r"`dev_file`.*none\.tsv"):
         source.splits("dev")
-    # Two columns are two texts if the training file has three, whatever its name and place.
+    # Two columns are two texts if the training file has three, whatever its path.
     write_files(tmp_path, three__csv="a,b,x\n", test__csv="c,d\n")
     for paths in ({"train": str(tmp_path / "three.csv")}, {}):
         if not paths:

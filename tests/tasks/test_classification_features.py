@@ -1,4 +1,4 @@
-"""Examples of classification to the release's features."""
+"""Classification examples become the release's features."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_features_are_the_release_s(golden, name):
             own_key = "label_ids" if key == "label_id" else key
             actual = [values[own_key] for values in features]
             np.testing.assert_array_equal(actual, expected[f"{name}/{key}"], err_msg=key)
-    assert sum(values["input_mask"][-1] for values in features) > 10  # texts that are truncated
+    assert sum(values["input_mask"][-1] for values in features) > 10  # truncated texts
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, 
 def test_the_longer_text_of_a_pair_is_truncated():
     a, b = [1, 2, 3, 4, 5], [6, 7, 8]
     packing.truncate_pair(a, b, 5)
-    assert (a, b) == ([1, 2, 3], [6, 7])  # the second of two equals
+    assert (a, b) == ([1, 2, 3], [6, 7])  # of equally long texts, the second is truncated
 
 
 def test_features(tokenizer):
@@ -84,7 +84,7 @@ def test_features(tokenizer):
 
 @pytest.fixture
 def write_and_read(tokenizer, tmp_path):
-    """Return a function that writes the records of labels and reads them as one batch."""
+    """Return a function that writes records with labels and reads them as one batch."""
 
     def write_and_read(task_type, label_values, labels):
         examples = [Example("x, line 1", "good", None, label) for label in label_values]

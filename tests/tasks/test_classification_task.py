@@ -1,4 +1,4 @@
-"""The three types of classification tasks: losses, answers, names of metrics, schemas."""
+"""The three types of classification tasks: losses, answers, metric names, schemas."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from tests.tasks.task_helpers import make_task_and_batch
     ],
 )
 def test_losses(task_type, num_labels, loss):
-    """The loss of each example follows the formula; that of the batch is their mean."""
+    """The loss of an example follows the formula; the loss of a batch is the mean."""
     task, batch = make_task_and_batch(task_type, num_labels)
     outputs = task.model(batch, training=False)
     logits = outputs["logits"].numpy()

@@ -1,4 +1,4 @@
-"""Custom files: which columns have the texts, labels and ids, with and without a header line."""
+"""Columns of texts, labels and ids in custom files with and without a header."""
 
 import pytest
 
@@ -50,9 +50,9 @@ def test_columns_by_name_and_number(read):
     assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
     examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
     assert examples == [("good", None, "yes", "x7")]
-    # A first line that looks like a header can be declared an example.
+    # A flag declares that the first line is an example.
     assert read("text\tlabel\n", header="no") == [("text", None, "label", "0")]
-    # A column may be called 1.
+    # A column may have the name 1.
     assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
 
 
@@ -109,7 +109,7 @@ IMDB = (
 
 
 def test_the_file_of_imdb(read):
-    """As Kaggle has it: usual names of columns, quotes, doubled quotes and line breaks."""
+    """Kaggle's file has common column names, quotes, doubled quotes and line breaks."""
     rows = [x[0::2] for x in read(IMDB, name="a.csv")]
     assert rows == [
         ('A "must see".<br /><br />Go, now.', "positive"), ("Dull", "negative"),
@@ -131,9 +131,9 @@ ROWS = ["a,x", "b,y", "c,x", "d,y"]
         (["phrase,feeling", *ROWS], True),
         (["phrase,feeling", "a,1", "b,0", "c,3"], True),
         (["phrase,feeling", "a,0.5", "b,-1"], True),
-        (["a,1", "b,2", "c,0", "d,2", "e,0"], False),  # a number is no name
+        (["a,1", "b,2", "c,0", "d,2", "e,0"], False),  # numbers are not header names
         (["a,z", *ROWS, "b,z"], False),
-        (["a,z", "b,y", "c,y"], False),  # else one label is left
+        (["a,z", "b,y", "c,y"], False),  # otherwise a label would be left over
         (["a,v", "b,w", "c,x", "d,y"], False),
         (["phrase,feeling", "a,1"], False),
     ],
@@ -165,7 +165,7 @@ def test_common_names_that_leave_a_choice(read):
 
 
 def test_labels_and_names_of_any_form(read):
-    """Missing values of pandas are labels like others, and spaces around a label do not count."""
+    """Pandas' missing values are ordinary labels, and spaces around a label are removed."""
     text = "my text,the label\na,nan\nb,NA\nc, not bad\nd,not bad \ne,None\n"
     rows = read(text, name="a.csv", text=("my text",), label=("the label",))
     assert [x[2] for x in rows] == ["nan", "NA", "not bad", "not bad", "None"]

@@ -12,7 +12,7 @@ from tests.tasks.task_helpers import SMALL, make_task_and_batch, small_config
 
 @pytest.mark.parametrize("task_type", tasks.TASK_CLASSES)
 def test_loss(task_type):
-    """The loss follows the formulas of Hinton et al."""
+    """The loss follows the formulas in Hinton et al."""
     task, batch = make_task_and_batch(task_type, 1 if task_type == "regression" else 3)
     task.distillation = tasks.DistillationConfig(weight=0.25, temperature=2.0)
     task.loss_names = (*task.loss_names, "teacher_loss")
@@ -40,7 +40,7 @@ def test_loss(task_type):
     assert list(losses) == list(task.loss_names)
     np.testing.assert_allclose(losses["teacher_loss"], 0.25 * np.mean(expected), rtol=1e-4)
     np.testing.assert_allclose(losses[task.loss_names[0]], 0.75 * np.mean(label_losses), rtol=1e-4)
-    # With the teacher's share 1 the loss of the labels is not even reported.
+    # If the teacher's share is 1, the loss of the labels is not reported.
     task = tasks.TASK_CLASSES[task_type](
         small_config(), logits.shape[1], distillation=tasks.DistillationConfig()
     )
@@ -50,7 +50,7 @@ def test_loss(task_type):
 
 @pytest.fixture
 def teacher(run_script, tmp_path):
-    """Train a teacher on the opposite of the student's labels; return the student's flags."""
+    """Train a teacher on inverted labels; return the student's flags."""
     rows = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c", "y")] * 4
     opposite = {"x": "y", "y": "x"}
     text = "text\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
@@ -58,7 +58,7 @@ def teacher(run_script, tmp_path):
     write_files(tmp_path, train__tsv=text, dev__tsv=swapped, swapped__tsv=swapped)
     flags = ["--do_train", "--num_train_epochs=40", "--learning_rate=5e-3",
              *write_model(tmp_path, **SMALL), *QUICK_RUN]  # fmt: skip
-    # The order of the labels and the length differ from the student's.
+    # Its label order and sequence length differ from the student's.
     run_script(
         "run_classifier", *flags, f"--train_file={tmp_path}/swapped.tsv", "--labels=y,x",
         f"--output_dir={tmp_path}/teacher", "--max_seq_length=7",
@@ -73,7 +73,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
     log = run_script("run_classifier", *teacher)
     assert "teacher to compute its logits" in log
     (batch,) = experiments[0]._batches("train", 16).batches()
-    # In the order of the student's labels; the teacher knows the opposite.
+    # In the order of the student's labels, which the teacher has inverted.
     answers = np.argmax(batch["teacher_logits"], -1)
     np.testing.assert_array_equal(answers, 1 - batch["label_ids"])
     assert not list((tmp_path / "out").glob("teacher.tf_record*"))
@@ -86,7 +86,7 @@ def test_records_have_the_logits_of_the_teacher(run_script, teacher, tmp_path, r
         with pytest.raises(bert_tf.UserError, match=message):
             run_script("run_classifier", *teacher, *flags)
 
-    # Logits are reused until the teacher changes.
+    # The logits are reused until the teacher changes.
     assert "reusing" in run_script("run_classifier", *teacher)
     with open(tmp_path / "teacher/vocab.txt", "a") as file:
         file.write("more\n")

@@ -1,4 +1,4 @@
-"""Feature files are reused while everything that they are made of stays the same."""
+"""Feature files are reused while their inputs and options stay the same."""
 
 import json
 
@@ -13,7 +13,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup"]
 
 @pytest.fixture
 def update(tmp_path, tiny_config):
-    """Return a function that makes the features of examples, and returns why they were stale."""
+    """Return a function that updates the features and returns the reason why they were stale."""
 
     def update(examples, tokenizer, max_seq_length=6, labels=("x", "y"), **options):
         config = ClassificationConfig(
@@ -64,7 +64,7 @@ def test_reuse(update, tmp_path, caplog):
     reason = update(label_sets, cased, task_type="multi_label")
     assert reason.startswith("data, task_type, schema changed")
 
-    # Files that were changed, or that come from elsewhere.
+    # Changed files, and files from elsewhere.
     update(examples, first)
     records.write_bytes(before + before)
     assert "file was changed" in update(examples, first)

@@ -1,4 +1,4 @@
-"""GLUE and XNLI: the columns of their files, their splits and the names of the tasks."""
+"""GLUE and XNLI: columns, splits and task names."""
 
 import re
 
@@ -11,8 +11,8 @@ from bert_tf.tasks.classification.glue import DATASETS
 from bert_tf.training.task import result_name
 from tests.common import read_data, write_files, write_mnli
 
-# For each task the header and a row of the GLUE download, labelled and of the test set, and the
-# expected text_a, text_b, label; text_a, text_b, id.
+# For each task, the header and a row of a labelled file and of the test file in the GLUE download,
+# and the expected (text_a, text_b, label) and (text_a, text_b, id).
 ROWS = {
     "CoLA": (
         "gj04\t1\t\tA b.\n",
@@ -96,7 +96,7 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
     }
     assert source.splits("dev") == ["dev", "dev_mismatched"]
     assert result_name("eval_results", "dev_mismatched", ".txt") == "eval_results_mismatched.txt"
-    # The release knows the matched sets only.
+    # The release uses only the matched sets.
     (tmp_path / "dev_mismatched.tsv").unlink()
     assert source.splits("dev") == ["dev"]
     (tmp_path / "dev_matched.tsv").unlink()
@@ -118,7 +118,7 @@ def test_the_diagnostic_set_is_only_predicted(tmp_path):
     source = FileSource(find_task("ax"), folder)
     data = read_data(source, ["test"])
     assert data.labels == find_task("mnli").labels
-    # In the folder of the MNLI run, next to its own results.
+    # The results are next to the MNLI results of the run.
     (split,) = data.examples
     assert result_name("test_results", split, ".tsv") == "test_results_ax.tsv"
     with pytest.raises(bert_tf.UserError, match=r"`do_train`.*only test_ax"):
@@ -145,7 +145,7 @@ def test_xnli(tmp_path):
 
 
 def test_empty_texts_are_kept(tmp_path, caplog):
-    """QQP has some. The release uses them, and the leaderboard requires every row."""
+    """QQP has some. The release keeps them, and the leaderboard requires every row."""
     folder = write_files(tmp_path, test__tsv="id\tquestion1\tquestion2\n0\tA?\tB?\n1\t\t \n")
     examples = read_examples(find_task("qqp"), folder, "test")
     assert [x.text_a for x in examples] == ["A?", ""]

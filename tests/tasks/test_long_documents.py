@@ -1,4 +1,4 @@
-"""Long documents in windows: pooled logits, from training to the SavedModel."""
+"""Long documents in windows with pooled logits, from training to the SavedModel."""
 
 import json
 
@@ -33,7 +33,7 @@ def tokenizer(tmp_path):
 
 
 def models(pooling, num_numeric_features=0):
-    """Return a classifier of sequences, and one of windows with the same weights."""
+    """Return a classifier and a windowed classifier with the same weights."""
     options = {"num_numeric_features": num_numeric_features}
     plain = bert_tf.BertClassifier(small_config(), 3, **options)
     pooled = bert_tf.BertClassifier(small_config(), 3, window_pooling=pooling, **options)
@@ -69,7 +69,7 @@ def test_spans():
 
 @pytest.mark.parametrize("options", [{"length_multiple": 2}, {"bucket_by_length": True}, {}])
 def test_records_have_the_windows_of_their_document(options, tmp_path):
-    """Their batches are those of records of version 0.1, which have windows of zeros up to W."""
+    """Batches equal the batches of version 0.1, whose records were padded to W windows."""
     schema, batches, size = records.windowed(records.CLASSIFICATION), {}, {}
     for is_padded in (True, False):
         path = str(tmp_path / f"{is_padded}.tf_record")
@@ -105,7 +105,7 @@ def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
         alone = plain(batch_of(parts, tokenizer, tmp_path))["logits"].numpy()
         expected = alone.mean(0) if pooling == "mean" else alone.max(0)
         np.testing.assert_allclose(row, expected, atol=1e-5)
-    # A text that fits has the result that it has without windows.
+    # A text of one window has the same result without windows.
     short = [text for text in TEXTS if len(text.split()) <= LENGTH - 2]
     both = [plain(batch_of(short, tokenizer, tmp_path)),
             pooled(batch_of(short, tokenizer, tmp_path, windows))]  # fmt: skip
@@ -119,7 +119,7 @@ def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows)
     tokens = tf.ragged.constant([[0] * num_tokens], tf.int32, 1)
     graph = Windows(tokens, length - 2, stride, max_windows, True)
     assert list(zip(graph.first.numpy(), graph.length.numpy(), strict=True)) == expected
-    # All of the text is read unless it is longer than `max_length`.
+    # Text beyond `max_length` is cut off.
     max_length = DocumentWindows(length, stride, max_windows, "mean").max_length
     assert (sum(expected[-1]) == num_tokens) == (num_tokens + 2 <= max_length)
 
@@ -132,7 +132,7 @@ def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows)
     ],
 )
 def test_servable(pooling, numbers, tokenizer, tmp_path):
-    """Text and ids give the same logits, alone and in a batch, also for an empty text."""
+    """Text and ids give the same logits, alone and in a batch; the text may be empty."""
     _, pooled = models(pooling, len(numbers))
     config = ClassificationConfig(
         small_config(), str(tmp_path / "vocab.txt"), max_seq_length=LENGTH, labels=("x", "y", "z"),
@@ -164,7 +164,7 @@ def test_keras_saves_the_pooling(tmp_path):
 
 @pytest.fixture
 def flags(tmp_path):
-    """The flags of a run; the label is 1 where a late word is "j"."""
+    """Flags of a run; the label is 1 if a late word is "j"."""
     for split, count in (("train", 24), ("dev", 10), ("test", 6)):
         rng = np.random.default_rng(count)
         rows = []
@@ -198,7 +198,7 @@ def test_from_training_to_a_saved_model(run_script, flags, tmp_path):
     assert "train: the longest text has" in log
     settings = json.loads((out / "classifier.json").read_text())
     assert settings["long_documents"] == "windows" and settings["max_windows"] == 4
-    # Prediction takes the windows from the folder.
+    # Prediction reads the window settings from the folder.
     assert "doc_stride, window_pooling, max_windows" in predict_log
     assert [x["label"] for x in predictor(texts)] == ["0", "1"] * 3
     # The settings of a run are fixed.

@@ -1,4 +1,4 @@
-"""Metrics and reports by hand-computed values."""
+"""Metrics and reports equal values computed by hand."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_report_of_labels():
         ["yes", "0", "1", "1"],
         ["maybe", "0", "0", "1"],
     ]
-    # A label that none of the examples has is listed too.
+    # A label without examples is listed too.
     assert "maybe" in metrics.report(np.array([0, 1]), np.array([0, 1]), names)
 
 

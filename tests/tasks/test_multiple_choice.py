@@ -1,4 +1,4 @@
-"""Multiple choice: reading, a run from files to a SavedModel, the model as in transformers."""
+"""Multiple choice: reading, a run from files to a SavedModel, equality with transformers."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ HEADER = [
 
 
 def write_swag(path, count, seed, with_label=True):
-    """Write a file in SWAG's form, where the right ending has an "e"; return the labels."""
+    """Write a file in SWAG's format, where the right ending has an "e"; return the labels."""
     rng = random.Random(seed)
     with open(path, "w", newline="", encoding="utf-8-sig") as file:
         writer = csv.writer(file)
@@ -49,7 +49,7 @@ MODEL = {**SMALL, "initializer_range": 0.2, "max_position_embeddings": 16}
 
 @pytest.mark.slow
 def test_from_files_to_a_saved_model(run_script, tmp_path):
-    """A run trains on SWAG's form, evaluates, predicts from its folder alone, and is exported."""
+    """A run trains on a file in SWAG's format, evaluates, predicts and is exported."""
     write_swag(tmp_path / "train.csv", 64, 0)
     write_swag(tmp_path / "val.csv", 21, 1)
     labels = write_swag(tmp_path / "test.csv", 6, 2, with_label=False)
@@ -74,7 +74,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
     probabilities = np.float32(read_table(out / "test_results.tsv"))
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
 
-    # The number of choices and of examples is free.
+    # Any number of choices and of examples is possible.
     serve = predictor._model.signatures["serving_default"]
     context = tf.constant([example.context for example in examples])
     endings = tf.constant([example.endings for example in examples])
@@ -107,9 +107,9 @@ assert not [name for name in sys.modules if name.startswith("bert_tf")]
     run_python("-c", program, f"{tmp_path}/export/1", cwd=tmp_path)
 
 
-@pytest.mark.slow  # the loop is the same for every task
+@pytest.mark.slow  # all tasks share the training loop
 def test_mirrored_devices_make_the_same_steps(tmp_path):
-    """Two devices give the same as one, with gradient accumulation and short batches."""
+    """One and two devices give the same results, with gradient accumulation and short batches."""
     write_swag(tmp_path / "train.csv", 16, 0)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     examples, _ = read_examples(str(tmp_path / "train.csv"))
@@ -142,7 +142,7 @@ def test_mirrored_devices_make_the_same_steps(tmp_path):
 
 @pytest.mark.parametrize("bias", [pytest.param(0.0, marks=pytest.mark.slow), 3.0])
 def test_equals_transformers(transformers, tmp_path, bias):
-    """The head of transformers has a bias, which adds the same to all choices of an example."""
+    """The bias in transformers' head adds the same value to all choices of an example."""
     model = bert_tf.BertMultipleChoice(small_config(initializer_range=0.5))
     tensors = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
     assert "output_weights" in tensors

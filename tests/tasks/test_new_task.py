@@ -1,4 +1,4 @@
-"""The task of docs/architecture.md: one module and one registry entry are enough."""
+"""The example in docs/architecture.md: a module and a registry entry make a new task."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ def restore(registry, before):
 
 @pytest.fixture
 def topics(root, tmp_path, monkeypatch, request):
-    """The module of the page, registered for this test only."""
+    """The module from the page, registered for these tests."""
     for registry in (tasks.TASKS, files.TASK_CONFIG_FILES):
         before = dict(registry)
         request.addfinalizer(functools.partial(restore, registry, before))
@@ -37,8 +37,8 @@ def topics(root, tmp_path, monkeypatch, request):
 
 @pytest.fixture
 def config(topics, tmp_path):
-    """Return a function that makes a `FineTuneConfig` on two topics."""
-    write_model(tmp_path, TINY, WORDS)
+    """Return a function that makes a `FineTuneConfig` for two topics."""
+    write_model(tmp_path, TINY, WORDS, num_hidden_layers=1)
     for split in ("train", "dev"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "vowels.txt").write_text("a e\ne a\ni a\na i\n" * 2)
@@ -67,12 +67,12 @@ def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
     results = training.fine_tune(spec, config(do_train=True, do_eval=True))
     assert results["dev"]["eval_accuracy"] == 1.0
     assert (tmp_path / "out/eval_results.txt").exists()
-    # The best checkpoint's folder is complete, with the side file of the new task.
+    # The folder of the best checkpoint includes the new task's side file.
     assert (tmp_path / "out/best/topics.json").exists()
     caplog.set_level("INFO", "bert_tf")
     assert training.fine_tune(spec, config(do_eval=True)) == results
     assert "reusing" in caplog.text
-    # Another task's script does not continue the run.
+    # The script of a different task cannot resume the run.
     other = tasks.TASKS["classification"]
     with pytest.raises(ValueError, match=r"`output_dir`.*run_topics\.py.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
@@ -96,7 +96,7 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
     model = tf.saved_model.load(f"{tmp_path}/export/1")
     answer = model.signatures["serving_default"](text=tf.constant(["a i", "g c"]))
     assert np.argmax(answer["probabilities"], -1).tolist() == [1, 0]
-    # Its answers are its own, and so are the columns of a table.
+    # The task defines its answers and its table columns.
     predictor = serving.Predictor(f"{tmp_path}/export")
     assert predictor(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
     (tmp_path / "texts.csv").write_text("text\na i\ng c\n")
@@ -109,7 +109,7 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
 def test_every_part_of_a_task_can_be_imported():
     for spec in tasks.TASKS.values():
         for field in dataclasses.fields(spec):
-            getattr(spec, field.name)  # imports what "module:name" names
+            getattr(spec, field.name)  # imports "module:name"
         assert spec.make_servable or spec.pretrained_servable
         if spec.config_class:
             assert spec.side_file == spec.config_class.FILE

@@ -1,4 +1,4 @@
-"""Numeric features: as a vector next to the pooled output and as words, from file to model."""
+"""Numeric features as a vector next to the pooled output and as words, from file to model."""
 
 import json
 
@@ -30,7 +30,7 @@ from tests.tasks.task_helpers import SMALL
 
 
 def test_normalization(caplog):
-    """Times in seconds, and a column of one value whose deviation is not 0 in floating point."""
+    """Covers times in seconds, and a constant column whose float deviation is not exactly 0."""
     times = [1.7e9, 1.7e9 + 60, 1.7e9 + 120] * 40
     examples = [Example("", "a", numbers=(x, 0.7)) for x in times]
     assert np.std([0.7] * 120) != 0
@@ -70,13 +70,13 @@ def test_as_words(tmp_path):
     assert example.numbers == (101.0, 2.0)
 
 
-# The texts are the same for both labels: only x tells them apart.
+# Both labels have the same texts, so only x can predict the label.
 ROWS = [("a b", 100, 2), ("c d", 102, 2), ("a b", 300, 2), ("c d", 304, 2)] * 5
 
 
 @pytest.fixture
 def flags(tmp_path):
-    """Write data and model, and return the flags that are needed with every mode."""
+    """Write data and a model; return the flags that every mode needs."""
     write_data(tmp_path)
     return [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={tmp_path}/out"]
 
@@ -99,7 +99,7 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     stored = json.loads((out / "classifier.json").read_text())
     assert stored["numeric_as"] == "vector"
     assert stored["numbers"][0]["name"] == "x" and stored["numbers"][0]["mean"] == 201.5
-    # The folder has the columns of its model and how they are normalized.
+    # The folder stores the columns and their normalization.
     run_script("run_classifier", *flags, "--do_predict")
     assert [row[1] for row in read_table(out / "test_predictions.tsv")[1:]] == ["near", "far"]
 
@@ -121,7 +121,7 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     with pytest.raises(bert_tf.UserError, match="numeric features"):
         bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
 
-    # The run is resumed with different numbers, normalized as before; features are rewritten.
+    # A resumed run normalizes different numbers as before; features are rewritten.
     write_data(tmp_path, [*ROWS[:-1], ("c d", 10**6, 2)])
     request.getfixturevalue("experiments")  # nothing else is trained
     log = run_script("run_classifier", *train)

@@ -1,4 +1,4 @@
-"""Custom files of any kind: formats that are recognised, reports, and errors about columns."""
+"""Custom files: recognised formats, reports, and errors about columns."""
 
 import datetime
 import gzip
@@ -95,7 +95,7 @@ def test_excel(tmp_path, monkeypatch, header):
         [3, datetime.date(2020, 1, 2), "x"],
     ):
         book.active.append(row)
-    book.active["F9"].font = openpyxl.styles.Font(bold=True)  # a cell that only has a format
+    book.active["F9"].font = openpyxl.styles.Font(bold=True)  # a formatted cell without a value
     book.save(tmp_path / "a.xlsx")
     rows = [("a\nb", "1"), ('"c", d', "0.5"), ("2020-01-02 00:00:00", "x")]
     assert read(tmp_path / "a.xlsx") == rows
@@ -119,7 +119,7 @@ def test_excel_requires_a_package(tmp_path, monkeypatch):
 
 
 def test_what_is_not_a_delimiter(tmp_path):
-    """Names, commas and odd line ends in the texts of tab-separated files and of plain ones."""
+    """Texts contain names, commas and odd line ends, in tab-separated and plain files."""
     for text in ("label, or not", "a\u2028b, c", "a\x0cb"):
         (tmp_path / "a.tsv").write_text(f"{text}\tyes\nb, c\tno\n")
         assert read(tmp_path / "a.tsv") == [(text, "yes"), ("b, c", "no")]
@@ -143,7 +143,7 @@ def test_a_header_of_several_labels_or_scores(tmp_path):
 
 
 def test_quotes_in_tab_separated_files(tmp_path, caplog):
-    """They are text, as in the release; fields that a program has quoted give a warning."""
+    """Quotes are text, as in the release; fields that look quoted by a program give a warning."""
     text = '"He said ""no""."\tx\n"A quote," she said.\ty\n"No more."\ty\n'
     (tmp_path / "a.tsv").write_text(text)
     assert [x[0] for x in read(tmp_path / "a.tsv")] == [
@@ -169,7 +169,7 @@ def test_parquet(tmp_path, monkeypatch):
 
 
 def test_the_stand_in_of_sts(tmp_path):
-    """Tab-separated with 7 or 9 columns, no header, and quotes that are text."""
+    """The file is tab-separated with 7 or 9 columns, no header, and quotes that are text."""
     lines = [
         'main-captions\tMSRvid\t2012test\t0001\t5.000\tA plane, "the" one.\t"A plane.',
         "main-news\theadlines\t2013\t0002\t1.25\ta; b\tc, d\tlicence\tsource",

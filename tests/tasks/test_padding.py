@@ -1,4 +1,4 @@
-"""Batches are padded to their longest example: same results, few shapes."""
+"""Padding batches to their longest example keeps the results and makes few shapes."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ S = 24
 
 
 def write_records(folder, count=40):
-    """Write records of 2 to 20 tokens, most of them short; return the path."""
+    """Write records of 2 to 20 tokens, mostly short; return the path."""
     rng = np.random.default_rng(0)
     path = str(folder / "train.tf_record")
     with records.writing([path], records.CLASSIFICATION) as write:
@@ -58,7 +58,7 @@ def test_batches_are_as_long_as_their_longest_text(tmp_path):
 
 
 def test_masks_with_gaps():
-    """The mask of other programs may start late or have gaps; no real token is cut off."""
+    """Masks from other programs may start late or have gaps; no token is cut off."""
     batch = {"input_ids": tf.constant([[0, 5, 0, 6, 0, 0]]), "label_ids": tf.constant([1])}
     batch["input_mask"] = batch["segment_ids"] = tf.constant([[0, 1, 0, 1, 0, 0]])
     schema = records.CLASSIFICATION
@@ -69,7 +69,7 @@ def test_masks_with_gaps():
 
 @pytest.mark.parametrize(("multiple", "max_shapes"), [(32, 4), (8, 1000)])
 def test_documents_have_few_shapes_under_xla(multiple, max_shapes):
-    """Nothing but padding is cut off, and single windows as far as without XLA."""
+    """Only padding is cut off; single windows are cut as without XLA."""
     rng = np.random.default_rng(0)
     schema, shapes = records.windowed(records.CLASSIFICATION), set()
     for _ in range(200):
@@ -131,7 +131,7 @@ def test_short_batches_have_the_same_gradients(tmp_path):
 
 
 def test_masked_padding_has_no_effect_on_question_answering():
-    """Loss and best positions do not depend on the padded length; the release's do."""
+    """Unlike in the release, loss and best positions do not depend on the padded length."""
     rng = np.random.default_rng(1)
     mask = (np.arange(12) < np.array([[5], [8], [3]])).astype("int32")
     whole = {"input_ids": rng.integers(1, 30, (3, 12)) * mask, "input_mask": mask,
@@ -164,9 +164,9 @@ def test_masked_padding_has_no_effect_on_question_answering():
 
 @pytest.mark.slow
 def test_short_batches_make_the_same_steps(tmp_path):
-    """Weights and results are the same, also on two replicas and with gradient accumulation.
+    """Weights and results are equal, also on two replicas and with gradient accumulation.
 
-    Without dropout, because masks of a different shape differ.
+    Dropout is off, because masks depend on the shape.
     """
     path = write_records(tmp_path)
     config = small_config(max_position_embeddings=S)
@@ -178,7 +178,7 @@ def test_short_batches_make_the_same_steps(tmp_path):
         keras.utils.set_random_seed(5)
         folder = str(tmp_path / name)
         trainer = training.Trainer(lambda: tasks.ClassificationTask(config, 2), strategy, folder)
-        # The dropout before the classifier has a fixed rate.
+        # The config does not set the dropout before the classifier.
         (dropout,) = (layer for layer in trainer.model.layers if hasattr(layer, "rate"))
         dropout.rate = 0.0
         rate = bert_tf.optimization.LinearWarmupDecay(1e-3, 12, 2)

@@ -1,4 +1,4 @@
-"""`DataProcessor` classes as users of the release write them, in scripts and pipelines."""
+"""`DataProcessor` classes written for the release work in scripts and pipelines."""
 
 import sys
 
@@ -13,7 +13,7 @@ from tests import golden_inputs
 from tests.common import read_results, read_table, write_files, write_model
 from tests.tasks.conftest import make_run
 
-# Apart from its imports as in a fork of the release.
+# A class from a fork of the release, with new imports.
 MODULE = """
 import os
 from bert_tf import DataProcessor, InputExample, tokenization
@@ -90,7 +90,7 @@ class Failing:
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """The name of the module, in the current folder."""
+    """The name of the module, which is in the current folder."""
     write_files(tmp_path, my_task__py=MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -100,7 +100,7 @@ def module(tmp_path, monkeypatch):
 
 @pytest.fixture
 def mrpc(tmp_path):
-    """The flag of a folder with the files of MRPC."""
+    """The flag for a folder with the MRPC files."""
     (tmp_path / "data").mkdir()
     rows = [f'{i % 2}\t1\t2\ta "b {"c" * i}\td e' for i in range(8)]
     text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows]) + "\n"
@@ -128,7 +128,7 @@ def test_features_are_the_release_s(golden, experiments, run_script, module, tmp
 
 @pytest.mark.slow
 def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
-    """The same features, model and predictions as the task; the model outlives the class."""
+    """The run equals the built-in task's, and the model can be used without the class."""
     (tmp_path / "task").mkdir()
     outputs = {}
     for folder, source in (
@@ -190,7 +190,7 @@ def test_errors(run_script, module, tmp_path, flags, message):
 
 
 def test_cells_of_a_file(tmp_path):
-    """As `csv.reader` gives them to the release's processors."""
+    """Cells are read as by `csv.reader` in the release's processors."""
     write_files(tmp_path, a__tsv='a\t"b\tc"\r\n\n\n"d\te\n')
     read_tsv = bert_tf.DataProcessor._read_tsv
     assert read_tsv(f"{tmp_path}/a.tsv") == [["a", '"b', 'c"'], [], [], ['"d', "e"]]
@@ -199,9 +199,9 @@ def test_cells_of_a_file(tmp_path):
 
 
 def test_examples_in_fit(tmp_path, eagerly):
-    """Lists of `InputExample` are texts with labels for `fit`, `evaluate` and `predict`."""
+    """`fit`, `evaluate` and `predict` accept lists of `InputExample`."""
     pytest.importorskip("tensorflow_text")
-    write_model(tmp_path)
+    write_model(tmp_path, num_hidden_layers=1)
     texts, labels = [("a b", "c"), ("c d", ""), ("a", "")], ["pos", "neg", "pos"]
     examples = [
         bert_tf.InputExample(i, a, b or None, label)

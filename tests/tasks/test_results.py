@@ -1,4 +1,4 @@
-"""Result files: predictions, submissions to GLUE's leaderboard, tables of several seeds."""
+"""Result files: predictions, submissions to the GLUE leaderboard, tables of several seeds."""
 
 import zipfile
 
@@ -48,7 +48,7 @@ def test_submissions_are_collected_in_one_zip(tmp_path, caplog):
     assert (folder / "MNLI-m.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tneutral\n"
     write("mnli", "test_mismatched", ["0"], ["contradiction"])
     write("ax", "test_ax", ["0"], ["neutral"])
-    # Scores are clipped to the range that the leaderboard accepts.
+    # Scores are clipped to the leaderboard's range.
     write("sts-b", "test", ["0", "1", "2"], ["-0.2", "5.3", "2.12345"])
     with zipfile.ZipFile(folder / "submission.zip") as archive:
         assert archive.namelist() == ["STS-B.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"]
@@ -78,7 +78,7 @@ def test_table_of_seeds(tmp_path, caplog):
 
 @pytest.fixture
 def seed_flags(tmp_path):
-    """Write data and model, and return the flags of a short run."""
+    """Write data and a model; return the flags of a short run."""
     text = "text\tlabel\n" + "a b\tx\nb a\tx\nc d\ty\nd c\ty\n" * 2
     write_files(tmp_path, train__tsv=text, dev__tsv=text, test__tsv="text\na b\n")
     return [
@@ -88,7 +88,7 @@ def seed_flags(tmp_path):
 
 
 def test_a_run_of_several_seeds(run_script, seed_flags, tmp_path, monkeypatch):
-    """Each seed is a run in a folder of its own; the runs themselves are replaced here."""
+    """Each seed has a run in its own folder; the runs are replaced by a fake here."""
 
     def run(self, folder, seed):
         assert folder == str(tmp_path / f"out/seed_{seed}")
@@ -106,7 +106,7 @@ def test_a_run_of_several_seeds(run_script, seed_flags, tmp_path, monkeypatch):
         ["seed", "eval_loss", "global_step"], ["4", "2.0", "6.0"], ["5", "2.5", "6.0"]
     ]  # fmt: skip
     assert (out / "seed_4/classifier.json").exists()
-    # Where one model is needed, the error names the folders.
+    # A command that needs one model names the folders in its error.
     data = [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={out}"]
     with pytest.raises(bert_tf.UserError, match=r"--output_dir.*seed_4, seed_5.*--num_seeds"):
         run_script("run_classifier", *data, "--do_eval")
@@ -131,7 +131,7 @@ def test_one_of_several_seeds_is_the_same_as_a_single_run(run_script, seed_flags
         run_script("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export")
     run_script("run_classifier", *seed_flags, "--seed=5", f"--output_dir={tmp_path}/single")
     assert_same(out / "seed_5", tmp_path / "single")
-    # The same command again trains nothing.
+    # Repeating the command trains nothing.
     log = run_script("run_classifier", *flags)
     assert log.count("training: nothing to do") == 2
     assert read_table(out / "eval_seeds.tsv") == rows

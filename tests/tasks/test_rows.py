@@ -1,4 +1,4 @@
-"""Rows of tab- and comma-separated files: quotes, encodings, labels and rows that are unusable."""
+"""Rows of tab- and comma-separated files: quotes, encodings, labels and unusable rows."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_only_csv_has_quotes(read):
 
 @pytest.mark.parametrize("name", ["data.tsv", "data.csv"])
 def test_harmless_oddities(read, name):
-    """BOM, CRLF, blank lines, empty cells at the end, no end of line at the end, a line of 1 MB."""
+    """Covers BOM, CRLF, blank lines, trailing empty cells, no final newline, and a 1 MB line."""
     long = "soup " * 200_000
     text = f"\ufefftext\tlabel\r\ngood\tyes\t\t\r\n\r\n{long}\tno"
     rows = read(text.replace("\t", "," if name.endswith("csv") else "\t"), name)
@@ -56,7 +56,7 @@ def test_bad_rows_raise_an_error_or_are_counted(read, name, row, message):
     with pytest.raises(bert_tf.UserError, match=rf"{name}, line 3: .*{message}.*`skip_bad_rows`"):
         read(data, name)
     bad = BadRows(skip=True)
-    # The other rows keep the numbers that they have in the file.
+    # The other rows keep their row numbers.
     assert [(x[0], x[2]) for x in read(data, name, bad)] == [("good", "0"), ("bad", "2")]
     assert bad.count == 2
     assert f"{name}, line 3: " in bad.first
@@ -89,7 +89,7 @@ def test_several_labels_in_columns(read):
     text = "text\tsalty\thot\ngood\t1\t0\nbad\t1\t1\nsoup\t0\t0\n"
     options = {"task_type": "multi_label", "label": ("salty", "hot")}
     assert [x[1] for x in read(text, **options)] == [("salty",), ("salty", "hot"), ()]
-    # In the order in which they are given, whether or not one is ever 1.
+    # Columns keep the given order, even if a label is never 1.
     layout = Layout(label=("salty", "hot"))
     assert custom_dataset("multi_label", None, layout).labels == ("salty", "hot")
     rows = read(text, labels=("s", "h"), **options)

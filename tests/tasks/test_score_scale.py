@@ -1,4 +1,4 @@
-"""Scores of any units: the loss at the start, predictions, and the head outside of its run."""
+"""Scores in any units: initial loss, predictions, and the head outside of its run."""
 
 import dataclasses
 import json
@@ -35,12 +35,12 @@ def test_the_loss_starts_at_one(scores):
     task = RegressionTask(small_config(), 1, scores=scale)
     outputs, losses = losses_of(task, batch)
     assert float(losses["regression_loss"]) == pytest.approx(1.0, abs=0.1)
-    # Predictions, and their loss, have the units of the data.
+    # Predictions and their loss have the units of the data.
     predictions = task.predictions(outputs, batch)
     expected = outputs["logits"][:, 0] * scale.deviation + scale.mean
     np.testing.assert_allclose(predictions["score"], expected, rtol=1e-6)
     np.testing.assert_allclose(predictions["loss"], (expected - scores) ** 2, rtol=1e-3, atol=1e-3)
-    # So have the logits of a teacher.
+    # A teacher's logits have them too.
     batch["teacher_logits"] = tf.constant(scores)[:, None]
     distillation = DistillationConfig(0.5)
     student = RegressionTask(small_config(), 1, scores=scale, distillation=distillation)
@@ -50,7 +50,7 @@ def test_the_loss_starts_at_one(scores):
 
 @pytest.mark.slow
 def test_runs_in_units_of_the_data(run_script, tmp_path):
-    """A run, its predictions, its head for others, a warm start from it, and an old run."""
+    """Covers a run, its predictions, its head elsewhere, a warm start, and an old run."""
     write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
     rows = [("a b", 10), ("b a", 20), ("c d", 80), ("d c d", 90)] * 4
     text = "text\tlabel\n" + "".join(f"{x}\t{y}\n" for x, y in rows)
@@ -64,19 +64,19 @@ def test_runs_in_units_of_the_data(run_script, tmp_path):
     train = [*model_flags(tmp_path), *QUICK_RUN, "--do_train", "--learning_rate=0.003"]
     low, high = run("out", *train, "--do_predict", "--num_train_epochs=15")
     assert low < 30 and high > 70
-    # The weights outside of the run.
+    # The weights as others load them.
     path = f"{tmp_path}/out"
     model = bert_tf.BertClassifier.from_preset(path, num_labels=1)
     ids = np.array([[2, 5, 6, 3, 0], [2, 8, 7, 8, 3]])
     batch = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
     logits = model({name: np.int32(x) for name, x in batch.items()})["logits"]
     np.testing.assert_allclose(logits[:, 0], [low, high], rtol=1e-5)
-    # A run that starts from them, with different units, has not forgotten the scores.
+    # A warm start with different units still predicts the scores.
     write_files(tmp_path, train__tsv=text.replace("0\n", "\n"))
     warm = run("warm", *train, f"--init_checkpoint={path}", "--do_predict",
                "--num_train_epochs=1", "--learning_rate=0")  # fmt: skip
     np.testing.assert_allclose(warm, [low, high], rtol=1e-4)
-    # A run of a version that did not standardise scores.
+    # Earlier versions did not standardise scores.
     side_file = tmp_path / "out" / "classifier.json"
     values = json.loads(side_file.read_text())
     scale = values.pop("scores")

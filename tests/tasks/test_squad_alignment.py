@@ -1,4 +1,4 @@
-"""Answers to tokens and tokens to text, by words as in the release and by characters."""
+"""Alignment of answers and tokens, by words as in the release and by characters."""
 
 import pytest
 
@@ -24,20 +24,20 @@ def tokenizer(tmp_path):
 @pytest.mark.parametrize(
     ("context", "first", "last", "by_words", "by_characters"),
     [
-        # Both find the part of the words that is the answer.
+        # Both alignments find the answer within the words.
         ("a (B-C), d", 2, 4, "B-C", "B-C"),
-        ("A\u00c9 b", 0, 1, "A\u00c9", "A\u00c9"),  # a composed character with an accent
-        # The release joins words with one space, whatever the context has.
+        ("A\u00c9 b", 0, 1, "A\u00c9", "A\u00c9"),  # a composed accented character
+        # The release joins words with one space.
         ("a  b\tc", 0, 2, "a b c", "a  b\tc"),
         ("a\u00a0b c", 0, 1, "a\u00a0b", "a\u00a0b"),
-        # Characters that the tokenizer removes or splits.
+        # The tokenizer removes or splits these characters.
         ("(a\u200bb)", 1, 2, "(a\u200bb)", "a\u200bb"),
         ("(\ud55c) a", 1, 3, "(\ud55c)", "\ud55c"),
         ("(e\u0301) a", 1, 1, "(e\u0301)", "e\u0301"),
-        # A token that is not in the vocabulary.
+        # A token outside the vocabulary.
         ("a-x b", 0, 2, "a-x", "a-x"),
         ("(x) b", 1, 1, "(x)", "x"),
-        # The first place where the text occurs, not that of the token.
+        # The first occurrence of the text rather than the token's.
         ("a.da", 3, 3, "a", "a"),
     ],
 )
@@ -72,7 +72,7 @@ def test_unaligned_candidates_are_counted(tokenizer, caplog, context, first, las
     [
         ("a (B-C), d", Answer("B-C", 3), (2, 4), (2, 4)),
         ("a ab", Answer("b", 3), (1, 2), (2, 2)),  # "##b" is not the token "b"
-        ("a.a", Answer("a", 2), (0, 0), (2, 2)),  # the first that is the same
+        ("a.a", Answer("a", 2), (0, 0), (2, 2)),  # the first equal token
         ("a b", Answer("c", 0), None, None),
         ("a b", Answer("b", 9), None, None),
         ("a b", Answer("b", -1), None, None),

@@ -1,4 +1,4 @@
-"""SQuAD: from logits to the release's answers, n-best lists and null odds."""
+"""SQuAD logits give the release's answers, n-best lists and null odds."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Windows of questions and contexts are those of the release; records hold them."""
+"""Windows of questions and contexts equal the release's, also after writing records."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ from tests.squad_helpers import letters, record_values
 
 
 def described(window, tokenizer, config, unique_id, example_index):
-    """A window as the release's InputFeatures, in the order of the golden digests."""
+    """Return a window in the form of the golden digests."""
     values = record_values(window, tokenizer.vocab, config.max_seq_length, unique_id)
     ids = values["input_ids"][: sum(values["input_mask"])]
     positions = range(window.offset, window.offset + window.length)

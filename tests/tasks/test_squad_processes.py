@@ -1,4 +1,4 @@
-"""Features and answers of several processes: two workers, and a process that is killed."""
+"""SQuAD features and answers with several processes, and after a kill."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.training.training_helpers import worker_environments
 
 
 def start(logs, *command):
-    """Start a process whose output goes to the file `log` in a folder."""
+    """Start a process that writes its output to the file `log` in a folder."""
     logs.mkdir(exist_ok=True)
     with open(logs / "log", "w") as output:
         command = [sys.executable, *map(str, command)]
@@ -69,7 +69,7 @@ def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
         for folder in (two, one)
     )
     for name, value in expected.items():
-        # Thresholds are sums of logits, like the odds below.
+        # Thresholds are sums of logits, as are the odds below.
         assert found[name] == pytest.approx(value, abs=1e-3 if "thresh" in name else 1e-4), name
     assert found.keys() == expected.keys()
     for name, entries in read(one / "nbest_predictions.json").items():
@@ -91,7 +91,7 @@ def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
 
 
 def test_workers_must_agree_about_features():
-    """They are compared before the chief writes; otherwise workers would read other data."""
+    """Workers compare features before the chief writes, so that all read the same data."""
     features = types.SimpleNamespace(path="eval.tf_record", stale_reason="no file", key="ab" * 32)
     for mean, message in (
         (
@@ -106,7 +106,7 @@ def test_workers_must_agree_about_features():
 
 
 def children(pid):
-    """The running processes that a process has started."""
+    """Return the ids of the running children of a process."""
     try:
         return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def is_running(pid):
 
 
 def wait_until(condition, seconds):
-    """Wait until a condition is true, at most for some seconds; return whether it is."""
+    """Wait for a condition for at most some seconds; return whether it became true."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Questions from SQuAD's JSON files and from tensorflow-datasets."""
+"""Questions from SQuAD JSON files and from tensorflow-datasets."""
 
 import contextlib
 import gzip
@@ -52,7 +52,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
 
 
 def rows_of(path):
-    """Return the questions of a file as rows of the library datasets."""
+    """Return the questions of a file as rows of the `datasets` library."""
     for article in json.loads(path.read_text())["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
@@ -135,7 +135,7 @@ def test_answers_that_a_purpose_needs():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The same questions as a file, and as squad/v1.1 and squad/v2.0."""
+    """A folder with the same questions as a file, as squad/v1.1 and as squad/v2.0."""
     tfds = pytest.importorskip("tensorflow_datasets")
     folder = tmp_path_factory.mktemp("tfds")
     text = tfds.features.Text()

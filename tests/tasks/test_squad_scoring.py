@@ -1,4 +1,4 @@
-"""Exact match, F1 and thresholds of SQuAD, by hand."""
+"""Exact match, F1 and thresholds of SQuAD equal values computed by hand."""
 
 import math
 import random
@@ -45,7 +45,7 @@ def test_version_1_scores_the_best_of_several_answers():
 
 def test_version_2():
     scorer = scoring.Scorer(version_2_with_negative=True)
-    # the given answer, the best one that is not empty, the null odds
+    # the given answer, the best non-empty answer, the null odds
     scorer.add([Answer("Paris", 0)], "Paris", "Paris", -5.0)
     scorer.add([Answer("Rome", 0)], "", "Rome", 1.0)
     scorer.add([], "", "Oslo", 2.0)
@@ -70,7 +70,7 @@ def test_version_2():
 
 
 def official_best(rows, scores):
-    """The (score, threshold) of evaluate-v2.0.py, for rows of (has answer, text, null odds)."""
+    """Return (score, threshold) of evaluate-v2.0.py for rows of (has answer, text, null odds)."""
     score = best = sum(not has_answer for has_answer, _, _ in rows)
     threshold = 0.0
     for (has_answer, text, odds), own in sorted(
@@ -84,7 +84,7 @@ def official_best(rows, scores):
 
 @pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
 def test_best_threshold_is_the_official_one(most):
-    """Without ties it is also that of trying all."""
+    """Without ties, exhaustive search finds the same threshold."""
     rng = random.Random(most)
     for _ in range(300):
         scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
@@ -125,9 +125,9 @@ def test_best_threshold_may_answer_nothing():
 @pytest.mark.parametrize(
     ("rows", "achieved"),
     [
-        # It is best to answer nothing, but a threshold of 0 answers both questions.
+        # Answering nothing is best, but a threshold of 0 answers both questions.
         ([([], "Bern", -1.0), ([Answer("Paris", 0)], "Rome", -3.0)], 0),
-        # The first of two questions with equal odds is right, the second has no answer.
+        # Two questions have equal odds; the first is right, the second has no answer.
         ([([Answer("Paris", 0)], "Paris", 2.0), ([], "Bern", 2.0)], 50),
         # The usual case.
         ([([Answer("Paris", 0)], "Paris", -2.0), ([], "Bern", 2.0)], 100),

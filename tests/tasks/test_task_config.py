@@ -1,4 +1,4 @@
-"""The configuration next to the weights, and options: the same for all tasks."""
+"""The task configuration next to the weights, and its options, for every task."""
 
 import dataclasses
 import json
@@ -15,8 +15,8 @@ from tests.common import TINY, write_vocab
 
 TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
 
-# For each task attributes unlike the defaults, an attribute that a resumed run must not change
-# with another value, and an option that it may change.
+# For each task: attributes that differ from the defaults, a fixed attribute with a new value, and
+# an option that a resumed run may change.
 CASES = {
     "sentence_embedding": (
         {"max_seq_length": 8, "pooling": "max", "layer": 0, "normalize": True},
@@ -158,7 +158,7 @@ def test_feature_based_models_are_not_resumed_as_others(run, tmp_path):
 
 
 def test_settle(case, run):
-    """A new config is saved, and so are options that changed; evaluation saves nothing."""
+    """New configs and changed options are saved; evaluation saves nothing."""
     spec, config, (fixed, other), (name, value) = case
     path = os.path.join(run, spec.config_class.FILE)
     config.check_and_save(run, write=False)
@@ -207,7 +207,7 @@ def test_files_of_the_first_runs(run, tmp_path):
 
 
 def test_options_are_resolved(case):
-    """As given, else as recorded, else the default of the config."""
+    """Arguments win over recorded options, which win over defaults."""
     spec, config, _, (option, value) = case
     given = spec.config_class(max_seq_length=6).resolve(config)
     assert given.max_seq_length == 6
@@ -224,7 +224,7 @@ def test_options_are_resolved(case):
 def test_options_that_require_others():
     config_class = tasks.ClassificationConfig
     for config in (config_class(window_pooling="max"), config_class(doc_stride=3)):
-        config.validate()  # a trained model may have windows
+        config.validate()  # the trained model may use windows
         stored = config_class(TINY, long_documents="windows", window_pooling="max")
         resolved = config.resolve(stored).validate()
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
@@ -276,7 +276,7 @@ def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
 
 
 def test_empty_labels_are_refused():
-    """`--labels=pos,neg,` would be three labels."""
+    """The value `--labels=pos,neg,` has an empty third label."""
     config = tasks.ClassificationConfig(labels=("pos", "neg", ""))
     with pytest.raises(bert_tf.UserError, match=r"^`labels`: label 2 of pos, neg,  is empty$"):
         config.check(bert_tf.configs.FineTuneConfig("out"), False)
@@ -284,7 +284,7 @@ def test_empty_labels_are_refused():
 
 @pytest.mark.parametrize("name", ["config.json", "classifier.json", "tagger.json"])
 def test_labels_with_surrogates_are_refused(tmp_path, name):
-    """JSON may have them, but not terminals and SavedModels."""
+    """JSON can contain them, but terminals and SavedModels cannot."""
     labels = {"labels": ["x", "\ud800"], "names": ["x", "\ud800"], "data_scheme": "none",
               "id2label": {"0": "x", "1": "\ud800"}, "scheme": "none"}  # fmt: skip
     if name == "config.json":

@@ -1,4 +1,4 @@
-"""Examples from tensorflow-datasets: small datasets that the tests write."""
+"""Examples from small tensorflow-datasets that the tests write."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ pytest.importorskip("tensorflow_datasets")
 
 
 def make_meals(folder, kinds):
-    """Write a dataset of a builder with supervised keys."""
+    """Write a dataset with supervised keys."""
     import tensorflow_datasets as tfds
 
     names = {"dish": "text", "text": "text", "mood": "mood", "stars": "long", "taste": "moods",
@@ -32,7 +32,7 @@ def make_meals(folder, kinds):
     bad = ("stew", "bad", 0, 10, [], 2.0)
     splits = {"train": [good, bad], "test": [good, ("soup", " ", 0, 10, [], np.nan)]}
 
-    # The fixture may be made twice in one process.
+    # The fixture may run twice in one process.
     with tfds.core.registered.skip_registration():
 
         class Meals(tfds.core.GeneratorBasedBuilder):
@@ -60,7 +60,7 @@ def make_meals(folder, kinds):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder of prepared datasets: mrpc, stsb and mnli of glue, and meals."""
+    """A folder of prepared datasets: GLUE's mrpc, stsb and mnli, and meals."""
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
 
     def make(name, features, splits, version, config):
         def dataset(rows):
-            # From a generator, because the length of a sequence differs between examples.
+            # A generator, because examples have sequences of different lengths.
             values = {key: kinds[kind] for key, kind in features.items()}
             spec = tfds.features.FeaturesDict(values).get_tensor_spec()
             names = list(features)
@@ -123,11 +123,11 @@ def rows(source, split, bad=None):
 
 def test_mrpc_is_the_same_as_from_files(folder):
     source = TfdsSource("glue/mrpc", folder)
-    # Labels 0 and 1, F1, the leaderboard's name.
+    # The labels are 0 and 1, the metric is F1, and the file has the leaderboard's name.
     assert source.dataset == find_task("mrpc")
     assert rows(source, "train") == [("A", "B", "1", "4"), ("C", "D", "0", "5")]
     assert rows(source, "dev") == [("A", "B", "1", "4")]
-    assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE may have empty texts
+    assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE allows empty texts
     assert read_data(source, ["train", "dev", "test"]).labels == ("0", "1")
     bases = ("train", "dev", "test")
     assert [source.splits(base) for base in bases] == [["train"], ["dev"], ["test"]]
@@ -138,7 +138,7 @@ def test_other_tasks_of_glue(folder):
     assert source.dataset.task_type == "regression"
     assert rows(source, "train") == [("A", "B", 3.5, "0")]
     data = read_data(TfdsSource("glue/mnli", folder), ["train", "dev", "test"])
-    # The labels have the release's order, not that of tensorflow-datasets.
+    # Labels are in the release's order, which differs from tensorflow-datasets.
     assert data.labels == ("contradiction", "entailment", "neutral")
     assert {split: (x.text_a, x.label) for split, (x,) in data.examples.items()} == {
         "train": ("A", "contradiction"),
@@ -150,9 +150,9 @@ def test_other_tasks_of_glue(folder):
 
 
 def test_a_custom_dataset(folder):
-    """Text and label are the supervised keys."""
+    """The supervised keys give text and label."""
     source = TfdsSource("meals", folder)
-    assert source.dataset.labels == ("sad", "glad")  # the order of the dataset
+    assert source.dataset.labels == ("sad", "glad")  # as ordered in the dataset
     assert rows(source, "train") == [("good", None, "glad", "0"), ("bad", None, "sad", "1")]
     with pytest.raises(bert_tf.UserError, match=r"meals .*dev, only train, test; .*`tfds_splits`"):
         source.splits("dev")

@@ -63,7 +63,7 @@ def test_infer_scheme():
     assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"]]) == "iob2"
     assert schemes.infer_scheme([["O", "S-PER"], ["B-LOC", "E-LOC"]]) == "iobes"
     assert schemes.infer_scheme([["NN", "VB-D", "."]]) == "none"
-    # A single odd tag among spans does not make the scheme "none".
+    # One odd tag among spans does not change the scheme to "none".
     for odd in ("PER", "I-", "M-PER"):
         assert schemes.infer_scheme([["O", "I-PER"], ["I-PER", "B-PER"], [odd]]) == "iob1"
         assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"], [odd]]) == "iob2"
@@ -74,9 +74,9 @@ def test_infer_scheme():
 
 
 def conlleval(true, found):
-    """(precision, recall, F1) by the rules of the official script for B, I and O, word by word.
+    """Return (precision, recall, F1) by the official script's rules for B, I and O tags.
 
-    A predicted span is correct if a span of the data with the same label starts and ends with it.
+    A predicted span is correct if a gold span has the same start, end and label.
     """
 
     def split(tag):
@@ -142,7 +142,7 @@ def test_scores_are_those_of_seqeval():
 
 
 def test_accuracy_is_that_of_the_written_columns():
-    """An I after O in iob1 is the same as a B in iob2."""
+    """An I after O in iob1 equals a B in iob2."""
     config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
     task = tagging.TokenClassificationTask(config)
     starts = np.array([[0, features.SENTENCE_START, features.WORD_START, 0]])
@@ -183,7 +183,7 @@ def test_column_files(tmp_path):
     assert third.tags == ("B-PER",) and len(third.leading_lines) == 2
     found = reading.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
-    # The output has all lines of the input.
+    # The output keeps all lines of the input.
     tagging.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
@@ -247,7 +247,7 @@ def test_infer_tags():
 
 @pytest.fixture
 def data_set(monkeypatch):
-    """A function that makes a data set of tensorflow-datasets from rows (words, tag ids)."""
+    """A function that makes a tensorflow-datasets dataset from rows (words, tag ids)."""
     of = pytest.importorskip("tensorflow_datasets").features
     features = of.FeaturesDict({
         "id": of.Text(),
@@ -310,7 +310,7 @@ def sentence(text, tags, leading_lines=()):
 
 
 def test_features_of_a_sentence(tokenizer):
-    # abc has three pieces, and the tokenizer removes the zero-width space.
+    # "abc" has three pieces; the tokenizer removes the zero-width space.
     words = reading.Sentence("x", ("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
     (row,) = features.convert_sentences(
         [words], NAMES, tokenizer, tagging.TokenClassificationConfig(max_seq_length=8)
@@ -372,13 +372,13 @@ def test_features_depend_on_the_schemes(tokenizer, tmp_path):
     [(16, True), *(pytest.param(1, x, marks=pytest.mark.slow) for x in (False, True))],
 )
 def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
-    """A text has the words of the training data, whatever the tokenizer makes of a character.
+    """Texts are split into the same words in Python, in the SavedModel and in training data.
 
-    In Python and in the SavedModel. Each of the tags of this model is an entity, so all words are
-    found. The quick test leaves out most ideographs, Hangul and unassigned code points.
+    All tags of this model are entities, so every word is found. The default suite omits most
+    ideographs, Hangul and unassigned code points.
     """
     vocab_file = tmp_path / "vocab.txt"
-    # Parts of the sounds of Hangul and of marks; all other characters are unknown.
+    # Pieces of Hangul syllables and marks; all other characters are unknown.
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
     vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
     config = tagging.TokenClassificationConfig(
@@ -394,8 +394,8 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     exported = tf.saved_model.load(str(tmp_path / "saved"))
     tokenize = bert_tf.tokenization.BasicTokenizer(do_lower_case).tokenize
 
-    # In "a?b a? ?b ", where each word starts, by the number of words that the tokenizer makes of
-    # "a?b" (1: a letter, 2: white space, 3: a mark or ideograph).
+    # The word starts in "a?b a? ?b ", by the number of words that the tokenizer finds in "a?b":
+    # 1 for a letter, 2 for white space, 3 for punctuation or an ideograph.
     word_starts = {1: (0, 4, 7), 2: (0, 2, 4, 8), 3: (0, 4, 5, 7, 8)}
     batch, expected = [], []
     codes = [code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]

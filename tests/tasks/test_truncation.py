@@ -1,4 +1,4 @@
-"""How many texts were truncated, in one line for each split."""
+"""One log line per split counts the truncated texts."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_one_line(caplog):
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
-    """Also when the features are reused."""
+    """The line is also logged when features are reused."""
     second = "\ta b" if pairs else ""
     header = "text_a\ttext_b\tlabel" if pairs else "text\tlabel"
     data = {"train": ["a b c d e f g h", "a"], "dev": ["a"], "test": ["a " * 9]}
@@ -50,7 +50,7 @@ def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
         ) in log
         assert "test: 1 of 1 texts (100.0%) have more than 8 tokens" in log
         assert "dev: 1 of" not in log
-        # Pairs cannot be read in windows.
+        # Pairs cannot use windows.
         assert (", --long_documents=windows reads them in windows" in log) == (not pairs)
 
 

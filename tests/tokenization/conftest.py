@@ -1,4 +1,4 @@
-"""Fixtures for the tests of tokenizers: seeds, vocabularies, tokenizers over them."""
+"""Fixtures for tokenizer tests: seeds, vocabularies and tokenizers."""
 
 import json
 import lzma
@@ -13,26 +13,26 @@ from tests.tokenization import hard_strings
 
 @pytest.fixture(scope="session")
 def seed():
-    """A fresh seed, or BERT_TF_TEST_SEED."""
+    """BERT_TF_TEST_SEED, or a random seed."""
     return int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
 @pytest.fixture
 def rng(seed, request):
-    """A `random.Random` for one test; pytest shows the seed if the test fails."""
+    """A `random.Random`; pytest shows its seed if the test fails."""
     print(f"BERT_TF_TEST_SEED={seed}")
     return random.Random(f"{seed} {request.node.name}")
 
 
 @pytest.fixture(scope="session")
 def vocab_name(request):
-    """The vocabulary of the release's tokens: "project", or "published" if parametrized so."""
+    """The vocabulary of the golden tokens: "project", or "published" if a test requests it."""
     return getattr(request, "param", "project")
 
 
 @pytest.fixture(scope="session")
 def golden_cases(vocab_name, golden, request):
-    """The release's tokens: list of (bytes or str, {True: uncased tokens, False: cased tokens})."""
+    """The release's tokens: a list of (bytes or str, {do_lower_case: tokens})."""
     if vocab_name == "project":
         text = lzma.decompress((golden / "tokenization.jsonl.xz").read_bytes()).decode()
     else:
@@ -48,7 +48,7 @@ def golden_cases(vocab_name, golden, request):
 
 @pytest.fixture(scope="session")
 def golden_tokenizers(vocab_name, golden, request):
-    """`FullTokenizer` over the vocabulary: dict from do_lower_case."""
+    """A dict from do_lower_case to a `FullTokenizer` with the vocabulary."""
     if vocab_name == "project":
         vocab = str(golden / "vocab.txt")
     else:
@@ -58,7 +58,7 @@ def golden_tokenizers(vocab_name, golden, request):
 
 @pytest.fixture(scope="session")
 def code_point_digests(vocab_name, manifest):
-    """Digests of the release's tokens of every code point: dict from (context, do_lower_case)."""
+    """Digests of the release's tokens of all code points, by (context, do_lower_case)."""
     if vocab_name == "published":
         return hard_strings.CODE_POINT_DIGESTS
     return hard_strings.digests_of(manifest)
@@ -66,7 +66,7 @@ def code_point_digests(vocab_name, manifest):
 
 @pytest.fixture(scope="session")
 def script_vocabs(seed, tmp_path_factory):
-    """Paths of vocabularies of many scripts: dict from do_lower_case."""
+    """A dict from do_lower_case to the path of a vocabulary of many scripts."""
     folder = tmp_path_factory.mktemp("vocab")
     paths = {}
     for lower in (True, False):

@@ -1,7 +1,7 @@
-"""Random strings that are hard for a tokenizer, and vocabularies for them.
+"""Random strings that are hard to tokenize, and vocabularies for them.
 
-They are drawn here and not by hypothesis: the tokenizer in the graph takes thousands of strings in
-one call, and most of them must combine marks, sigmas, long words and invalid bytes.
+Hypothesis is not used, because the graph tokenizer takes thousands of strings per call, and most
+must combine marks, sigmas, long words and invalid bytes.
 """
 
 import hashlib
@@ -9,8 +9,8 @@ import sys
 
 from bert_tf.tokenization import normalization
 
-# sha256 of the release's tokens of every code point but the surrogates, by Unicode 14.0, with the
-# vocabulary of the uncased models: see `digest`.
+# sha256 of the release's tokens of every code point except surrogates, with Unicode 14.0 and the
+# vocabulary of the uncased models; see `digest`.
 CODE_POINT_DIGESTS = {
     ("the{}of", True): "23d133eb831e8d592dbff9be51a74ec32e1418be2a28126b9f158767ab1f370a",
     ("the{}of", False): "809df483c6f71fc36ddf1e91572fbdb9480e80e6ed771ac52c8507bb311981b9",
@@ -20,7 +20,7 @@ CODE_POINT_DIGESTS = {
     ("the {} of", False): "7675b29059af2862f9b2629c23cb4839a5559dd1966105fe72782f122d985e4a",
 }
 
-# Blocks of letters of many scripts, old and new, and of symbols.
+# Blocks of letters of many scripts, and of symbols.
 BLOCKS = """
 0020-007e 00a0-00ff 0100-017f 0180-024f 0250-02af 02b0-02ff 0370-03ff 0400-04ff 0531-058f 0590-05ff
 0600-06ff 0700-074f 0900-097f 0980-09ff 0a00-0a7f 0a80-0aff 0b00-0b7f 0b80-0bff 0c00-0c7f 0c80-0cff
@@ -95,9 +95,9 @@ def _letters(rng, count):
 
 
 def vocabulary(do_lower_case, rng):
-    """Return pieces, in the order of their ids, that cover much of what `string` returns.
+    """Return pieces in the order of their ids that cover most strings of `string`.
 
-    The list has the flaws of real ones: an empty line, a repeated piece, a piece with a NUL.
+    The list has flaws of real vocabularies: an empty line, a repeated piece, a piece with a NUL.
     """
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "", "##", "twice", "a\0b", "x" * 201]
     parts = set()
@@ -120,7 +120,7 @@ def write_vocabulary(path, pieces):
 
 
 def digests_of(manifest):
-    """Return the digests in a manifest of golden outputs as in `CODE_POINT_DIGESTS`."""
+    """Return the digests of a golden manifest in the form of `CODE_POINT_DIGESTS`."""
     return {
         (case["context"], case["mode"] == "uncased"): case["sha256"]
         for case in manifest["code_points"]
@@ -128,7 +128,7 @@ def digests_of(manifest):
 
 
 def digest(encode_batch, pieces, context):
-    """Return the sha256 of one line per code point: its tokens in the context.
+    """Return the sha256 of the tokens of every code point in a context, one line each.
 
     Args:
       encode_batch: function from texts to their ids.

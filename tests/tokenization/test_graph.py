@@ -1,4 +1,4 @@
-"""The tokenizer in the graph gives the ids of the Python tokenizer, for every string."""
+"""The graph tokenizer gives the ids of the Python tokenizer for every string."""
 
 import inspect
 import json
@@ -26,7 +26,7 @@ TEXT_OPS = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
 
 @pytest.fixture(scope="module")
 def tokenizers(golden_tokenizers):
-    """Pairs of the Python and the graph tokenizer over the vocabulary `vocab_name`."""
+    """Pairs of Python and graph tokenizers with the vocabulary `vocab_name`."""
     return {
         lower: (python, graph.GraphTokenizer(python.vocab, lower))
         for lower, python in golden_tokenizers.items()
@@ -35,7 +35,7 @@ def tokenizers(golden_tokenizers):
 
 @pytest.fixture(scope="module")
 def scripts(script_vocabs):
-    """A function from (do_lower_case, keep_special_tokens) to a pair over many scripts."""
+    """A function from (do_lower_case, keep_special_tokens) to a pair for many scripts."""
     pairs = {}
 
     def get(*options):
@@ -101,13 +101,13 @@ def test_random_strings(scripts, rng, lower, keep):
     ids = ops.tokenize(texts)
     assert not differences(python, texts, ids)
     num_known = sum(index != python.vocab["[UNK]"] for index in ids.values.numpy())
-    assert num_known > 0.3 * len(ids.values)  # [UNK] alone would prove little
+    assert num_known > 0.3 * len(ids.values)  # most tokens are not [UNK]
     assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
 
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_spans_of_texts_without_context(scripts, rng, lower):
-    """A batch with an accent of its own takes another way to the spans than one without."""
+    """A batch with a separate accent computes spans differently from a batch without."""
     python, ops = scripts(lower, True)
     context = re.compile(ops._span_class or "(?!)")
     texts = [hard_strings.string(rng) for _ in range(4000)]
@@ -163,7 +163,7 @@ def test_chinese_vocabulary(write_vocab, rng):
 
 
 def test_special_tokens(write_vocab):
-    """The same texts as for the Python tokenizer, which has the expected tokens."""
+    """Uses the texts of the Python tokenizer's test."""
     path = write_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "."])
     python = FullTokenizer(path, keep_special_tokens=True)
     ops = graph.GraphTokenizer(path, keep_special_tokens=True)
@@ -184,7 +184,7 @@ def test_truncated_lengths_are_those_of_the_loop():
 
 
 def records(python, texts, pairs, max_seq_length):
-    """Return the inputs of the model as the records of a classifier have them."""
+    """Return the model's inputs as in the records of a classifier."""
     ids = zip(python.encode_batch(texts), python.encode_batch(pairs), strict=True)
     return [packing.pack_pair(a, b, python, max_seq_length) for a, b in ids]
 
@@ -231,7 +231,7 @@ def test_errors(scripts, write_vocab, tmp_path):
 
 
 class Served(tf.Module):
-    """A model with a tokenizer, as it is exported for serving."""
+    """A model with a tokenizer, as exported for serving."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -244,7 +244,7 @@ class Served(tf.Module):
 
 @pytest.fixture(scope="module")
 def saved(scripts, seed, tmp_path_factory):
-    """A saved tokenizer: its folder, texts, and what it must return for them."""
+    """A saved tokenizer: its folder, texts, and the expected results."""
     python, ops = scripts(True, True)
     folder = str(tmp_path_factory.mktemp("saved"))
     tf.saved_model.save(Served(ops), folder)
@@ -262,7 +262,7 @@ def saved(scripts, seed, tmp_path_factory):
 
 
 def locale_environment(name, folder):
-    """Return environment variables for a locale, which is compiled if it is not installed."""
+    """Return environment variables for a locale, and compile the locale if necessary."""
     variables = {"LC_ALL": name}
     probe = [sys.executable, "-c", "import locale; locale.setlocale(locale.LC_ALL, '')"]
     if subprocess.run(probe, env={**os.environ, **variables}, capture_output=True).returncode:
@@ -274,7 +274,7 @@ def locale_environment(name, folder):
     return variables
 
 
-# Also run by the subprocess of the slow test, which has no bert_tf.
+# The slow test also runs this in a process without bert_tf.
 def reload(folder, texts):
     """Load a saved tokenizer and return its results."""
     loaded = tf.saved_model.load(folder)
@@ -302,7 +302,7 @@ def test_reloaded_with_a_turkish_locale(saved, tmp_path, monkeypatch):
 
 
 def test_saved_ops_are_in_tf_serving(saved):
-    """Only two ops are not of core TensorFlow."""
+    """Only two ops are not in core TensorFlow."""
     folder, _, _ = saved
     saved_model = saved_model_pb2.SavedModel()
     with open(os.path.join(folder, "saved_model.pb"), "rb") as reader:
@@ -346,6 +346,6 @@ def test_reloaded_in_a_process_without_bert_tf(saved, tmp_path, name):
 
 
 def test_python_tokenizer_needs_no_tensorflow(root):
-    """Neither does a process that only makes records."""
+    """Making records does not import TensorFlow either."""
     code = "import bert_tf.tokenization, sys; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""The tokenizer in the graph needs memory in proportion to the bytes, and only those it uses."""
+"""The graph tokenizer needs memory in proportion to the bytes that it uses."""
 
 import contextlib
 import random
@@ -16,7 +16,7 @@ from bert_tf.tokenization import graph_normalization  # noqa: E402
 
 @contextlib.contextmanager
 def largest_tensor():
-    """Run functions eagerly; yield a dict whose "size" is that of their largest tensor."""
+    """Run functions eagerly; yield a dict whose "size" is the size of the largest tensor."""
     from tensorflow.python.framework import op_callbacks
 
     largest = {"size": 0}
@@ -42,7 +42,7 @@ def tokenizer():
 
 
 def test_no_tensor_is_texts_or_words_by_their_lengths(tokenizer):
-    """One long text among short ones, and one long word among short ones."""
+    """A batch has one long text among short texts, and one long word among short words."""
     texts = [b"x" * 2000, b"a " * 2000, "aΣ\u0301 \U0001d160 ".encode() * 300, *[b"b"] * 200]
     with largest_tensor() as largest:
         ids, _, _ = tokenizer.tokenize_with_offsets(tf.constant(texts))

@@ -1,4 +1,4 @@
-"""The frozen Unicode table, and the rules for characters whose neighbours matter."""
+"""The frozen Unicode table, and the rules that depend on neighbouring characters."""
 
 import hashlib
 import importlib.util
@@ -14,7 +14,7 @@ from bert_tf.tokenization import normalization
 
 UNICODE_14 = pytest.mark.skipif(
     unicodedata.unidata_version != normalization.UNICODE_VERSION,
-    reason="compares with the Unicode data of this Python, which are not of version 14.0",
+    reason="needs a Python with Unicode 14.0",
 )
 
 
@@ -50,7 +50,7 @@ assert normalization.normalize("A\\u03a3 \\uac00", True) == "a\\u03c2 \\u1100\\u
 
 @UNICODE_14
 def test_normalize_agrees_with_whole_strings():
-    """One character at a time gives what lower-casing and decomposing the whole text gives."""
+    """Normalizing single characters equals lower-casing and decomposing the whole text."""
     everything = [chr(code) for code in range(sys.maxunicode + 1)]
     marks = [char for char in everything if unicodedata.combining(char)]
     alphabet = [*"aΣσİßẞǅ가각\u1e9b\u0344é,. ", *marks]

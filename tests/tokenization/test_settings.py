@@ -1,4 +1,4 @@
-"""Accents and ideographs as Hugging Face's settings have them; `tokenizer.json`."""
+"""Hugging Face's settings for accents and ideographs, and `tokenizer.json`."""
 
 import hashlib
 import importlib.util
@@ -18,7 +18,7 @@ from tests.tokenization import hard_strings
 
 UNICODE_14 = pytest.mark.skipif(
     unicodedata.unidata_version != normalization.UNICODE_VERSION,
-    reason="compares with the Unicode data of this Python, which are not of version 14.0",
+    reason="needs a Python with Unicode 14.0",
 )
 # do_lower_case, strip_accents, tokenize_chinese_chars
 SETTINGS = list(itertools.product((True, False), repeat=3))
@@ -27,7 +27,7 @@ NAMES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 @pytest.fixture(scope="module")
 def pieces(seed):
-    """Pieces of many scripts, in upper and lower case, with and without accents."""
+    """Pieces of many scripts in upper and lower case, with and without accents."""
     found = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "uber", "über", "Über"])
     for lower in (True, False):
         found |= dict.fromkeys(hard_strings.vocabulary(lower, random.Random(f"{seed} {lower}")))
@@ -49,7 +49,7 @@ def test_tool_writes_the_same_table(root):
 
 
 def release_words(text, lower, strip, chinese):
-    """The release's functions, each applied to the whole text or left out."""
+    """Apply the release's functions to the whole text; each can be switched off."""
     cleaned = []
     for char in text:
         category = unicodedata.category(char)
@@ -106,11 +106,11 @@ def test_graph(pieces, write_vocab, rng, rules):
 
 
 def agrees(char):
-    """Return whether the release and the library tokenizers treat a character alike.
+    """Return whether the release and the `tokenizers` library treat a character alike.
 
-    That library knows the categories of an old version of Unicode and the case of a newer one, so
-    only characters are compared that were the same in Unicode 3.2. It drops characters for private
-    use, and knows no final sigma, whatever the settings are.
+    The library mixes categories of an old Unicode version with the case mappings of a newer one, so
+    only characters that were the same in Unicode 3.2 are compared. It always drops private use
+    characters and has no final sigma.
     """
     category = unicodedata.category(char)
     is_old = unicodedata.ucd_3_2_0.category(char) == category
@@ -136,7 +136,7 @@ def test_transformers(transformers, pieces, tmp_path, rng, rules):
     assert [x for x in zip(texts, actual, expected, strict=True) if x[1] != x[2]] == []
     ids = list(itertools.chain(*expected))
     assert sum(index != vocab["[UNK]"] for index in ids) > 0.3 * len(ids)
-    if rules[0] != rules[1]:  # the others are compared with the Python tokenizer above
+    if rules[0] != rules[1]:  # test_graph covers equal settings
         pytest.importorskip("tensorflow_text")
         ops = tokenization.GraphTokenizer(str(tmp_path / "tokenizer.json"))
         assert ops.tokenize(texts).to_list() == expected
@@ -157,7 +157,7 @@ def test_extra_settings(write_vocab):
 
 @pytest.fixture
 def hf_folder(tmp_path):
-    """A function that writes the two files, with fields changed, and returns the folder."""
+    """A function that writes the two files with changed fields and returns the folder."""
     vocab = {x: i for i, x in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "É"])}
     settings = {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": True,
                 "max_input_chars_per_word": 100}  # fmt: skip
@@ -182,7 +182,7 @@ def test_files_written_here(hf_folder):
 
 
 def test_gaps_in_the_ids_are_a_warning(hf_folder, caplog):
-    """As in transformers, the ids are those of the file."""
+    """As in transformers, the ids in the file are used."""
     folder = hf_folder(lambda t, c: t["model"]["vocab"].update(b=9, c=11))
     assert tokenization.FullTokenizer(f"{folder}/tokenizer.json").encode("a b c") == [5, 9, 11]
     message = "tokenizer.json: 3 ids below 11 have no piece, the first is 7"
@@ -230,14 +230,14 @@ def test_other_tokenizers_are_refused(hf_folder, change, message):
         tokenization.FullTokenizer(f"{hf_folder(change)}/tokenizer.json")
 
 
-# Files next to a `vocab.txt` that has [E1], and whether they make it one token.
+# Files next to a `vocab.txt` with [E1], and whether [E1] becomes one token.
 ADDED = {"content": "[E1]", "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 PAD = {**ADDED, "content": "[PAD]"}
 OLD_FILES = [
     ({}, True),
     ({"added_tokens": {"[E1]": 8}}, False),
     ({"added_tokens": {"[E1]": 99, "[CLS]": 2}}, False),
-    ({"added_tokens": {"[PAD]": 5}}, True),  # the id of the vocabulary counts
+    ({"added_tokens": {"[PAD]": 5}}, True),  # the id in the vocabulary is used
     ({"special_tokens_map": {"additional_special_tokens": ["[E1]"]}}, False),
     ({"special_tokens_map": {"extra_special_tokens": ["[CLS]", "[E1]"]}}, False),
     ({"special_tokens_map": {"bos_token": "[E1]"}}, False),

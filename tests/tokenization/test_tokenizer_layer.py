@@ -1,4 +1,4 @@
-"""The tokenizer as a Keras layer: ids, shapes, models that take strings, saving and export."""
+"""The tokenizer as a Keras layer: ids, shapes, models with string inputs, saving, export."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ def test_in_tf_data(tokenizer):
 
 
 def text_model(tokenizer, shape=()):
-    """Return a small classifier of pairs of strings, as a functional model."""
+    """Return a small functional model that classifies pairs of strings."""
     texts = keras.Input(shape, dtype="string", name="text")
     pairs = keras.Input(shape, dtype="string", name="pair")
     batch = tokenizer(texts, pairs)

@@ -1,4 +1,4 @@
-"""Vocabulary files, casing by name, words in [unusedN] slots, and learned vocabularies."""
+"""Vocabulary files, casing by name, added words in [unusedN] slots, learned vocabularies."""
 
 import random
 
@@ -72,7 +72,7 @@ def test_validate_case(checkpoint, lower, warned, caplog):
         (["the", "##s", "a"], True, None),
         (["\u5317"] * 99 + ["A"], True, None),  # the Chinese model
         (["1", ".", "##2"], False, None),
-        (["\u5317", "\u4eac", "##\u4eac", "\u0939"], False, None),  # scripts without case
+        (["\u5317", "\u4eac", "##\u4eac", "\u0939"], False, None),  # a script without case
     ],
 )
 def test_validate_case_of_the_pieces(pieces, lower, warning, caplog):
@@ -155,7 +155,7 @@ def test_order_of_learned_pieces():
     inner = sorted("##" + char for char in set("".join(WORD_COUNTS)) - {"."})
     start = 6 + len(plain) + len(inner)
     assert pieces[6 + len(plain) : start] == inner
-    # Of equal counts, the pair of the lower ids is merged first.
+    # If counts are equal, the pair with the lower ids is merged first.
     assert pieces[start : start + 5] == ["##es", "##est", "lo", "low", "ne"]
     assert len(pieces) == len(set(pieces))
     assert set(WORD_COUNTS) <= set(pieces)
@@ -206,7 +206,7 @@ def test_learned_vocabulary_spells_its_text(tmp_path, write_vocab):
 
 
 def test_memory_for_counting_is_bounded(tmp_path, caplog):
-    """Rare words are dropped; frequent words are counted exactly."""
+    """Rare words are dropped, but frequent words are counted exactly."""
     rng = random.Random(5)
     text = tmp_path / "text.txt"
     lines = [
@@ -223,7 +223,7 @@ def test_memory_for_counting_is_bounded(tmp_path, caplog):
 
 
 def test_real_text(shared):
-    """3000 learned pieces spell the text with less than 1.3 pieces per word."""
+    """A vocabulary of 3000 pieces spells the text with less than 1.3 pieces per word."""
     words = vocabulary.count_words([str(shared / "golden/pretraining/input_a.txt")])
     pieces = vocabulary.learn(words, 3000)
     assert len(pieces) == len(set(pieces)) == 3000
@@ -233,13 +233,13 @@ def test_real_text(shared):
 
 
 def test_more_unused_slots_than_pieces():
-    """Before the slots are made, which would take all memory."""
+    """The error comes before the slots are made, which would take all memory."""
     with pytest.raises(UserError, match=r"^`vocab_size=100` is too small for `num_unused=10{12}`$"):
         vocabulary.learn({"a": 2}, 100, 1, 10**12)
 
 
 def test_any_size_may_be_asked_for():
-    """The library that learns the pieces reserves memory for the size that it is given."""
+    """The library that learns the pieces reserves memory for the requested size."""
     words = {"abc": 5, "abd": 4, "cab": 3, "dabc": 9}
     largest = vocabulary.learn(dict(words), 2**63 - 1, 2, 1)
     assert largest == vocabulary.learn(dict(words), 1000, 2, 1)

@@ -1,4 +1,4 @@
-"""The Python tokenizers give the tokens of the release: its recorded outputs, and small texts."""
+"""The Python tokenizers give the release's tokens, on recorded outputs and small texts."""
 
 import importlib.util
 import json
@@ -40,7 +40,7 @@ def test_golden_cases(golden_cases, golden_tokenizers):
 @pytest.mark.parametrize("vocab_name", ["project", "published"], indirect=True)
 @pytest.mark.parametrize(("context", "lower"), hard_strings.CODE_POINT_DIGESTS)
 def test_every_code_point(golden_tokenizers, code_point_digests, context, lower):
-    """The default suite has them for the tokenizer in the graph, which is faster."""
+    """The default suite tests the graph tokenizer instead, which is faster."""
     tokenizer = golden_tokenizers[lower]
     digest = hard_strings.digest(tokenizer.encode_batch, tokenizer.inv_vocab, context)
     assert digest == code_point_digests[context, lower]
@@ -83,7 +83,7 @@ def test_wordpiece_tokenizer():
 
 def test_full_tokenizer(tokenizer):
     pieces = ["un", "##want", "##ed", ",", "runn", "##ing", "[UNK]"]
-    for _ in range(2):  # the second time from the cache
+    for _ in range(2):  # the second time uses the cache
         assert tokenizer.tokenize("UNwant\u00e9d,running xyz") == pieces
     ids = [9, 6, 7, 12, 10, 11, 1]
     assert tokenizer.encode("UNwant\u00e9d,running xyz") == ids
@@ -113,7 +113,7 @@ def test_full_tokenizer_errors(tokenizer):
 
 
 def test_functions_of_the_release(tokenizer):
-    """Forks call the functions of the release's module; unknown pieces are an error there too."""
+    """Forks call the functions of the release's module. Unknown pieces are errors."""
     ids, pieces = [9, 6, 7], ["un", "##want", "##ed"]
     for convert in (tokenization.convert_tokens_to_ids, tokenization.convert_by_vocab):
         assert convert(tokenizer.vocab, pieces) == ids
@@ -150,7 +150,7 @@ def test_only_masking_needs_mask(write_vocab):
 
 @pytest.mark.skipif(
     unicodedata.unidata_version != normalization.UNICODE_VERSION,
-    reason="the plain port reads the Unicode data of this Python, which are not of version 14.0",
+    reason="needs a Python with Unicode 14.0",
 )
 @pytest.mark.parametrize("lower", [True, False])
 def test_random_strings_against_a_plain_port(root, script_vocabs, rng, lower):
@@ -190,9 +190,9 @@ def test_offsets(write_vocab, text, tokens):
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_normalized_span_is_the_token(script_vocabs, rng, lower):
-    """It contains the token if one character gives several; sigmas and sorted marks are exempt.
+    """It contains the token if one character gives several.
 
-    What these are depends on their neighbours in the text.
+    Sigmas and sorted marks are exempt, because they depend on their neighbours in the text.
     """
     tokenizer = tokenization.FullTokenizer(script_vocabs[lower], lower)
     sorted_marks = "".join(map(chr, [*normalization.SORTED_MARKS, *normalization.MUSICAL_NOTES]))

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of training."""
+"""Fixtures for the training tests."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def seed():
 
 @pytest.fixture(scope="session")
 def record_paths(tmp_path_factory):
-    """Three files of pre-training records, of different sizes."""
+    """Three files of pre-training records with different sizes."""
     folder = tmp_path_factory.mktemp("records")
     paths = [str(folder / f"{i}.tfrecord") for i in range(3)]
     with records.writing(paths, records.PRETRAINING) as write:
@@ -28,7 +28,7 @@ def record_paths(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def plain_run(tmp_path_factory):
-    """The folder of a run of 20 steps on one device, with a report of the first and the last."""
+    """The folder of a 20-step run on one device, with reports at the first and the last step."""
     folder = tmp_path_factory.mktemp("plain")
     training.set_seed(7)
     with pytest.MonkeyPatch.context() as patch:

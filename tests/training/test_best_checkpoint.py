@@ -1,4 +1,4 @@
-"""The best checkpoint of a run: chosen by evaluations, kept, resumed; and early stopping."""
+"""The best checkpoint of a run: how it is chosen, kept and resumed; early stopping."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.training.training_helpers import (
 
 
 class ScriptedTask(tasks.PretrainingTask):
-    """A task whose metrics are given by the test, evaluation by evaluation."""
+    """A task whose evaluations return metrics scripted by the test."""
 
     metric_names = ("accuracy", "loss")
     script = ()
@@ -34,7 +34,7 @@ class ScriptedTask(tasks.PretrainingTask):
 
 
 def run_scripted(output_dir, script, steps, start=0, **options):
-    """Train with an evaluation every 2 steps; the first has the value `script[start]`."""
+    """Train with an evaluation every 2 steps; the first returns `script[start]`."""
     training.set_seed(7)
 
     def make_task():
@@ -62,7 +62,7 @@ PATIENCE = {"best_metric": "accuracy", "early_stopping_patience": 2}
 
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory):
-    """The folder of a run that early stopping ended at step 8; the best is that of step 4."""
+    """The folder of a run that early stopping ended at step 8; step 4 is the best."""
     folder = tmp_path_factory.mktemp("scripted")
     trainer = run_scripted(folder, [0.1, 0.5, 0.3, 0.4, 0.9], 100, **PATIENCE)
     assert trainer.step == 8
@@ -73,7 +73,7 @@ def test_best_checkpoint_is_kept(scripted):
     expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
     expected["data"] = SomeBatches.identity
     assert read_record(scripted) == expected
-    assert sorted(os.listdir(scripted / "best")) == [  # the run's folder has no config either
+    assert sorted(os.listdir(scripted / "best")) == [  # the folder of the run has no config either
         "best.json",
         "checkpoint",
         "model.ckpt-4.data-00000-of-00001",
@@ -108,7 +108,7 @@ def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
 
 @pytest.mark.slow
 def test_different_development_data_start_over(tmp_path, monkeypatch):
-    """For early stopping too; a finished run keeps its best checkpoint."""
+    """Early stopping starts over too; a finished run keeps its best checkpoint."""
     run_scripted(tmp_path, [0.8, 0.7, 0.6], 100, **PATIENCE)
     monkeypatch.setattr(SomeBatches, "identity", "other batches")
     assert run_scripted(tmp_path, [0.3, 0.5, 0.4, 0.3], 100, **PATIENCE).step == 12
@@ -121,7 +121,7 @@ def test_different_development_data_start_over(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_best_checkpoint_survives_the_process(scripted, tmp_path):
-    """A second trainer knows what the first one found, and when."""
+    """A second trainer loads the first trainer's best value and step."""
     script = [0.1, 0.5, 0.3, 0.4, 0.9]
     run_scripted(tmp_path, script, 6, **PATIENCE)
     assert run_scripted(tmp_path, script, 100, start=3, **PATIENCE).step == 8
@@ -129,7 +129,7 @@ def test_best_checkpoint_survives_the_process(scripted, tmp_path):
 
 
 def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
-    """Its folders have weights, moments and the step, but no state of bert_tf."""
+    """A folder of the release has weights, moments and the step, but no state of bert_tf."""
     values = tensors(scripted)
     assert any(name.startswith("bert_tf/") for name in values)
     values = {name: x for name, x in values.items() if not name.startswith("bert_tf/")}
@@ -161,7 +161,7 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
 
 @pytest.mark.slow
 def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeypatch):
-    """The step was saved before; the resumed run begins with the evaluation and is the same."""
+    """The resumed run first repeats the evaluation and then ends with the same result."""
     evaluate = training.Trainer.evaluate
 
     def interrupted(self, *args, **kwargs):

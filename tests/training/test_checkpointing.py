@@ -1,4 +1,4 @@
-"""Checkpoints of a run: which are kept, damaged ones, and the record of the best."""
+"""Checkpoints of a run: which are kept, damaged checkpoints, the record of the best."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def test_checkpoints_are_kept_and_named_as_in_the_release(plain_run):
     assert 'model_checkpoint_path: "model.ckpt-20"' in (plain_run / "checkpoint").read_text()
     names = tensors(plain_run)
     assert names["global_step"] == 20
-    assert "bert/encoder/layer_1/output/dense/kernel/adam_v" in names
+    assert "bert/encoder/layer_0/output/dense/kernel/adam_v" in names
     assert not list(plain_run.glob("*tmp*"))
 
 
@@ -61,7 +61,7 @@ def test_run_with_a_damaged_checkpoint_is_resumed(tmp_path):
     training.set_seed(7)
     run(tmp_path / "damaged", 4, total=6, save=2)
     data = tmp_path / "damaged" / "model.ckpt-4.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-1000])  # the moments are at its end, not the weights
+    data.write_bytes(data.read_bytes()[:-1000])  # cuts only the moments
     run(tmp_path / "damaged", 6, save=2)
     assert_same(tmp_path / "whole", tmp_path / "damaged")
 
@@ -134,7 +134,7 @@ def test_nan_is_never_the_best(tmp_path):
 
 
 def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
-    """Otherwise a value that the run never reaches again would remain the best."""
+    """Otherwise a value that the run never reaches again would stay the best."""
     best = checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
     for step, value in ((2, 0.1), (4, 0.2), (6, 0.9)):
         evaluate(best, step, value)
@@ -185,7 +185,7 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
             bert_tf.checkpoints.find(str(tmp_path))
         caplog.clear()
     (tmp_path / "checkpoint").unlink()
-    (tmp_path / "model.ckpt-99.tmp-123.index").touch()  # of a process that was killed
+    (tmp_path / "model.ckpt-99.tmp-123.index").touch()  # left by a killed process
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
 
 

@@ -1,4 +1,4 @@
-"""The configuration of a run: its checks, and that the scripts have a flag for each field."""
+"""Training configurations: validation, and a flag for each field."""
 
 import dataclasses
 import pathlib
@@ -56,7 +56,7 @@ def test_number_of_frozen_layers():
 
 
 def test_number_of_steps():
-    """The release rounds the product down, and not the number of batches of an epoch."""
+    """The release rounds the product down rather than the number of batches per epoch."""
     assert TrainConfig(num_train_epochs=3.0).num_train_steps(3668, "examples") == 343
     with pytest.raises(bert_tf.UserError, match=r"^10 windows for 3\.0 .*`train_batch_size=32`"):
         TrainConfig().num_train_steps(10, "windows")
@@ -134,7 +134,7 @@ def test_optimizer_config(caplog):
 
 
 def test_a_schedule_of_keras(monkeypatch):
-    """Another schedule is one entry of the table."""
+    """The table of schedules accepts new entries."""
 
     def cosine(rate, steps, warmup):
         return keras.optimizers.schedules.CosineDecay(
@@ -255,7 +255,7 @@ FINE_TUNING_SCRIPTS = {
 
 
 def list_options(config):
-    """Yield (name, default as --help shows it) of each option of a `Config` and those in it."""
+    """Yield (name, default as in --help) of each option of a `Config` and its nested configs."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if isinstance(value, Config):

@@ -1,4 +1,4 @@
-"""The training loop: runs that are killed or stopped at any time end as if left alone."""
+"""The training loop: runs that are killed or stopped at any time resume exactly."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from tests.training.training_helpers import assert_same, log, run, start, tensors
 
-# Saves often and returns to the host after each step, so that a signal can arrive in any state.
+# Saves often and returns to the host after each step, so signals can arrive in any state.
 OPTIONS = {
     "steps": 150,
     "save": 3,
@@ -45,11 +45,11 @@ def test_nan_stops_the_run(tmp_path):
 def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatch):
     shutil.copytree(plain_run, tmp_path, dirs_exist_ok=True)
     temporary = tmp_path / "model.ckpt-9.tmp-123.index"
-    incomplete = tmp_path / "model.ckpt-77.data-00000-of-00001"  # its index was removed first
+    incomplete = tmp_path / "model.ckpt-77.data-00000-of-00001"  # the index was removed first
     with training.exclusive_directory(str(tmp_path)):
         temporary.write_text("of a run that was killed")
         incomplete.write_text("of a run that was killed")
-        monkeypatch.setattr(training.loop, "_LOCKED", set())  # as if this were another process
+        monkeypatch.setattr(training.loop, "_LOCKED", set())  # act as a different process
         with pytest.raises(bert_tf.UserError, match=rf"`output_dir`.*PID {os.getpid()}\)"):
             run(tmp_path, 20)
         monkeypatch.undo()
@@ -60,7 +60,7 @@ def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("is_training", [True, False])
 def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
-    """Those of a process that trains in an object store; only old ones are removed, to train."""
+    """In an object store another process may be writing; training removes only old files."""
     folder, now = f"ram://run-{is_training}", time.time_ns()
     names = ["m.ckpt-9.tmp-123.index", "model.ckpt-77.data-00000-of-00001", "model.ckpt-5.index"]
     for age in ("new", "old"):
@@ -100,7 +100,7 @@ def test_signals_are_requests_until_the_second_ctrl_c():
 
 
 def test_handler_of_another_library_does_not_end_a_run(monkeypatch):
-    """Python returns None for a handler that C code has set."""
+    """Python returns None for a handler set by C code."""
     previous = signal.getsignal(signal.SIGTERM)
     set_handler = signal.signal
     monkeypatch.setattr(signal, "signal", lambda *args: set_handler(*args) and None)
@@ -113,9 +113,9 @@ def test_handler_of_another_library_does_not_end_a_run(monkeypatch):
 
 
 def kill_at_random_times(folder, options, times, seed):
-    """Start a run and kill it at a random time after its first step, several times.
+    """Start a run several times and kill it at a random time after its first step.
 
-    The last kill comes after a checkpoint, however slow the machine is.
+    The last kill waits for a checkpoint, however slow the machine is.
 
     Returns:
       Whether the run was completed before it could be killed.
@@ -140,7 +140,7 @@ def kill_at_random_times(folder, options, times, seed):
 
 
 def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, caplog):
-    """One process is killed; this one resumes its run, and makes one that is not interrupted."""
+    """Resuming the run of a killed process gives the weights of an uninterrupted run."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
     short = {**OPTIONS, "steps": 60, "eval_steps": 20, "total": 60}
@@ -162,7 +162,7 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one device", "two devices"])
 def whole(request, record_paths, tmp_path_factory):
-    """A run that is not interrupted: its folder, and the options to repeat it."""
+    """An uninterrupted run: its folder, and the options to repeat it."""
     options = {**OPTIONS, "paths": record_paths, "replicas": request.param}
     folder = tmp_path_factory.mktemp("whole")
     assert start(folder, options).wait(300) == 0
@@ -180,8 +180,8 @@ def test_run_that_is_killed_at_random_times(whole, tmp_path, seed, times):
     assert_same(folder / "best", tmp_path / "best")
 
 
-# Each operation that names a file of a checkpoint or removes one, and the occurrence before which
-# the run is killed.
+# Each operation that renames or removes a checkpoint file, and the occurrence before which the run
+# is killed.
 OPERATIONS = [
     ("rename", r"model\.ckpt-\d+\.data-00000-of-00001", 3),
     ("rename", r"model\.ckpt-\d+\.index", 3),
@@ -207,7 +207,7 @@ def test_run_that_is_killed_while_writing_a_checkpoint(record_paths, tmp_path):
 
 
 def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
-    """The file `checkpoint` is complete; the oldest checkpoint is still there."""
+    """The file `checkpoint` is complete, but the oldest checkpoint was not removed."""
 
     def remove(prefix):
         raise KeyboardInterrupt

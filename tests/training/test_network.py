@@ -1,6 +1,6 @@
-"""Workers on machines of their own: each in a network namespace, connected by a bridge.
+"""Workers on simulated machines: network namespaces connected by a bridge.
 
-Needs the rights to make namespaces, as root has them.
+Creating namespaces needs root's rights.
 """
 
 import json
@@ -25,7 +25,7 @@ def ip(*arguments, check=True):
 
 
 class Network:
-    """A bridge in a namespace, and a namespace with an address for each machine."""
+    """A bridge, and a namespace with an address for each machine."""
 
     def __init__(self, count):
         self.count = count
@@ -59,7 +59,7 @@ class Network:
         ip("-n", self.hub, "link", "set", f"port{index}", "up")
 
     def start(self, folder, options):
-        """Start train_alone.py on each machine, with one output folder and a log each."""
+        """Start train_alone.py on each machine, with a common output folder and separate logs."""
         script = os.path.join(os.path.dirname(__file__), "train_alone.py")
         cluster = {"worker": [f"{address}:2222" for address in self.addresses]}
         processes = []
@@ -78,7 +78,7 @@ class Network:
 
 @pytest.fixture
 def network():
-    """`network(count)` for machines of a test; skips it without the rights."""
+    """A function `network(count)` that makes machines; without the rights the test is skipped."""
     if not shutil.which("ip") or ip("netns", "add", f"{_PREFIX}t", check=False).returncode:
         pytest.skip("network namespaces cannot be made")
     ip("netns", "delete", f"{_PREFIX}t")
@@ -109,7 +109,7 @@ def test_the_steps_are_those_of_one_machine(count, network, tmp_path):
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_lost_machine_ends_the_others_and_the_run_is_resumed(is_cut, network, tmp_path):
-    """Killed, or without its link: one sentence within a minute; then the undisturbed weights."""
+    """The others exit with one sentence within a minute; the resumed run has the same weights."""
     options = {"steps": 400, "total": 400, "save": 50, "seconds_per_loop": 0.05}
     run(tmp_path / "one", 400, total=400, save=50)
     machines = network(2)

@@ -1,4 +1,4 @@
-"""The records of a pre-training run, of which only a sample is checked before it starts."""
+"""The records of a pre-training run; only a sample is checked before it starts."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def write(path, length):
 
 
 def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
-    """Reading does not notice that one of them is masked."""
+    """While reading, a masked file would go unnoticed."""
     unmasked = records.pretraining_schema(has_masks=False)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     for i in range(25):
@@ -56,7 +56,7 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
         record_checks.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
     ):
         list(data.train.batches().take(4))
-    # A wrong argument is found before the run starts.
+    # Wrong arguments are found before the run starts.
     write(tmp_path / "x-00000-of-00025", 12)
     with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
         PretrainingData(config, TINY).check()

@@ -1,4 +1,4 @@
-"""`TrainStep`: the same steps on several replicas and in several micro-batches."""
+"""`TrainStep` makes the same steps on several replicas and in several micro-batches."""
 
 import gc
 import weakref
@@ -13,7 +13,7 @@ from tests.training.training_helpers import assert_same, curves, mirrored, run, 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
-    # One report after the first step and one after the last, however slow the machine is.
+    # Reports after the first and the last step, however slow the machine is.
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
     trainer = run(tmp_path, 20, mirrored(count))
     weight = trainer.model.trainable_variables[0].value
@@ -32,7 +32,7 @@ def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
             assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
 
 
-# By default two worker processes make these steps, in test_strategy.py.
+# In the default suite two worker processes make these steps, see test_strategy.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
@@ -45,13 +45,13 @@ def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 4])
 def test_accumulation_makes_the_same_steps(plain_run, tmp_path, parts):
-    """The masked-LM weights are uneven over the micro-batches: a mean of means would differ."""
+    """Micro-batches have different masked-LM weights, so a mean of means would differ."""
     run(tmp_path, 20, gradient_accumulation_steps=parts)
     assert_same(plain_run, tmp_path, atol=1e-5)
 
 
 def test_replicas_draw_different_masks():
-    """The same rows on two replicas, to which Keras' own dropout would apply the same mask."""
+    """Keras' dropout would apply the same mask to the same rows on two replicas."""
     strategy = mirrored(2)
     with strategy.scope():
         layer = modeling.Dropout(0.5)

@@ -1,4 +1,4 @@
-"""Strategies, the devices of a machine, and two processes that train as one."""
+"""Strategies, detected devices, and training with two worker processes."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def chips(tmp_path, monkeypatch):
     ("gpus", "devices"), [([], Devices("CPU", 1)), (["a", "b"], Devices("GPU", 2))]
 )
 def test_devices_without_a_tpu(gpus, devices, tmp_path, monkeypatch):
-    """The driver VFIO is also that of other devices, such as a GPU of a virtual machine."""
+    """Other devices, such as the GPU of a virtual machine, also use the VFIO driver."""
     monkeypatch.setattr(strategy, "_TPU_CHIPS", f"{tmp_path}/accel[0-9]*")
     monkeypatch.setattr(strategy, "_VFIO", f"{tmp_path}/[0-9]*")
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
@@ -128,7 +128,7 @@ def test_error_of_that_process_is_reported(chips, monkeypatch):
 
 @pytest.mark.slow
 def test_tpu_that_cannot_be_used_is_an_error(chips):
-    # Runs the separate process: this machine has the two files but no TPU.
+    # Runs the separate process; the two files exist, but this machine has no TPU.
     with pytest.raises(bert_tf.UserError, match=r"TensorFlow cannot use .*`tpu_name=local`"):
         find_devices()
 
@@ -151,7 +151,7 @@ def test_lost_worker_raises_stopped():
 
 
 def start_workers(folder, options, monkeypatch):
-    """Start two workers with one output folder and a log each."""
+    """Start two workers with a common output folder and separate logs."""
     processes = []
     for index, environment in enumerate(worker_environments()):
         monkeypatch.setenv("TF_CONFIG", environment)
@@ -176,7 +176,7 @@ def wait_for_first_step(tmp_path, processes):
 
 @pytest.mark.slow
 def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, monkeypatch):
-    """In pre-training with uneven masks, and in a classifier with labels of unequal weight."""
+    """Covers pre-training with uneven masks, and a classifier with unequal label weights."""
     options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
     processes = start_workers(tmp_path, options, monkeypatch)
     trainer = training.Trainer(
@@ -207,7 +207,7 @@ def test_signal_to_one_worker_stops_all_at_the_same_step(tmp_path, monkeypatch):
     processes = start_workers(tmp_path, options, monkeypatch)
     assert wait(processes) == [0, 0]
     assert f"training: step {step} to {step + 3}" in log(tmp_path / "worker1")
-    # Equal to a run without interruption on two devices of one process, up to the order of sums.
+    # Equal to an uninterrupted run on two devices in one process, up to the order of sums.
     training.set_seed(7)
     run(tmp_path / "whole", step + 3, mirrored(2), dropout=0.1, total=2000)
     assert_same(tmp_path / "whole", tmp_path / "run", atol=1e-4)

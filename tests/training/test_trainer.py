@@ -1,4 +1,4 @@
-"""`Trainer`: it learns, resumes to the bit, warm-starts and evaluates."""
+"""`Trainer` learns, resumes exactly, warm-starts and evaluates."""
 
 import collections
 import functools
@@ -54,7 +54,7 @@ def test_padding_is_left_out_where_nothing_reads_it(
 def test_it_learns(tmp_path):
     trainer = run(tmp_path, 600, rate=3e-3)
     results = trainer.evaluate(SomeBatches())
-    assert results["masked_lm_accuracy"] > 0.5  # by chance 1 in 8
+    assert results["masked_lm_accuracy"] > 0.5  # 1 in 8 by chance
     assert results["global_step"] == 600
 
 
@@ -77,15 +77,15 @@ def test_losses_equal_the_release():
     )
 
 
-# By default runs that a signal ended are resumed, below and in test_loop.py.
+# The default suite resumes runs ended by signals, below and in test_loop.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_resume_is_exact(tmp_path, dropout):
-    """Six steps equal three, a new trainer, and three more, to the bit."""
+    """Six steps equal three steps, a new trainer and three more steps, bit for bit."""
     run(tmp_path / "whole", 6, dropout=dropout, save=3)
     training.set_seed(7)
     run(tmp_path / "parts", 3, dropout=dropout, total=6)
-    training.set_seed(8)  # a resumed run must not depend on it
+    training.set_seed(8)  # resuming must not depend on it
     run(tmp_path / "parts", 6, dropout=dropout)
     assert_same(tmp_path / "whole", tmp_path / "parts")
 
@@ -189,7 +189,7 @@ def test_finished_run_is_not_trained_again(finished, caplog):
 
 
 def test_weights_of_a_resumed_run_are_read_once(finished, monkeypatch):
-    """But once more if the same trainer trains again: an error may have left them half-way."""
+    """If the same trainer trains again they are reread, since an error may have changed them."""
     reads = collections.Counter()
     read = checkpoints.ReleaseCheckpoint.tensor
 
@@ -255,7 +255,7 @@ def constant_rate():
     ],
 )
 def test_any_learning_rate_of_the_optimizer(rate, note, tmp_path, caplog):
-    """It is used as it is given; resuming with a different one is logged."""
+    """The rate is used as given; resuming with a different rate is logged."""
     caplog.set_level("INFO", "bert_tf")
     optimizer = optimization.AdamWeightDecay(rate)
     run(tmp_path, 1, optimizer=lambda _: optimizer)
@@ -273,7 +273,7 @@ def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     name = "bert/embeddings/word_embeddings"
     np.testing.assert_array_equal(first[name], second[name])
 
-    # What a variable of TensorFlow lives as long as: many seeds need the memory of one.
+    # The variables are freed, so many seeds need the memory of one.
     handle = weakref.ref(trainer.model.trainable_variables[0].value.handle)
     del trainer
     gc.collect()

@@ -1,8 +1,8 @@
-"""Makes a run of training_helpers.py in a process of its own: to be killed, or as one worker.
+"""Make a run of training_helpers.py in a separate process, which is killed or is one worker.
 
     python tests/training/train_alone.py OUTPUT_DIR '{"steps": 20, "dropout": 0.1, ...}'
 
-Like the scripts it resumes the run in the folder, and exits with their statuses.
+Like the scripts, it resumes the run in the folder and exits with the same statuses.
 """
 
 import json
@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 
 def die_before(operation, name, count):
-    """Kill this process before the count-th `operation` (rename or remove) on a file of a name."""
+    """Kill this process before the count-th `operation` (rename or remove) on a named file."""
     from bert_tf.io import files
 
     function = getattr(files.Local, operation)

@@ -1,4 +1,4 @@
-"""A made-up pre-training task with runs of it, in this process and in others."""
+"""An artificial pre-training task, and its runs in this and other processes."""
 
 import itertools
 import json
@@ -16,10 +16,10 @@ from tests.common import tiny
 
 
 class Batches:
-    """Endless batches for pre-training; the masked word is the one after its left neighbour."""
+    """Endless pre-training batches; the masked word is the left neighbour plus one."""
 
     batch_size, length, seed = 4, 8, 0
-    identity = (1, 100, 2**62)  # as if from a file of 100 bytes
+    identity = (1, 100, 2**62)  # pretends to be a file of 100 bytes
     bucket_by_length = False
     num_input_streams = 1
 
@@ -30,7 +30,7 @@ class Batches:
         labels = ids[:, 2:3].copy()
         ids[:, 2] = 4
         weights = np.ones((self.batch_size, 1), "float32")
-        weights[0] = step % 2  # uneven over the replicas
+        weights[0] = step % 2  # different on each replica
         return {
             "input_ids": ids,
             "input_mask": np.ones_like(ids),
@@ -74,7 +74,7 @@ class SomeBatches(Batches):
 
 
 class LabeledBatches(Batches):
-    """Endless batches for classification; the rows of one replica have similar labels."""
+    """Endless classification batches; the rows of a replica have similar labels."""
 
     def make(self, step):
         batch = super().make(step)
@@ -97,18 +97,19 @@ class LabelWeightedTask(tasks.ClassificationTask):
         return tf.gather([0.5, 1.0, 4.0], batch["label_ids"])
 
 
-def config(dropout=0.0):
-    """Return the tiny `BertConfig`."""
-    return tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+def config(dropout=0.0, num_hidden_layers=1):
+    """Return the tiny `BertConfig`, by default with one layer, which is quick to trace."""
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return tiny(**rates, num_hidden_layers=num_hidden_layers)
 
 
 def one_device():
-    """Return the strategy of one CPU device."""
+    """Return a strategy with one CPU device."""
     return training.make_strategy(distribution_strategy="one_device")
 
 
 def mirrored(count):
-    """Return the strategy of several logical CPU devices."""
+    """Return a strategy with several logical CPU devices."""
     devices = [device.name for device in tf.config.list_logical_devices("CPU")]
     assert len(devices) >= count, "conftest.py makes logical devices"
     return tf.distribute.MirroredStrategy(
@@ -130,7 +131,7 @@ def run(
     optimizer=optimization.AdamWeightDecay,
     **options,
 ):
-    """Pre-train up to a step, and return the `Trainer`.
+    """Pre-train up to a step; return the `Trainer`.
 
     Args:
       output_dir: folder of the run.
@@ -138,7 +139,7 @@ def run(
       strategy: a `tf.distribute.Strategy`, one device if None.
       dropout: both dropout rates.
       total: the step where the learning rate reaches 0, `steps` if None.
-      init: checkpoint to start from.
+      init: initial checkpoint.
       rate: the peak learning rate.
       save: `save_checkpoints_steps`.
       data: the training data, `Batches` if None.
@@ -159,25 +160,25 @@ def run(
 
 
 def run_classifier(output_dir, strategy=None, steps=20):
-    """Train a `LabelWeightedTask` without dropout, and return the `Trainer`."""
+    """Train a `LabelWeightedTask` without dropout; return the `Trainer`."""
     trainer = training.Trainer(
         lambda: LabelWeightedTask(config(), 3), strategy or one_device(), str(output_dir)
     )
     schedule = optimization.LinearWarmupDecay(1e-3, steps)
-    # The dropout after the pooled output has a fixed rate.
+    # The config does not set the dropout after the pooled output.
     trainer.model.layers[-2].rate = 0.0
     trainer.fit(LabeledBatches(), optimization.AdamWeightDecay(schedule), steps)
     return trainer
 
 
 def tensors(output_dir):
-    """Return the tensors of the newest checkpoint of a run, by name."""
+    """Return the tensors of a run's newest checkpoint by name."""
     source = checkpoints.ReleaseCheckpoint(training.latest(str(output_dir)))
     return {name: source.tensor(name) for name in source.shapes}
 
 
 def assert_same(a, b, atol=0.0):
-    """Assert that the newest checkpoints of two runs are equal, within `atol`."""
+    """Assert that the newest checkpoints of two runs are equal within `atol`."""
     a, b = tensors(a), tensors(b)
     assert a.keys() == b.keys()
     for name in a:
@@ -185,7 +186,7 @@ def assert_same(a, b, atol=0.0):
 
 
 def curves(output_dir):
-    """Return the TensorBoard scalars of a run: a dict from (name, step) to value."""
+    """Return the TensorBoard scalars of a run as a dict from (name, step) to value."""
     return {
         (value.tag, event.step): float(tf.make_ndarray(value.tensor))
         for path in output_dir.glob("events.out.tfevents*")
@@ -195,7 +196,7 @@ def curves(output_dir):
 
 
 def start(folder, options, logs=None):
-    """Start train_alone.py; its output goes to the file `log` in `logs` or the folder."""
+    """Start train_alone.py; it writes its output to `log` in `logs` or in the folder."""
     script = os.path.join(os.path.dirname(__file__), "train_alone.py")
     command = [sys.executable, script, str(folder), json.dumps(options)]
     with open(os.path.join(logs or folder, "log"), "a") as output:
