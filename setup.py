@@ -59,7 +59,7 @@ def long_description():
 
 setup(
     name="bert_tf",
-    version="0.2.0.dev0",
+    version="0.3.0",
     description="BERT for TensorFlow and Keras 3, compatible with the 2018 release",
     long_description=long_description(),
     long_description_content_type="text/markdown",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from bert_tf.tokenization import FullTokenizer as FullTokenizer
     from bert_tf.tokenization.graph import GraphTokenizer as GraphTokenizer
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0"
 
 _PACKAGES = (
     "checkpoints",
