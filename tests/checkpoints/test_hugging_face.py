@@ -213,7 +213,7 @@ def test_broken_folders(folder, tmp_path):
     weights.write_text("some text")
     check_error(folder, "not a readable safetensors file")
     safetensors.save_file({f"x.{key}": value for key, value in arrays.items()}, weights)
-    check_error(folder, "none of its weights is in the model; the checkpoint has x.")
+    check_error(folder, "none of its weights is in the model; found x.")
     less = {key: value for key, value in arrays.items() if "layer.1.output" not in key}
     safetensors.save_file(less, weights)
     check_error(folder, "lacks bert/encoder/layer_1/output/dense/kernel")

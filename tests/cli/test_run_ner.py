@@ -261,7 +261,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
     [
         ("--layer_combination=last", "--layer_combination requires --features_only"),
         ("--features_only --init_checkpoint=x",
-         "--layer_combination=concat_last_four requires 4 layers, but the model has 1"),
+         "--layer_combination=concat_last_four: the model has 1 layers, expected at least 4"),
         ("--features_only --layer_combination=last", "--features_only.*--init_checkpoint"),
         ("--features_only --layer_combination=last --init_checkpoint=x --layer_decay=0.9",
          "--layer_decay: .*--features_only"),
