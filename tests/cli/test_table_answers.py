@@ -136,7 +136,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"no column 'x', only \['n', 'review'\]"),
         ("a.csv", "n,review\n", {"text_columns": ["n", "review"]}, "column for each of text"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
-        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: expected a text"),
+        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: found .*, expected a text"),
         ("a.jsonl", '{"review": "a"}\n[]\n', {}, "line 2: expected a JSON object"),
     ],
 )

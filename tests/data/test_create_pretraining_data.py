@@ -126,7 +126,7 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     monkeypatch.setattr(shards_module, "_PROCESS_MB", 0)
     monkeypatch.setattr(shards_module, "_TOKEN", 1000)
     flags = ["--output_file=made/x", "--max_memory_mb=1"]
-    message = r"^--max_memory_mb=1 .* 3 shards in 1 processes.*(--num_shards=(\d+)).*remove (\S+) "
+    message = r"^--max_memory_mb=1: 3 shards in 1 processes.*(--num_shards=(\d+)).*remove (\S+) "
     with pytest.raises(UserError, match=message) as caught:
         create(*flags, "--num_shards=3")
     assert not shard_contents()

@@ -104,7 +104,7 @@ def test_two_devices_make_the_same_steps(encoder_folder):
         ({"texts": []}, "`texts`: there are no words"),
         ({"texts": ["", " "]}, "`texts`: there are no words"),
         ({"validation_data": [3]}, "`validation_data`: expected texts, item 0 is 3"),
-        ({"masked_lm_prob": 1.5}, "`masked_lm_prob` must be from 0 to 1, not 1.5"),
+        ({"masked_lm_prob": 1.5}, "`masked_lm_prob=1.5`: expected a number from 0 to 1"),
         ({"epochs": 0}, "`epochs=0`"),
         ({"batch_size": 0}, "`batch_size=0`"),
         ({"learning_rate": float("nan")}, "`learning_rate=nan`"),

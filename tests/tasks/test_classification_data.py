@@ -40,7 +40,7 @@ def test_unknown_labels(tmp_path, caplog):
         read_data(source, ["train", "dev"])
     data = read_data(source, ["dev"], skip_bad_rows=True)  # as in train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
-    assert "bad rows left out: 2, the first: " in caplog.text
+    assert "bad rows skipped: 2, the first: " in caplog.text
     source = FileSource(custom_dataset(labels=("z", "y", "x")), folder)
     assert read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
     source = FileSource(custom_dataset(labels=("w",)), folder)

@@ -238,10 +238,15 @@ def test_values_of_json(tmp_path):
             "line 1: label.*`task_type=multi_",
         ),
         ("a.json", '[{"text": "a", "label": NaN}]', {}, "row 1: the label is empty"),
-        ("a.jsonl", '{"text": ["a"], "label": "b"}\n', {}, "line 1: text_a: expected a text"),
+        (
+            "a.jsonl",
+            '{"text": ["a"], "label": "b"}\n',
+            {},
+            "line 1: text_a: found .*, expected a text",
+        ),
         ("a.json", '[{"text": "a", "label": "b"}, 3]', {}, "row 2: expected a JSON object"),
         ("a.json", "[1,\n", {}, "line 2: not JSON"),
-        ("a.json", '[{"text": "a"}]', {"header": "no"}, "`header=no`, but"),
+        ("a.json", '[{"text": "a"}]', {"header": "no"}, "`header=no`: .* has column names"),
         ("a.json", "", {}, "no examples"),
     ],
 )
