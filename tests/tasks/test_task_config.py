@@ -297,5 +297,5 @@ def test_labels_with_surrogates_are_refused(tmp_path, name):
 
 
 def test_a_vocabulary_of_no_pieces_is_refused():
-    with pytest.raises(bert_tf.UserError, match=r"^`vocab_size=0` is too small"):
+    with pytest.raises(bert_tf.UserError, match=r"^`vocab_size=0`: expected"):
         bert_tf.tokenization.vocabulary.learn({"a": 9}, 0, num_unused=0)
