@@ -2,7 +2,7 @@
 
     bert-tf check --quick
 
-Also in half precision, with the speed of a model, and a file for a report:
+All dtypes, with the speed of a given model and the results in a file:
 
     bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
 """

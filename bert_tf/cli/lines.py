@@ -1,7 +1,6 @@
 """Flags and loop of the commands that answer lines of text.
 
-Lines that are available at the same time are answered together. Each answer is a line of JSON, in
-the order of the input.
+Lines that are available at the same time are answered together.
 """
 
 import itertools
@@ -56,7 +55,7 @@ def define_line_flags(batch_size=None):
 
 
 def check_line_flags():
-    """Raise UserError if the input cannot be read or the output cannot be written."""
+    """Raise UserError if the input is not readable or the output is not writable."""
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
@@ -71,16 +70,14 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the input that the flags specify.
-
-    Tables are answered as tables, see `table_answers`.
+    """Answer the input of the flags: lines with lines of JSON, tables with tables.
 
     Args:
       predictor: a `serving.Predictor` or `serving.Client`.
       title: description of the model, for the prompt on a terminal.
 
     Raises:
-      UserError: if lines were invalid, after all lines are answered.
+      UserError: if any lines are invalid; raised after the other lines are answered.
     """
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()

@@ -10,7 +10,7 @@ OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")
 INPUT_FORMATS = ("auto", "text", "jsonl")
 
-# Upper bounds that catch typing errors.
+# Upper bounds that catch typos.
 _MAX_COUNT = 2**20
 
 

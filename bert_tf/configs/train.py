@@ -13,7 +13,7 @@ _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
 _MAX_SEED = 2**32 - 1
-# All processes start at once: a typing error would exhaust the machine.
+# All processes start at once, so a typo could exhaust the machine.
 MAX_PROCESSES = 1024
 
 
@@ -123,7 +123,7 @@ class TrainConfig(Config):
             )
 
     def num_train_steps(self, count, unit):
-        """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
+        """Return the steps of `num_train_epochs` over `count` examples; errors call them `unit`."""
         steps = count / self.train_batch_size * self.num_train_epochs
         if steps < 1:
             raise UserError(

@@ -326,10 +326,13 @@ def test_too_long_sequence_is_rejected():
     ("change", "message"),
     [
         ({"hidden_size": 15}, "hidden_size 15 is not a multiple of num_attention_heads 2"),
-        ({"vocab_size": 0}, "vocab_size must be an integer from 1 to 2147483647, not 0"),
-        ({"num_hidden_layers": "2"}, "num_hidden_layers must be an integer"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a number in"),
-        ({"hidden_act": "swish2"}, "hidden_act must be one of gelu, gelu_erf, relu, tanh, linear"),
+        ({"vocab_size": 0}, "vocab_size is 0, expected an integer from 1 to 2147483647"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers is '2', expected an integer"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, expected a number in"),
+        (
+            {"hidden_act": "swish2"},
+            "hidden_act is 'swish2', expected one of gelu, gelu_erf, relu, tanh, linear",
+        ),
     ],
 )
 def test_config_rejects_nonsense(change, message):

@@ -88,7 +88,10 @@ class FileSource:
             if has_quotes and any(map(_is_quoted, example.texts().values())):
                 quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
-                surplus(f"{where}: {len(row[0])} columns, but the first line has {columns.width}")
+                surplus(
+                    f"{where}: found {len(row[0])} columns, expected {columns.width} as in the "
+                    "first line"
+                )
             return example
 
         places = ((f"{path}, {table_format.unit} {number}", row) for number, *row in rows)
@@ -218,9 +221,7 @@ def _example(dataset, where, index, row, problem, columns, with_label):
 
     def cell(position, what):
         if not -len(row) <= position < len(row):
-            raise ValueError(
-                f"{what} is expected in column {position + 1}, but the row has {len(row)}"
-            )
+            raise ValueError(f"found {len(row)} columns, expected {what} in column {position + 1}")
         return row[position]
 
     def text(position, what):
@@ -232,7 +233,7 @@ def _example(dataset, where, index, row, problem, columns, with_label):
 
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
         # Values after an unquoted comma, for example, would be in the wrong columns.
-        raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
+        raise ValueError(f"found {len(row)} columns, expected {columns.width} as in the first line")
     if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None
     texts = list(map(text, columns.texts, ("text_a", "text_b")))
