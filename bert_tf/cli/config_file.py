@@ -49,7 +49,6 @@ def parse(argv, known):
 
 
 def _read(path, known):
-    """Return the validated values of a file as a dict from flag name to value."""
     values = _load(path)
     # run.json also contains data, versions and metrics.
     if isinstance(values, dict) and isinstance(values.get("config"), dict):
@@ -83,7 +82,6 @@ def _load(path):
 
 
 def _convert(path, flag, value):
-    """Convert a value to the type of its flag; raise UserError if it is invalid."""
     parser, hint = flag.parser, str
     if flag.boolean:
         hint = bool

@@ -130,7 +130,6 @@ def _parse(argv):
 
 
 def _print_help(argument):
-    """Print the help and exit, unless the argument of --help is false."""
     if FLAGS["help"].parser.parse(argument):
         console.write(usage.describe(sys.argv[0]))
         sys.exit(0)
@@ -180,7 +179,6 @@ TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 
 def define_tokenizer_flags():
-    """Define the flags for the vocabulary, casing, accents and Chinese characters."""
     define_options(ModelConfig(), only=("vocab_file", *TOKENIZER_FLAGS))
 
 

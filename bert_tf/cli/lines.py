@@ -55,7 +55,6 @@ def define_line_flags(batch_size=None):
 
 
 def check_line_flags():
-    """Raise UserError if the input is not readable or the output is not writable."""
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
@@ -157,7 +156,6 @@ def _raw_lines(raw):
 
 
 def _answer(predictor, chunks, write):
-    """Write the answer of each line; return the number of invalid lines."""
     num_invalid, number = 0, 0
     for chunk in chunks:
         rows, errors = [], {}

@@ -22,7 +22,7 @@ _HELP = ("help", "-h", "-help", "--help", "--helpfull")
 
 
 def main():
-    """Run the command named on the command line; return an exit status if it does not exist."""
+    """Run the command named on the command line; return an exit status if there is none."""
     arguments = sys.argv[1:]
     for length in (2, 1):
         name = " ".join(arguments[:length])

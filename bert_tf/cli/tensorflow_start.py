@@ -96,7 +96,7 @@ _GPUS = "/dev/nvidia[0-9]*"
 
 
 def warn_of_unused_gpu():
-    """Warn if this machine has a GPU that TensorFlow cannot use, because its message is hidden."""
+    """Warn about a GPU that TensorFlow cannot use; its own message is hidden."""
     if not glob.glob(_GPUS) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return
     if not importlib.import_module("tensorflow").config.list_physical_devices("GPU"):

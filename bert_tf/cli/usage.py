@@ -35,7 +35,6 @@ _INDENT = 28
 
 
 def group(title, *names):
-    """Put flags under a title of the help."""
     for name in names:
         FLAGS[name].group = title
 

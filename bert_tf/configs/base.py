@@ -142,7 +142,6 @@ class Config:
 
     @classmethod
     def find_group(cls, name: str) -> str:
-        """Return the title of an option in `--help`."""
         groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
         return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
@@ -177,7 +176,6 @@ class Config:
         return config
 
     def to_json(self) -> dict[str, Any]:
-        """Return the saved values as a dict for JSON."""
         return {
             field.name: _to_plain(getattr(self, field.name))
             for field in dataclasses.fields(self)

@@ -48,7 +48,6 @@ class ServingConfig(Config):
 
     @property
     def stored_type(self):
-        """Storage dtype of the weights."""
         return self.weights or self.dtype or "float32"
 
     @property

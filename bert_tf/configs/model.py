@@ -202,7 +202,6 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Read a `bert_config.json` or Hugging Face `config.json`; see `from_dict`."""
         values = json_files.read(path)
         try:
             return cls.from_dict(values)

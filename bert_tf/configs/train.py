@@ -194,7 +194,6 @@ class OptimizerConfig(Config):
     num_warmup_steps: int | None = option(None, "Number of warm-up steps.", minimum=0)
 
     def validate(self):
-        """Return self, or raise UserError naming the first invalid attribute."""
         super().validate()
         if self.is_given("warmup_proportion") and self.num_warmup_steps is not None:
             raise UserError("`warmup_proportion` cannot be combined with `num_warmup_steps`")

@@ -304,7 +304,7 @@ def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
     with pytest.raises(
-        bert_tf.UserError, match=r"--document_context .*-DOCSTART-.*train\.txt has none"
+        bert_tf.UserError, match=r"--document_context: .*train\.txt has no -DOCSTART- lines"
     ):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             "--document_context")  # fmt: skip

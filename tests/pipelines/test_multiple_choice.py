@@ -70,7 +70,7 @@ def test_labels_may_be_texts(encoder_folder):
         ((["a"], ["b c"], [0]), r"`endings\[0\]`"),
         ((["a"] * 2, [["b", "c"], ["b", "c", "d"]], [0, 0]), "item 1 has 3 endings, .* has 2"),
         ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels` must have the same length"),
-        (([3], [["b", "c"]], [0]), "`contexts`: expected texts, item 0 is 3"),
+        (([3], [["b", "c"]], [0]), "`contexts`: item 0 is 3, expected a text"),
         (([], [], []), "`contexts` is empty"),
     ],
 )

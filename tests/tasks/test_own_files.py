@@ -189,7 +189,7 @@ def test_delimiters_that_are_given(tmp_path):
         with pytest.raises(bert_tf.UserError, match=f"`delimiter={bad}`"):
             tables.parse_delimiter(bad)
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "b"}')
-    with pytest.raises(bert_tf.UserError, match=r"`delimiter=;`, but .* is JSON lines"):
+    with pytest.raises(bert_tf.UserError, match=r"`delimiter=;`: .* is JSON lines"):
         read(tmp_path / "a.jsonl", delimiter=";")
 
 
@@ -263,7 +263,9 @@ def test_files_of_a_folder(tmp_path):
 
 def test_a_single_label(tmp_path, caplog):
     folder = write_files(tmp_path, train__tsv="a\tx\nb\tx\n")
-    with pytest.raises(bert_tf.UserError, match=r"train\.tsv: the only label is 'x'.*multi_label"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"train\.tsv: found only the label 'x'.*multi_label"
+    ):
         read_data(FileSource(custom_dataset(), folder), ["train"])
     data = read_data(FileSource(custom_dataset("multi_label"), folder), ["train"])
     assert data.labels == ("x",) and "all 2 training examples have the label" in caplog.text

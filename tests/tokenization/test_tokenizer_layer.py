@@ -136,9 +136,9 @@ def test_from_preset(tmp_path, caplog):
     [
         (([1, 2],), "`texts`: expected a string"),
         (([["a", "b"]],), r"`texts`: .*\(1, 2\).*`pairs`"),
-        ((["a"], tf.constant([1])), "`pairs`: expected strings, found"),
+        ((["a"], tf.constant([1])), "`pairs`: found int32, expected strings"),
         ((keras.Input((3,), dtype="string"),), r"`texts`: .*\(None, 3\)"),
-        ((keras.Input((), dtype="int32"),), "`texts`: expected strings, found int32"),
+        ((keras.Input((), dtype="int32"),), "`texts`: found int32, expected strings"),
     ],
 )
 def test_wrong_texts(tokenizer, arguments, message):

@@ -1,4 +1,4 @@
-"""Read examples of text classification from files."""
+"""Read text classification examples from files."""
 
 import itertools
 import os
@@ -22,12 +22,12 @@ class FileSource:
 
     Attributes:
       dataset: a `glue.DatasetSpec`.
-      columns: dict from the splits read so far to their `Columns`.
+      columns: dict from each split read so far to its `Columns`.
       files: paths of the files read so far.
     """
 
     def __init__(self, dataset, data_dir=None, paths=None):
-        """Create a source; `paths` may have files that replace "train", "dev" or "test"."""
+        """Create a source; `paths` is a dict of files for "train", "dev" or "test", or None."""
         self.dataset, self._data_dir = dataset, data_dir
         self.columns, self.files = {}, []
         self._paths = {base: path for base, path in (paths or {}).items() if path}
@@ -59,7 +59,7 @@ class FileSource:
 
         Args:
           split: a key of `dataset.files`. Test examples have no labels.
-          bad: the `BadRows` that collects invalid rows; None to raise an error at the first.
+          bad: `BadRows` that collects invalid rows; None to raise an error for the first.
 
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.
@@ -114,7 +114,7 @@ class FileSource:
         return find_columns(path, names, layout, split, count, has_names)
 
     def _with_header(self, path, table_format, columns, first):
-        """Mark the first row as a header if its label column suggests so."""
+        """Treat the first row as a header if its label cell suggests so."""
         position = columns.labels[0]
         if len(first) <= position:
             return columns
@@ -146,7 +146,7 @@ def read_examples(dataset, data_dir, split, path=None, bad=None):
 def collect_examples(dataset, rows, make, bad, error):
     """Convert rows to a list of `Example` with `BadRows.collect`.
 
-    Rows with a blank text are invalid. In GLUE's files they are only counted, because the release
+    Rows with a blank text are invalid; in GLUE's files they are only counted, because the release
     uses them. `error` is the message of the UserError if there are no examples.
     """
     bad, empty = bad or BadRows(), BadRows(skip=True)
@@ -170,22 +170,21 @@ def collect_examples(dataset, rows, make, bad, error):
 
 
 def _find_format(path, layout):
-    """Return the format of a file, from its name if the columns are known, else its content."""
+    """Return the format of a file: from its name if the columns are known, else its content."""
     if layout is None:
         return tables.format_by_name(path)
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
     is_restored = "delimiter" in layout.restored
     if layout.delimiter and not is_restored and not table_format.is_delimited:
-        raise UserError(f"`delimiter={layout.delimiter}`, but {path} is {table_format}")
+        raise UserError(f"`delimiter={layout.delimiter}`: {path} is {table_format}")
     return table_format
 
 
-# Limits of the log line about a file: columns, and characters of a text.
+# Limits of the log line about a file: number of columns, and of characters of a text.
 _MAX_COLUMNS, _MAX_CHARACTERS = 12, 40
 
 
 def _report(path, table_format, columns, examples):
-    """Log the format and columns that were found in a file, and its first example."""
     roles = columns.roles()
     names = [
         f"{columns.name(i)} ({roles[i]})" if i in roles else columns.name(i)
@@ -215,7 +214,7 @@ def _is_quoted(text):
 
 
 def _example(dataset, where, index, row, problem, columns, with_label):
-    """Return the example of a row; None if it is in another language, ValueError if invalid."""
+    """Return the example of a row, None for other languages; raise ValueError if it is invalid."""
     if problem:
         raise ValueError(problem)
 
@@ -232,7 +231,7 @@ def _example(dataset, where, index, row, problem, columns, with_label):
             raise ValueError(f"{what}: {error}") from None
 
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
-        # Values after an unquoted comma, for example, would be in the wrong columns.
+        # For example, an unquoted comma moves the values after it to the wrong columns.
         raise ValueError(f"found {len(row)} columns, expected {columns.width} as in the first line")
     if columns.language and cell(columns.language[0], "language") != columns.language[1]:
         return None
