@@ -264,7 +264,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
          "--layer_combination=concat_last_four requires 4 layers, but the model has 1"),
         ("--features_only --layer_combination=last", "--features_only.*--init_checkpoint"),
         ("--features_only --layer_combination=last --init_checkpoint=x --layer_decay=0.9",
-         "--layer_decay: .*--features_only"),
+         "--layer_decay cannot be combined with --features_only"),
         ("--tag_column=0 --word_column=2 --output_scheme=iobes",
          "--output_scheme=iobes cannot be combined with .* none"),
         ("--tag_column=ner", "--tag_column=ner: expected a column number"),
