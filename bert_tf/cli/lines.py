@@ -71,9 +71,8 @@ def check_line_flags():
 def answer_lines(predictor, title):
     """Answer the input of the flags: lines with lines of JSON, tables with tables.
 
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      title: description of the model, for the prompt on a terminal.
+    `predictor` is a `serving.Predictor` or `serving.Client`, `title` a description of the model for
+    the prompt on a terminal.
 
     Raises:
       UserError: if any lines are invalid; raised after the other lines are answered.

@@ -164,11 +164,7 @@ def _inputs(inputs, positions, columns, layout, row, metadata):
 def answer_table(predictor, table, output_file, write):
     """Write a table with added columns of predictions, in the format of the input.
 
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      table: the `Table`.
-      output_file: path of the new table; None to pass its text to `write`.
-      write: function that takes a str.
+    If `output_file` is None, `write` is called with the text of the new table.
 
     Raises:
       UserError: if a Parquet table has no `output_file`, or a new column already exists.

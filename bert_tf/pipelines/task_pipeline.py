@@ -52,12 +52,8 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
         """Create the pipeline from a preset, for `from_preset` of the subclasses.
 
-        Args:
-          preset: see `checkpoints.resolve`.
-          dtype: a Keras dtype policy.
-          load_weights: whether to load the weights; if False, they are random.
-          **values: attributes of the `TaskConfig`; None for the setting saved with the model, else
-            the default.
+        `values` are attributes of the `TaskConfig`; None for the setting saved with the model, else
+        the default.
         """
         model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
@@ -88,10 +84,8 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _config_values(cls, checkpoint, stored, values):
         """Return the attributes of the `TaskConfig` that differ from `stored` or the defaults.
 
-        Args:
-          checkpoint: path of the weights.
-          stored: the `TaskConfig` saved with them, or None.
-          values: dict of the attributes that the user gave.
+        `stored` is the `TaskConfig` saved with the `checkpoint`, or None; `values` is a dict of the
+        attributes that the user gave.
 
         Raises:
           UserError: if the pipeline does not support the model, or an attribute is missing.

@@ -104,14 +104,10 @@ class TextPreprocessor:
     """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release."""
 
     def __init__(self, tokenizer, max_seq_length, with_words=False, config=None):
-        """Create a preprocessor.
+        """Create a preprocessor with a `FullTokenizer`.
 
-        Args:
-          tokenizer: a `FullTokenizer`.
-          max_seq_length: maximum number of tokens, including [CLS] and [SEP].
-          with_words: whether to track the tokens of each word. Words are delimited by whitespace
-            and tokenized separately.
-          config: the `BertConfig` of the model, to check that it supports the texts; or None.
+        `with_words` tracks the tokens of each word; words are delimited by whitespace and tokenized
+        separately. `config` is the `BertConfig` of a model to check that it supports the texts.
         """
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._config = with_words, config
@@ -177,11 +173,6 @@ class TextPipeline(Pipeline):
     """Base class of pipelines that apply a pre-trained model to texts.
 
     Subclasses create a `BatchRunner` with `_make_runner`, and run it on the texts from `_encode`.
-
-    Attributes:
-      model: the model.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: maximum number of tokens of a text.
     """
 
     def __new__(cls, *arguments, **options):
@@ -314,12 +305,9 @@ class BatchRunner:
         )
 
     def run(self, sequences, description, unit="texts"):
-        """Yield (sequence, dict of its output arrays) for each sequence, in order.
+        """Yield (sequence, dict of its output arrays) for each `EncodedText` of an iterable.
 
-        Args:
-          sequences: iterable of `EncodedText`, read lazily.
-          description: job name for progress lines.
-          unit: unit for progress lines.
+        The iterable is read lazily. Progress lines show the `description` and the `unit`.
         """
         progress = console.ProgressLog(description, unit)
         sequences = iter(sequences)

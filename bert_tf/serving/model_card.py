@@ -27,14 +27,11 @@ _LIMITS = """\
 
 
 def make_card(folder, metadata, inputs, sample, run_dir=None):
-    """Return the text of the card of a version.
+    """Return the text of the card of a version in `folder`, EXPORT_DIR/VERSION.
 
-    Args:
-      folder: the folder of the version, EXPORT_DIR/VERSION.
-      metadata: the contents of its `model.json`.
-      inputs: names of the inputs of `serving_default`.
-      sample: a row of these inputs; None if they are token ids.
-      run_dir: folder of the run that trained the model, or None.
+    `metadata` is the contents of its `model.json`, `inputs` the input names of `serving_default`,
+    `sample` a row of these inputs (None for token ids), and `run_dir` the folder of the run that
+    trained the model, or None.
     """
     export_dir, version = os.path.split(folder)
     name = os.path.basename(os.path.abspath(export_dir))

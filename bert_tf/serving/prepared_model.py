@@ -96,12 +96,9 @@ class PreparedModel(NamedTuple):
     serving_config: ServingConfig
 
     def with_tokenizer(self, serve_ids, tokenizer, *names):
-        """Return a function like `serve_ids` that takes one or two texts instead of token ids.
+        """Return a function like `serve_ids` that takes texts instead of token ids.
 
-        Args:
-          serve_ids: function from a dict of the model's inputs to a dict of outputs.
-          tokenizer: a `GraphTokenizer`.
-          *names: names of the text inputs; other inputs are passed to `serve_ids`.
+        `names` are the one or two text inputs; other inputs are passed to `serve_ids`.
         """
 
         def serve_text(inputs):

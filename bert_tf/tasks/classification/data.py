@@ -25,13 +25,7 @@ from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
-    """The examples of each split of a dataset.
-
-    Attributes:
-      dataset: the `glue.DatasetSpec`.
-      examples: dict from split to list of `Example`.
-      config: the `ClassificationConfig`.
-    """
+    """The dict `examples` from split to list of `Example`, and the `glue.DatasetSpec`."""
 
     version = 2
 

@@ -19,21 +19,13 @@ from bert_tf.training.trainer import Trainer
 
 
 class Teacher:
-    """A fine-tuned classifier, loaded from the output folder of its run.
-
-    Attributes:
-      distillation: the `DistillationConfig`.
-    """
+    """A fine-tuned classifier, loaded from the output folder of its run."""
 
     def __init__(self, folder, spec, student, distillation, dtype="float32"):
         """Find the teacher, and raise UserError if it was trained for a different task.
 
-        Args:
-          folder: the output folder of its run, or the folder of its best checkpoint.
-          spec: the `TaskSpec` of both models.
-          student: the `ClassificationConfig` of the student.
-          distillation: the `DistillationConfig`.
-          dtype: the teacher's Keras dtype policy.
+        `folder` is the output folder of its run, or the folder of its best checkpoint. `spec` is
+        the `TaskSpec` of both models, `student` the `ClassificationConfig` of the student.
         """
         self._folder, self._student, self._dtype = folder, student, dtype
         self.distillation = distillation

@@ -31,17 +31,17 @@ def convert_examples(
     lengths=None,
     windows=None,
 ):
-    """Yield a dict for `record_schema` for each example, as in the release.
+    """Yield a dict for `record_schema` for each of N examples, as in the release.
 
     Args:
-      examples: list of N `Example`s.
-      labels: sequence of L labels in the order of their ids.
+      examples: list of `Example`.
+      labels: the L labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
-      max_seq_length: S.
+      max_seq_length: maximum sequence length, in tokens.
       task_class: one of the `task.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s that normalize the numbers of the examples.
-      teacher_logits: array (N, L) of the logits of a teacher, or None.
-      lengths: a `packing.LengthCounter` that counts the lengths of the examples, or None.
+      teacher_logits: array (N, L), or None.
+      lengths: a `packing.LengthCounter` that counts the lengths, or None.
       windows: the `DocumentWindows` of the texts; None to truncate them.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))

@@ -67,12 +67,7 @@ class DataProcessor:
 
 
 class ProcessorSource:
-    """The examples of a processor, with the interface of `reading.FileSource`.
-
-    Attributes:
-      dataset: a `glue.DatasetSpec` with the labels of the processor.
-      columns: an empty dict, as there are no files.
-    """
+    """The examples of a processor, with the interface of `reading.FileSource`."""
 
     def __init__(self, reference, data_dir=None):
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""

@@ -36,7 +36,6 @@ class QuestionAnsweringData(TaskData):
     Attributes:
       examples: dict from split to source of questions.
       summaries: dict from split to `reading.DatasetSummary`.
-      config: the `QuestionAnsweringConfig`.
       extractor: the `AnswerExtractor` of the "dev" split, or None.
     """
 

@@ -133,16 +133,9 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    The file appears when it is complete.
-
-    Args:
-      path: the file.
-      source: a `reading.JsonSource` or `reading.TfdsQuestions`.
-      tokenizer: a `FullTokenizer`.
-      config: a `QuestionAnsweringConfig`.
-      is_training: whether to write answer positions.
-      num_processes: number of processes; 0 for one per core if there are many questions.
-      num_questions: number of questions, for the progress display.
+    `source` is a `reading.JsonSource` or `reading.TfdsQuestions`. `is_training` writes answer
+    positions. `num_processes` is 0 for one process per core if there are many questions, and
+    `num_questions` is for the progress display.
 
     Returns:
       {"windows": number of windows}, greater than 0.

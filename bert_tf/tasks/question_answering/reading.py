@@ -199,7 +199,7 @@ class TfdsQuestions:
         Args:
           name: "squad/v1.1", "squad/v2.0" or a dataset with the same features.
           split: "train" or "predict".
-          data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
+          data_dir: folder of prepared datasets; None for the default.
           tfds_split: split of the dataset ("train[:90%]"); None for "train" or "validation".
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]

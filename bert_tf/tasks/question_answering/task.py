@@ -20,14 +20,10 @@ class QuestionAnsweringTask(Task):
     loss_names = ("span_loss",)
 
     def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
-        """Create the model.
+        """Create the model; `extractor` is the `AnswerExtractor` that `metrics` uses.
 
-        Args:
-          config: a `QuestionAnsweringConfig`.
-          dtype: a Keras dtype policy.
-          extractor: the `AnswerExtractor` that `metrics` uses.
-          mask_padding: whether to exclude padding from the loss and from the best positions, so
-            that neither depends on the padded length of a batch. The release includes padding.
+        `mask_padding` excludes padding from the loss and from the best positions, so that neither
+        depends on the padded length of a batch. The release includes padding.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
@@ -104,8 +100,7 @@ class AnswerExtractor:
     def answers(self, predictions):
         """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
-        Args:
-          predictions: batches of `QuestionAnsweringTask.predictions`, for all windows in order.
+        `predictions` are batches of `QuestionAnsweringTask.predictions`, for all windows in order.
 
         Raises:
           UserError: if the predictions do not match the questions.

@@ -33,11 +33,7 @@ class Example(NamedTuple):
 
 
 def read_examples(path, config):
-    """Return the list of `Example` of a file.
-
-    Args:
-      path: a file with named columns; see `tables.find_format` for the formats.
-      config: a `SentenceEmbeddingConfig`.
+    """Return the list of `Example` of a file with named columns; see `tables.find_format`.
 
     Raises:
       UserError: if the header or a row is invalid; names file and line.
@@ -89,12 +85,7 @@ def read_examples(path, config):
 
 
 class SentenceEmbeddingData(TaskData):
-    """The examples of each split.
-
-    Attributes:
-      examples: dict from split to list of `Example`.
-      config: the `SentenceEmbeddingConfig`.
-    """
+    """The dict `examples` from split to list of `Example`."""
 
     def __init__(self, examples, config):
         super().__init__(examples, config)

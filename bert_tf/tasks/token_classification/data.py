@@ -26,12 +26,7 @@ from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
-    """The sentences of each split.
-
-    Attributes:
-      examples: dict from split to list of `Sentence`.
-      config: the `TokenClassificationConfig`.
-    """
+    """The dict `examples` from split to list of `Sentence`."""
 
     unit = "sequences"
 

@@ -55,13 +55,10 @@ class ColumnFiles:
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
-        """Set the files to read.
+        """Set the files to read, and the indices of the columns; negative ones count from the end.
 
-        Args:
-          data_dir: folder with train.txt, dev.txt and test.txt, or other usual file names.
-          paths: dict from "train", "dev" and "test" to files, which take precedence.
-          word_column: index of the column of words; negative indices count from the end.
-          tag_column: index of the column of tags.
+        `data_dir` has train.txt, dev.txt and test.txt, or other usual file names. `paths` is a dict
+        from "train", "dev" and "test" to files, which take precedence.
         """
         self._data_dir, self._paths = data_dir, paths or {}
         self._word, self._tag = word_column, tag_column
@@ -136,15 +133,10 @@ class TfdsSentences:
     """The sentences of a dataset in tensorflow-datasets, without document boundaries."""
 
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
-        """Find the dataset, and prepare it if necessary.
+        """Find the dataset, such as "conll2003", and prepare it if necessary.
 
-        Args:
-          name: the dataset, such as "conll2003".
-          data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
-          splits: dict from "train", "dev" and "test" to splits of the dataset; None to find them by
-            name.
-          words: the feature with the words.
-          tags: the feature with the tags; None for "ner" or "tags".
+        `splits` is a dict from "train", "dev" and "test" to splits of the dataset; None to find
+        them by name. `words` and `tags` are features; None for "ner" or "tags".
 
         Raises:
           UserError: if the dataset or a feature does not exist.

@@ -54,11 +54,9 @@ class TokenClassificationTask(Task):
         return predictions
 
     def tags(self, predictions, name="predicted"):
-        """Return a list of tags for each sentence.
+        """Return a list of tags for each sentence, from a dict of arrays (N, ...) for N windows.
 
-        Args:
-          predictions: dict of arrays (N, ...), for all windows in order.
-          name: "predicted", or "tag_ids" for the true tags.
+        `name` is "predicted", or "tag_ids" for the true tags.
         """
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
