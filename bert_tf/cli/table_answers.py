@@ -139,12 +139,10 @@ def _has_columns(names, inputs, layout):
 
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
-    from bert_tf.data.columns import read_number
+    from bert_tf.data.columns import get_cell, read_number
 
     def text(position, name):
-        if position >= len(row):
-            raise ValueError(f"found {len(row)} columns, expected {name} in column {position + 1}")
-        return tables.as_text(row[position])
+        return tables.as_text(get_cell(row, position, name))
 
     values: dict[str, Any] = {
         name: text(position, name) for name, position in zip(inputs, positions, strict=True)

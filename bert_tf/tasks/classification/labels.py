@@ -45,7 +45,7 @@ class LabelEncoder:
     def _in_order(self, values, argument):
         """Return the rows of a DataFrame with its label columns in the order of the labels.
 
-        If no column is named after a label, the order is kept. Other values than a DataFrame with
+        If no column is named after a label, the order is kept. Values other than a DataFrame with
         several columns are returned unchanged.
         """
         columns = [str(name) for name in getattr(values, "columns", ())]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import find_columns, with_header
+from bert_tf.data.columns import find_columns, get_cell, with_header
 from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -176,7 +176,9 @@ def _find_format(path, layout):
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
     is_restored = "delimiter" in layout.restored
     if layout.delimiter and not is_restored and not table_format.is_delimited:
-        raise UserError(f"`delimiter={layout.delimiter}`: {path} is {table_format}")
+        raise UserError(
+            f"`delimiter={layout.delimiter}`: {path} is {table_format}, expected delimited text"
+        )
     return table_format
 
 
@@ -218,13 +220,8 @@ def _example(dataset, where, index, row, problem, columns, with_label):
     if problem:
         raise ValueError(problem)
 
-    def cell(position, what):
-        if not -len(row) <= position < len(row):
-            raise ValueError(f"found {len(row)} columns, expected {what} in column {position + 1}")
-        return row[position]
-
     def text(position, what):
-        value = cell(position, what)
+        value = get_cell(row, position, what)
         try:
             return tables.as_text(value)
         except ValueError as error:
@@ -233,13 +230,13 @@ def _example(dataset, where, index, row, problem, columns, with_label):
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
         # For example, an unquoted comma moves the values after it to the wrong columns.
         raise ValueError(f"found {len(row)} columns, expected {columns.width} as in the first line")
-    if columns.language and cell(columns.language[0], "language") != columns.language[1]:
+    if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
     texts = list(map(text, columns.texts, ("text_a", "text_b")))
     row_id = str(index) if columns.id is None else text(columns.id, "id")
     label = None
     if with_label:
-        labels = cell(columns.labels[0], "label")
+        labels = get_cell(row, columns.labels[0], "label")
         if dataset.task_type == "multi_label" and isinstance(labels, list):
             label = tuple(map(tables.as_text, labels))
         elif isinstance(labels, list):
