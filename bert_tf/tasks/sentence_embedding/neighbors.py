@@ -69,7 +69,7 @@ class Reranker:
 
         Args:
           classifier: a `TextClassifier` of pairs.
-          label: the label whose probability is the score. None for "1" or "yes", or for a
+          label: the label whose probability is the score. None for "1" or "yes", and for a
             regression model.
           num_candidates: number of nearest neighbors to score per query.
 

@@ -89,7 +89,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     output_scheme: str | None = option(
         None,
-        "Tagging scheme of the predictions. Default: tag_scheme.",
+        "Tagging scheme of the predictions. Default: the scheme of the data.",
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
