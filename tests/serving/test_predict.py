@@ -76,7 +76,7 @@ def test_rows_in_python(vocab_file):
     for model, rows, message in [
         (sentences, "a b", "`rows`: found a single str, expected a list of rows"),
         (sentences, [1], "row 0: found 1, expected a text or a dict with text"),
-        (sentences, ["a", {"texts": "a"}], "row 1: .* dict with text, found texts"),
+        (sentences, ["a", {"texts": "a"}], "row 1: found texts, .* dict with text"),
         (sentences, ["a b c", "\ud800"], "row 1, text: .* lone surrogate"),
         (pairs, ["a"], "row 0: found 'a', expected a dict with context, endings"),
         (pairs, [{"context": "a", "endings": ["b", "\ud800"]}], "row 0, endings: .* lone surrog"),
