@@ -323,5 +323,5 @@ def test_losses_are_of_logits(encoder_folder):
 
 def test_number_of_classes(encoder_folder):
     assert make(encoder_folder, None, num_classes=3).config.labels == ("0", "1", "2")
-    with pytest.raises(bert_tf.UserError, match="`labels` and `num_classes` cannot"):
+    with pytest.raises(bert_tf.UserError, match="`labels` cannot be combined with `num_classes`"):
         make(encoder_folder, num_classes=2)

@@ -180,7 +180,7 @@ def test_values_of_json_are_text(tmp_path):
     ("flags", "message"),
     [
         (["--gradient_accumulation_steps=2"], "--mini_batch_size"),
-        (["--loss=triplet"], "--loss=triplet requires 3 texts"),
+        (["--loss=triplet"], "--loss=triplet: found 2 texts per example, expected 3"),
         (["--loss=cosine"], "--loss=cosine requires .scores"),
         (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999.*from 1 to"),
         (["--matryoshka_dims=x"], "found 'x', expected a number"),
