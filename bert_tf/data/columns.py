@@ -292,3 +292,10 @@ def read_number(text, what):
     if not abs(number) <= _LARGEST:
         raise ValueError(f"{what} {text!r} is not a number")
     return number
+
+
+def get_cell(row, position, name):
+    """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
+    if not -len(row) <= position < len(row):
+        raise ValueError(f"found {len(row)} columns, expected {name} in column {position + 1}")
+    return row[position]

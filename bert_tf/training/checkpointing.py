@@ -153,18 +153,18 @@ def check_training_settings(prefix, training_settings):
             for key in sorted(old | new):
                 if old.get(key) != new.get(key):
                     values = old.get(key), new.get(key)
-                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, *values)
+                    console.info("%s changed from %s to %s since %s", key, *values, prefix)
         elif name == "input":
             console.warning(
-                "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "
-                "remaining steps see different examples",
+                "the training files changed since %s (from %d with %d bytes to %d with %d bytes): "
+                "the remaining steps see different examples",
                 prefix, *old[:2], *new[:2],
             )  # fmt: skip
         else:
             console.warning(
-                "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
-                "examples than with the old value",
-                prefix, name, old, new,
+                "`%s` changed from %d to %d since %s: the remaining steps see different examples "
+                "than with the old value",
+                name, old, new, prefix,
             )  # fmt: skip
 
 
@@ -177,13 +177,13 @@ def _check_optimizer(prefix, stored, current):
             for x in (stored, current)
         )
         raise UserError(
-            f"`optimizer`: {prefix} was trained with {old}, now it is {new}; continue with the "
-            "same optimizer, or start a new run from its weights with `init_checkpoint`"
+            f"`optimizer`: {prefix} was trained with {old}, but this run uses {new}; continue "
+            "with the same optimizer, or start a new run from its weights with `init_checkpoint`"
         )
     for name in changed:
         console.warning(
-            "%s was trained with %s=%s in the optimizer, now it is %s",
-            prefix, name, stored[name], current[name],
+            "the optimizer's %s changed from %s to %s since %s",
+            name, stored[name], current[name], prefix,
         )  # fmt: skip
 
 

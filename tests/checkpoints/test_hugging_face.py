@@ -168,7 +168,7 @@ def test_hugging_face_config_round_trip():
         ({"model_type": "roberta"}, "model_type is 'roberta', expected one of 'bert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True"),
-        ({"hidden_act": "silu"}, "hidden_act must be one of gelu, gelu_new"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', expected one of gelu, gelu_new"),
     ],
 )
 def test_configs_of_other_models_are_errors(change, message):

@@ -147,7 +147,7 @@ def test_several_labels(run, run_script, tmp_path):
         ),
         (
             ["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"],
-            "--tfds_splits: expected at most 3",
+            "--tfds_splits: found 4 splits, expected at most 3",
         ),
         (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits requires --tfds_na"),
         (["--do_train", "--task_name=ax"], "--do_train: this task has no train split"),

@@ -201,7 +201,7 @@ def test_evaluation_does_not_change_the_training(scripted, tmp_path):
 
 
 def test_metrics_are_checked_before_training(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 .*accuracy, loss"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: .*accuracy, loss"):
         run_scripted(tmp_path, [], 4, best_metric="f1")
     (tmp_path / "best").mkdir()
     record = {"metric": "loss", "value": 0.1, "step": 2, "since": []}
