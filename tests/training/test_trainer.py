@@ -138,7 +138,7 @@ def test_run_resumed_on_different_files_is_logged(finished, caplog):
     data.identity = [2, 150, 2**62 + 1]
     run(finished, 20, data=data)
     assert (
-        "model.ckpt-20 was trained on different files (1 with 100 bytes, now 2 with 150 bytes): "
+        "finished/model.ckpt-20 (from 1 with 100 bytes to 2 with 150 bytes): "
         "the remaining steps see different examples"
     ) in caplog.text
 
@@ -165,7 +165,7 @@ def test_run_resumed_with_a_different_optimizer(finished, caplog):
 def test_run_resumed_with_another_learning_rate_is_logged(finished, caplog):
     caplog.set_level("INFO")
     run(finished, 20)
-    assert "was trained with" not in caplog.text
+    assert "changed from" not in caplog.text
     run(finished, 22, rate=0.5)
     assert "learning_rate changed from 0.001 to 0.5 since " in caplog.text
     assert "num_train_steps changed from 20 to 22 since " in caplog.text
@@ -259,7 +259,7 @@ def test_any_learning_rate_of_the_optimizer(rate, note, tmp_path, caplog):
     run(tmp_path, 1, optimizer=lambda _: optimizer)
     assert f"learning_rate {float(optimizer.learning_rate_at(0)):.3g}" in caplog.text
     run(tmp_path, 1, optimizer=lambda _: optimizer)
-    assert "was trained with" not in caplog.text
+    assert "changed from" not in caplog.text
     run(tmp_path, 1, optimizer=lambda _: optimization.AdamWeightDecay(1e-3))
     assert note in caplog.text
 
