@@ -71,9 +71,11 @@ def output_paths(config, input_paths):
     """
     paths = [path.strip() for path in config.output_file.split(",") if path.strip()]
     if not paths:
-        raise bert_tf.UserError("--output_file: expected at least one file")
+        raise bert_tf.UserError("--output_file: found no file, expected at least one")
     if config.num_shards and len(paths) > 1:
-        raise bert_tf.UserError("--output_file: expected a single file with --num_shards")
+        raise bert_tf.UserError(
+            f"--output_file: found {len(paths)} files, expected one with --num_shards"
+        )
     inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file or ""]}
     for path in paths:
         if paths.count(path) > 1:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 r"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving.
 
-The model that a script has trained, with its task, labels and vocabulary:
+A model trained by one of the scripts, with its task, labels and vocabulary:
 
     python export_model.py --model_dir=/tmp/mrpc --export_dir=/models/mrpc
 
-A pre-trained model, with weights in 8 bits:
+A pre-trained model with 8-bit weights:
 
     python export_model.py --task=sentence_embedding \
       --model=uncased_L-12_H-768_A-12 --weights=int8 \
@@ -86,7 +86,7 @@ def from_run():
 
 
 def from_pretrained(task):
-    """Return the `Servable` of --init_checkpoint or --model; its head determines a None `task`."""
+    """Return the `Servable` of --init_checkpoint or --model; by default, its head sets the task."""
     preset, serving = pipelines.model_files(), from_flags(ServingConfig())
     if task is None:
         return bert_tf.tasks.load_servable(preset, serving)

@@ -239,7 +239,7 @@ def export_and_predict():
         if result.returncode:
             print(result.stderr, file=sys.stderr)
             raise bert_tf.UserError(
-                f"the step {title!r} failed with exit status {result.returncode}"
+                f"the step {title!r} failed: it exited with status {result.returncode}"
             )
     labels = files.read_text(os.path.join(folder, "assets.extra", "labels.txt")).splitlines()
     return [(labels[row.index(max(row))], max(row)) for row in json.loads(result.stdout)]

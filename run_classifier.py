@@ -7,8 +7,8 @@ A task of GLUE, with a model of the 2018 release:
       --model=uncased_L-12_H-768_A-12 --do_train --do_eval \
       --output_dir=/tmp/mrpc
 
-A table of your own with the columns text and label, a tenth of it for evaluation; the checkpoint
-with the best accuracy is kept, and predicts the labels of another table:
+Your own table with the columns text and label. A tenth of the rows is held out for evaluation, and
+the checkpoint with the best accuracy predicts the labels of another table:
 
     python run_classifier.py --train_file=reviews.csv --dev_fraction=0.1 \
       --test_file=new.csv --model=uncased_L-12_H-768_A-12 --do_train \

@@ -7,7 +7,7 @@ SWAG:
       --model=uncased_L-12_H-768_A-12 --do_train --do_eval \
       --train_batch_size=16 --learning_rate=2e-5 --output_dir=/tmp/swag
 
-A table of your own with other names of columns:
+Your own table, with other column names:
 
     python run_multiple_choice.py --train_file=train.csv --dev_file=dev.csv \
       --context_columns=question --ending_columns=a,b,c --label_column=answer \

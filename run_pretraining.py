@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-r"""Pre-train BERT on masked words and next sentences, with records of create_pretraining_data.py.
+r"""Pre-train BERT on masked words and next sentences, from create_pretraining_data.py's records.
 
-Continue the training of a published model on a text of your own:
+Continue pre-training a published model on your own text:
 
     python run_pretraining.py --input_file=/tmp/tf_examples.tfrecord \
       --do_train --do_eval --model=uncased_L-12_H-768_A-12 \

@@ -7,7 +7,7 @@ Pairs of a question and its answer, in the columns anchor and positive:
       --model=hf://sentence-transformers/all-MiniLM-L6-v2 --do_train \
       --do_eval --output_dir=/tmp/encoder
 
-Pairs with a similarity, in a column of another name:
+Pairs with a similarity score, with other column names:
 
     python run_sentence_encoder.py --data_dir=sts --text_columns=first,second \
       --score_column=similarity --model=uncased_L-12_H-768_A-12 --do_train \

@@ -12,28 +12,27 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def run(script, **options):
-    """Run a script in a new process; print its command and its output.
+    """Run a script in a new process, and print its command and its output.
 
-    If `sys.stdout` has been replaced, as in a notebook, the script's output is copied to it line by
-    line.
+    If `sys.stdout` was replaced, as in a notebook, the output is copied to it line by line.
 
     Args:
       script: a script, such as "run_classifier.py", or "-m MODULE".
       **options: flags by name; True for a flag without a value.
 
     Raises:
-      UserError: if the exit status is not 0.
+      UserError: if the script fails.
     """
     command = script.split() if script.startswith("-m ") else [_find_script(script)]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
     print("$ " + _format_command(["python", *command]) + "\n", flush=True)
     status = _run([sys.executable, *command])
     if status:
-        raise UserError(f"{script} ended with exit status {status}")
+        raise UserError(f"{script} exited with status {status}")
 
 
 def environment():
-    """Return environment variables that let a new process import this copy of bert_tf."""
+    """Return the environment for a new process that imports this copy of bert_tf."""
     paths = [_ROOT, os.environ.get("PYTHONPATH")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
@@ -51,7 +50,7 @@ def _run(command):
             print(line, end="", flush=True)
         return process.wait()
     finally:
-        # On an interrupted notebook cell. SIGTERM lets a training run save its state.
+        # If a notebook cell is interrupted. SIGTERM lets a training run save its state.
         if process.poll() is None:
             process.terminate()
 

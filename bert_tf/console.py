@@ -1,10 +1,10 @@
 """Log messages, progress, errors and the output of commands.
 
-The library logs with `console.info` and `console.warning` to the standard logger "bert_tf", so
-that programs can silence or redirect its messages. Scripts call `show` to print them.
+The library logs with `console.info` and `console.warning` to the logger "bert_tf", which programs
+can silence or redirect. Scripts call `show` to print the messages.
 
-File names and server messages may contain control characters that hide or rewrite lines of a
-terminal. `printable` escapes them in everything that is printed to one.
+File names and server messages may contain control characters that hide or rewrite terminal output.
+`printable` escapes them.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def warning(message, *args):
     _logger.warning("warning: " + message, *args)
 
 
-# All but tabs and line breaks.
+# All except tabs and line breaks.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -60,7 +60,7 @@ def write(text):
         output.write(printable(text) if output.isatty() else text)
         output.flush()
     except OSError as problem:
-        # Otherwise Python reports the error again at exit.
+        # Without this, Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
         if isinstance(problem, BrokenPipeError):
             sys.exit(141)
@@ -112,10 +112,10 @@ _bars: weakref.WeakSet = weakref.WeakSet()
 
 
 class ProgressLog:
-    """Reports the progress of a countable job, as a progress bar or as log lines.
+    """Reports the progress of a countable job.
 
-    A bar requires that `show` prints to a terminal. Otherwise a line is logged every few seconds,
-    because log files would keep each redrawn state of a bar.
+    If `show` prints to a terminal, this is a progress bar. Otherwise a line is logged every few
+    seconds, because a log file would keep every redrawn bar.
 
     >>> progress = ProgressLog("reading", "lines", total=1000)
     >>> for line in lines:
@@ -138,7 +138,7 @@ class ProgressLog:
         self._bar = _open_bar(what, unit, total, initial)
 
     def add(self, n=1):
-        """Add `n` to the count and report it if a report is due."""
+        """Add `n` to the count, and report it at intervals."""
         self.count += n
         if self._bar is not None:
             self._bar.update(int(self.count) - self._bar.n)
@@ -190,7 +190,7 @@ def _open_bar(what, unit, total, initial):
 
 @contextlib.contextmanager
 def closing_bars():
-    """Close all progress bars at the end of the context, so that an error prints below them."""
+    """Close all progress bars at the end of the context, so that errors print below them."""
     try:
         yield
     finally:
@@ -200,7 +200,7 @@ def closing_bars():
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Report how much of a source has been read; it has the attributes `total`, `done`, `unit`.
+    """Report how much of a source was read, from its attributes `total`, `done` and `unit`.
 
     >>> with console.progress("tokenizing", source) as on_progress:
     ...     for document in source:

@@ -7,8 +7,8 @@ import sys
 class UserError(ValueError):
     """A mistake in the user's input, such as a flag or a file.
 
-    The message is one sentence: where the mistake is, what was expected and what was found.
-    Scripts print it without a traceback and exit with status 1.
+    The message is one sentence: where the mistake is, what was found and what was expected. Scripts
+    print it without a traceback and exit with status 1.
     """
 
 
@@ -31,28 +31,28 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_unicode(text, name="the text"):
-    """Raise UserError if `text` contains a surrogate; `name` describes the text in the message."""
+    """Raise UserError if `text` contains a surrogate; `name` names the text in the message."""
     if not text.isascii() and (match := _SURROGATE.search(text)):
         raise UserError(
-            f"{name}: expected Unicode text, character {match.start()} is the lone surrogate "
-            f"{match.group()!a}"
+            f"{name}: character {match.start()} is the lone surrogate {match.group()!a}, expected "
+            "Unicode text"
         )
 
 
 def out_of_memory_errors():
-    """Return the exception classes for lack of memory; TensorFlow's only if it is imported."""
+    """Return the exception classes for lack of memory; TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     has_errors = hasattr(loaded, "errors")
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
 
 
 def not_finite(name, value, step, where):
-    """Return the UserError for a training step with a loss or gradient that is not finite."""
+    """Return the UserError for a loss or gradient that is not finite."""
     return UserError(f"{name} is {value} at step {step}{where}; a lower `learning_rate` may help")
 
 
-# TensorFlow buries the informative line of a message: other lines come first, the path to the
-# failed op precedes it, and the name of the op follows it.
+# TensorFlow's messages have other lines before the informative one, which starts with the path to
+# the failed op and ends with its name.
 _LINES_ABOVE = re.compile(
     r"Graph execution error:|Detected at node |<stack traces unavailable>|File \"|"
     r"\d+ root error\(s\) found|$"

@@ -1,9 +1,8 @@
 """Register the classes of bert_tf with Keras lazily.
 
-After `import bert_tf`, `keras.models.load_model` finds the classes in a `.keras` file. Importing
-their modules at that point would import Keras and TensorFlow, so each class is registered as a
-placeholder that imports the module when an object is loaded. The placeholders are registered when
-Keras is imported, before or after bert_tf.
+After `import bert_tf`, `keras.models.load_model` finds the classes in a `.keras` file. To avoid
+importing TensorFlow with bert_tf, each class is registered as a placeholder, which imports its
+module when an object is loaded. Keras may be imported before or after bert_tf.
 """
 
 import importlib
@@ -87,7 +86,7 @@ class _KerasFinder:
 
 
 def install():
-    """Register the classes now if Keras has been imported, else as soon as it is."""
+    """Register the classes now, or when Keras is imported."""
     if "keras" in sys.modules:
         _register()
     else:

@@ -11,10 +11,7 @@ def provide(name, module):
 
 
 def provided(name):
-    """Return an object that a higher layer registered with `provide`.
-
-    A method can thus call code in a package that itself imports the method's class.
-    """
+    """Return an object that was registered with `provide`, to avoid circular imports."""
     return getattr(importlib.import_module(_providers[name]), name)
 
 
@@ -23,8 +20,8 @@ def lazy_names(package, names):
 
     Args:
       package: `__name__` of the package.
-      names: dict from module, relative to the package or "bert_tf.x.y", to the tuple of names that
-        it provides. A module with an empty tuple is exposed itself.
+      names: dict from module, relative to the package or absolute as "bert_tf.x.y", to a tuple of
+        its names. An empty tuple exposes the module itself.
 
     >>> __getattr__, __all__ = lazy_names(__name__, {"trainer": ("Trainer",), "metrics": ()})
     """
@@ -44,7 +41,7 @@ def lazy_names(package, names):
 
 
 def load(reference):
-    """Import the object named by "module:name"; return any other type of `reference` unchanged."""
+    """Import the object named by "module:name"; return other types of `reference` unchanged."""
     if not isinstance(reference, str):
         return reference
     module, _, name = reference.partition(":")
@@ -52,7 +49,7 @@ def load(reference):
 
 
 class LazyImport:
-    """Dataclass field whose value may be "module:name", which is imported when it is read."""
+    """Dataclass field whose value may be "module:name", which is imported on access."""
 
     def __set_name__(self, owner, name):
         self._name = f"_{name}"

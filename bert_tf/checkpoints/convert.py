@@ -55,7 +55,7 @@ def convert(
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool | None = None,
 ) -> None:
-    """Convert a checkpoint to another format, or resize its embedding tables, into a new folder.
+    """Convert a checkpoint to another format in a new folder, or resize its embedding tables.
 
     >>> convert("mrpc_output", "mrpc_hf", "hugging_face")
 
@@ -67,13 +67,13 @@ def convert(
       config: None for the configuration next to the weights.
       vocab_file: None for the vocabulary next to the weights, if any.
       do_lower_case: casing for Hugging Face's tokenizer files. None reads it from the metadata next
-        to the weights, with True as the default.
+        to the weights; the default is True.
       architecture: class of `transformers` to write for. None reads it from the metadata next to
-        the weights, or else infers it from the head.
+        the weights, or infers it from the head.
       keep_optimizer: whether to keep the optimizer's moments and the step ("release" only).
-      max_position_embeddings: new number of positions, None to keep it; see `resize`.
-      vocab_size: new number of words, None to keep it; see `resize`.
-      strip_accents: like `do_lower_case`, with the release's behavior as the default.
+      max_position_embeddings: new number of positions, None for no change; see `resize`.
+      vocab_size: new number of words, None for no change; see `resize`.
+      strip_accents: like `do_lower_case`; the default is the release's behavior.
       tokenize_chinese_chars: like `strip_accents`.
 
     Raises:
@@ -140,8 +140,8 @@ def _check_vocab_size(vocab_file, vocab_size):
     size = max(load_vocab(vocab_file).values()) + 1
     if size != vocab_size:
         raise UserError(
-            f"`vocab_file`: {vocab_file} has {size} entries, but the model's vocab_size is "
-            f"{vocab_size}; give the vocabulary that the model was trained on"
+            f"`vocab_file`: {vocab_file} has {size} entries, expected {vocab_size}, the model's "
+            "vocab_size; use the vocabulary that the model was trained on"
         )
 
 
@@ -187,7 +187,7 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
 
 
 def _lost_metadata(path, tensors, settings):
-    """List the metadata next to a checkpoint that cannot be inferred from its weights."""
+    """Return the metadata next to a checkpoint that cannot be inferred from its weights."""
     metadata = read_metadata(path)
     architecture = (metadata.get("architectures") or [None])[0]
     lost = []
@@ -207,13 +207,13 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     New positions repeat the rows of the table (Longformer, arXiv:2004.05150, section 5), which
     preserves local patterns; the model still needs further pre-training. New words are initialized
     to the mean of all rows, which preserves the probability ratios of the other words, plus a
-    little noise that lets training separate them.
+    little noise so that training can separate them.
 
     Args:
       tensors: dict from the release's names to arrays.
       config: the `BertConfig` of the weights.
-      max_position_embeddings: the new number of positions, None to keep it.
-      vocab_size: the new number of words, at least the old one; None to keep it.
+      max_position_embeddings: the new number of positions, None for no change.
+      vocab_size: the new number of words, at least the old one; None for no change.
       seed: seed of the noise.
 
     Raises:

@@ -15,23 +15,18 @@ from bert_tf.errors import UserError, reason
 _BLOCK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
 _NUM_RETRIES = 3
-# A stall is a connection that ends without progress. The wait after each stall in a row doubles.
+# A stall is a connection that ends without progress. The wait doubles after each stall in a row.
 _MAX_STALLS = 5
 _FIRST_WAIT_SECONDS = 0.5
 _MAX_CONNECTIONS = 1000
-# Larger than any published model; an endless response must not fill the disk.
+# Larger than any published model. The limit keeps an endless response from filling the disk.
 _MAX_BYTES = 8 << 30
 
 
 def download(url, path, folder):
-    """Download `url` to `path`, atomically; only one process at a time may do so.
+    """Download `url` to `path`, atomically; resume the download of a killed process.
 
-    A later call resumes the download of a killed process.
-
-    Args:
-      url: the http or https address.
-      path: the file to create.
-      folder: the folder that the file will be unpacked into, for the error message.
+    Only one process may do so at a time. Messages mention `folder`, where the file is unpacked.
 
     Raises:
       UserError: if the server cannot be reached or the file cannot be written.
@@ -42,7 +37,7 @@ def download(url, path, folder):
     from urllib3.util import Retry
 
     if not url.lower().startswith(("http://", "https://")):
-        raise UserError(f"{url}: expected an address that begins with http:// or https://")
+        raise UserError(f"{url}: expected an address that starts with http:// or https://")
     retry = Retry(
         _NUM_RETRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504),
         raise_on_status=False,
@@ -86,16 +81,16 @@ def _download_rest(session, url, part):
     from urllib3.exceptions import HTTPError
 
     start = os.path.getsize(part) if os.path.exists(part) else 0
-    # The server must not compress the file, because ranges count its bytes.
+    # Without compression, ranges count the bytes of the file itself.
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as response:
-        if response.status_code == 416 and start:  # `part` is longer, so the file has changed
+        if response.status_code == 416 and start:  # `part` is too long, so the file has changed
             os.remove(part)
             return _download_rest(session, url, part)
         if not response.ok:
-            raise UserError(f"{url}: the server answers {response.status_code} {response.reason}")
+            raise UserError(f"{url}: the server returned {response.status_code} {response.reason}")
         if start and response.status_code != 206:  # the server cannot resume
             start = 0
         length = response.headers.get("Content-Length") or "0"
@@ -130,12 +125,12 @@ def _download_rest(session, url, part):
 
 def _too_large(url):
     return UserError(
-        f"{url}: the server sends more than {_MAX_BYTES >> 30} GB, which no published model has"
+        f"{url}: the file has more than {_MAX_BYTES >> 30} GB, unlike any published model"
     )
 
 
 def _is_private(url):
-    """Return whether a URL points to this machine or into a private network."""
+    """Return whether a URL points to this machine or to a private network."""
     host = urllib.parse.urlsplit(url).hostname or ""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -37,7 +37,7 @@ def _small_models():
             yield f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
 
 
-# The largest of them shares its name with BERT-Base, so its date is added.
+# The largest of them has the same name as BERT-Base, so its date is added.
 _SMALL = _published("2020_02_20", *_small_models())
 MODELS = {
     **_SMALL,
@@ -58,11 +58,9 @@ MODELS = {
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.
 
-    The configuration and the vocabulary are in the same folder; `resolve` finds them. Interrupted
-    downloads resume. If several processes request a model, one downloads it and the others wait.
-
-    The SHA-256 of each file is compared with a known value, or else with the value saved at the
-    first download.
+    The configuration and the vocabulary are in the same folder. Interrupted downloads resume. If
+    several processes request a model, one downloads it and the others wait. The SHA-256 of each
+    file must equal the known value or, without one, the value of the first download.
 
     >>> checkpoint = fetch("uncased_L-12_H-768_A-12")
 
@@ -104,7 +102,7 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
 
 @contextlib.contextmanager
 def _locked(folder):
-    """Wait for the lock of a model's download; yield False if the file system has no locks."""
+    """Wait for the lock of a download; yield False if the file system has no locks."""
     import filelock
 
     lock = filelock.FileLock(
@@ -175,7 +173,7 @@ def _unpack(name, archive, folder):
                         digests[base] = _copy(reader, writer)
             if missing := [x for x in _REQUIRED if x not in digests]:
                 raise _RefusedArchive(
-                    f"{archive} lacks {', '.join(missing)}; the archive was removed"
+                    f"{archive}: {', '.join(missing)} is missing; the archive was removed"
                 )
             _check_digests(name, archive, folder, digests)
     except _RefusedArchive:

@@ -53,9 +53,9 @@ def is_folder(path):
 
 
 class HuggingFaceFolder:
-    """Reads the weights in a Hugging Face folder by the release's names, with its shapes.
+    """Reads the weights of a Hugging Face folder with the release's names and shapes.
 
-    Weights that are not in the name table keep their own names in the dict `shapes`.
+    Weights that are not in the name table keep their own names.
     """
 
     def __init__(self, path):
@@ -118,11 +118,11 @@ def write(
       folder: path of the folder; it must not exist.
       tensors: dict from the release's names to arrays; all names must be in the name table.
       config: the `BertConfig`.
-      vocab_file: the vocabulary, or None. It is written as `tokenizer.json` and `vocab.txt`.
+      vocab_file: the vocabulary or None, written as `tokenizer.json` and `vocab.txt`.
       do_lower_case: casing, for the tokenizer's files.
       labels: labels of a classifier in the order of their ids, or None.
       architecture: class of `transformers` to write for, None to infer it from the head. Required
-        for token classifiers, whose head has the same weights as a text classifier's.
+        for token classifiers, whose heads look like text classifiers' heads.
       task_type: the task of a classifier, a key of `tasks.TASK_CLASSES`, or None.
       settings: dict of further arguments of `FullTokenizer`, None for the release's values.
 
@@ -150,7 +150,7 @@ def write(
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
     elif architecture == _MULTIPLE_CHOICE:
-        # That class has a bias, which is the same for every choice and so has no effect.
+        # That class has a bias, which has no effect because it is the same for every choice.
         tensors = {"output_bias": np.zeros(1, "float32"), **tensors}
     elif "output_weights" in tensors and "id2label" not in values:
         count = len(tensors["output_weights"])
@@ -188,7 +188,7 @@ def check_architecture(name):
     """Raise UserError if `name` is not one of `ARCHITECTURES`."""
     if name not in ARCHITECTURES:
         raise UserError(
-            f"`architecture={name}` is not supported; expected one of {', '.join(ARCHITECTURES)}"
+            f"`architecture={name}`: not supported, expected one of {', '.join(ARCHITECTURES)}"
         )
 
 
@@ -218,8 +218,8 @@ def shards(path):
     index = os.path.join(path, INDEX)
     if not tf.io.gfile.exists(index):
         raise UserError(
-            f"{path}: its weights are pickled ({PICKLE}), which is not safe to read; convert them "
-            "to model.safetensors with `save_pretrained(FOLDER)` of transformers"
+            f"{path}: pickled weights ({PICKLE}) are not safe to read; convert them to {WEIGHTS} "
+            "with `save_pretrained(FOLDER)` of transformers"
         )
     values = json_files.read(index, {"weight_map": dict}, "transformers")
     shards = sorted({str(shard) for shard in values["weight_map"].values()})

@@ -1,7 +1,7 @@
 """Download models of the Hugging Face hub: `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`.
 
-huggingface_hub downloads them. Its environment variables set the cache (`HF_HOME`), the token
-(`HF_TOKEN`), a mirror (`HF_ENDPOINT`) and offline mode (`HF_HUB_OFFLINE`).
+huggingface_hub reads the environment variables `HF_HOME` (the cache), `HF_TOKEN`, `HF_ENDPOINT` (a
+mirror) and `HF_HUB_OFFLINE`.
 """
 
 import os
@@ -26,8 +26,8 @@ _OTHER_FILES = (
 def local_folder(path: str) -> str:
     """Return the local folder of a model `hf://...`, downloading it if it is not cached.
 
-    Other paths are returned unchanged. Only files that bert_tf reads are downloaded; weights only
-    if the architecture is supported.
+    Other paths are returned unchanged. Only files that bert_tf reads are downloaded, and weights
+    only if the architecture is supported.
 
     Raises:
       UserError: if the model does not exist, or cannot be accessed or read.

@@ -47,7 +47,7 @@ def load_config(path):
     return BertConfig.from_json_file(config_file)
 
 
-# Fields that are read from any of these files.
+# Fields that are read from all side files.
 _FIELDS = {
     "architectures?": list[str] | None,
     "do_lower_case?": bool | None,
@@ -57,7 +57,7 @@ _FIELDS = {
     "strip_accents?": bool | None,
     "tokenize_chinese_chars?": bool | None,
 }
-# Fields that are read only from `files.TASK_CONFIG_FILES`; in other files they mean something else.
+# Fields that are read only from `files.TASK_CONFIG_FILES`; other files use the names differently.
 _TASK_CONFIG_FIELDS = {
     "data_scheme?": str,
     "labels?": list[str],
@@ -80,7 +80,7 @@ def read_metadata(path):
     """Return a dict of the metadata next to a checkpoint, such as casing, labels, architecture.
 
     It merges `files.TASK_CONFIG_FILES`, which the scripts save, and Hugging Face's files. "labels"
-    has the label of each row of the head, whichever file they come from.
+    has the label of each row of the head.
     """
     folder, metadata = containing_folder(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
@@ -105,15 +105,15 @@ def read_settings(path, vocab_file=None):
     """Read the tokenizer settings saved next to a checkpoint or a vocabulary.
 
     Args:
-      path: a checkpoint, its folder, or a vocabulary; a `tokenizer.json` contains settings itself.
+      path: a checkpoint, its folder, or a vocabulary. A `tokenizer.json` contains the settings.
       vocab_file: the vocabulary that the user gave, or None.
 
     Returns:
-      Dict of arguments of `FullTokenizer`, only those that are saved.
+      Dict of the arguments of `FullTokenizer` that are saved.
 
     Raises:
-      UserError: if the files describe a tokenizer other than BERT's. With a `vocab_file` this is
-        only a warning.
+      UserError: if the files describe a tokenizer other than BERT's. With a `vocab_file`, a warning
+        is logged instead.
     """
     if is_tokenizer_json(path):
         return read_tokenizer_json_settings(path)
@@ -123,7 +123,7 @@ def read_settings(path, vocab_file=None):
     except UserError as error:
         if vocab_file is None:
             raise
-        console.warning("%s; `vocab_file=%s` is used instead", error, vocab_file)
+        console.warning("%s; using `vocab_file=%s` instead", error, vocab_file)
         recorded = {}
     settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
     for name in files.TASK_CONFIG_FILES:
@@ -140,10 +140,9 @@ def add_published_casing(settings, path):
 
 
 def read_labels(path, num_labels):
-    """Return the label of each row of a checkpoint's head, None if they are unknown.
+    """Return the `num_labels` labels of a checkpoint's head, None if they are unknown.
 
-    Labels are ignored unless there are `num_labels`, or if they are the placeholders of
-    transformers ("LABEL_0").
+    A different number of labels is ignored, as are transformers' placeholders ("LABEL_0").
     """
     labels = read_metadata(path).get("labels", ())
     are_placeholders = all(re.fullmatch(r"LABEL_\d+", label) for label in labels)

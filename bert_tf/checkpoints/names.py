@@ -136,8 +136,8 @@ def is_transposed(name):
 def weights(model):
     """Return a dict from release name to variable with all weights of a model, frozen or not.
 
-    In other Keras models, layers of bert_tf are found by their names, which must match the names in
-    bert_tf's models; other layers are ignored.
+    In other Keras models, only layers of bert_tf are included. Their names must be the same as in
+    bert_tf's models.
 
     Raises:
       UserError: if the model is quantized, uses LoRA or has two encoders.
@@ -152,7 +152,7 @@ def weights(model):
 
 
 def find_weights(model):
-    """Return the same as `weights`, for a model that may use LoRA; skip LoRA's own variables."""
+    """Return the same as `weights` for a model that may use LoRA, without LoRA's variables."""
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         raise UserError(
             f"{model.name} is quantized, so its weights cannot be read or written by name; do so "
@@ -167,7 +167,7 @@ def find_weights(model):
         if name in named:
             raise UserError(
                 f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; "
-                "pass each of its models separately"
+                "pass its encoders separately"
             )
         if name:
             named[name] = variable
@@ -189,7 +189,7 @@ def lora_layers(model):
 
 
 def tensors(model):
-    """Return a dict from release name to array with the weights of a model; merge LoRA matrices.
+    """Return a dict from release name to array with the weights of a model, with LoRA merged.
 
     >>> checkpoints.write("folder/bert_model.ckpt", checkpoints.tensors(model))
 

@@ -32,7 +32,7 @@ _NEWEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(".*"|'.*')\s*$""", re.
 def named_checkpoint(folder: str) -> str | None:
     """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
 
-    A checkpoint of that file name in `folder` takes precedence over the recorded path, because the
+    A checkpoint with this name in `folder` takes precedence over the recorded path, because the
     folder may have been moved.
 
     Raises:
@@ -47,7 +47,7 @@ def named_checkpoint(folder: str) -> str | None:
     except text_format.ParseError:
         name = None
     if not name or "\0" in name:
-        raise UserError(f"{path}: expected a line with model_checkpoint_path, found none")
+        raise UserError(f"{path}: found no line with model_checkpoint_path, expected one")
     for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
         if tf.io.gfile.exists(prefix + ".index"):
             return prefix
@@ -64,7 +64,7 @@ def _only_checkpoint(folder, argument):
         if seeds and not indices:
             found = f"none except in the folders {', '.join(seeds)}"
         raise UserError(
-            f"`{argument}`: expected one checkpoint in the folder {folder}, found {found}"
+            f"`{argument}`: found {found} in the folder {folder}, expected one checkpoint"
         )
     return os.path.join(folder, indices[0])
 
@@ -116,7 +116,7 @@ class ReleaseCheckpoint:
 def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     """Write a dict from name to array as a checkpoint that `tf.compat.v1.train.Saver` can restore.
 
-    The write is atomic: the index file, without which there is no checkpoint, is renamed last.
+    This is atomic: a checkpoint exists when it has an index file, which is renamed last.
     """
     files.make_folder(os.path.dirname(prefix))
     temporary = files.temporary_name(prefix)
@@ -141,7 +141,7 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def remove(prefix):
-    """Remove a checkpoint, the index file first, without which there is no checkpoint."""
+    """Remove a checkpoint, its index file first."""
     files.system(prefix).remove(prefix + ".index")
     for path in _find_checkpoint_files(prefix + ".data-"):
         files.system(prefix).remove(path)

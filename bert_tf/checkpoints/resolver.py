@@ -36,11 +36,11 @@ class PretrainedFiles:
     """The files of a pre-trained model, and the settings of its tokenizer.
 
     Attributes:
-      checkpoint: path of the weights or of their folder, None if there are none.
-      config: path of the model's configuration, None if unknown.
-      vocab_file: path of the vocabulary, None if unknown.
-      tokenizer_settings: dict of arguments of `FullTokenizer` other than the vocabulary; None if
-        `resolve` did not need the vocabulary.
+      checkpoint: path of the weights or of their folder, or None.
+      config: path of the model's configuration, or None.
+      vocab_file: path of the vocabulary, or None.
+      tokenizer_settings: dict of the arguments of `FullTokenizer` other than the vocabulary; None
+        if `resolve` did not need the vocabulary.
     """
 
     # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
@@ -71,7 +71,7 @@ class PretrainedFiles:
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
-        """The `FullTokenizer` returned by `load_tokenizer`."""
+        """The result of `load_tokenizer`."""
         return self.load_tokenizer()
 
     def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
@@ -92,11 +92,10 @@ def resolve(
 ) -> PretrainedFiles:
     """Find the files of a model and the settings of its tokenizer.
 
-    Files in `overrides` or a `ModelConfig` win over files next to the weights.
-
-    Tokenizer settings are taken from the first of: the arguments; the settings of the run; those
-    saved with the vocabulary or next to the weights; the casing of a published model whose name is
-    in the path; the default of the task. The origin of each value is logged.
+    Files in `overrides` or a `ModelConfig` win over files next to the weights. Each tokenizer
+    setting is taken from the first of: the arguments; the run; the files saved with the vocabulary
+    or next to the weights; for the casing, a published model whose name is in the path, and the
+    default of the task. The origin of each value is logged.
 
     >>> model_files = resolve("uncased_L-4_H-256_A-4")
     >>> model_files.bert_config.hidden_size, model_files.do_lower_case
@@ -110,8 +109,7 @@ def resolve(
       needs: options of `ModelConfig` whose files must exist. Without "vocab_file", tokenizer
         settings are not read; with "init_checkpoint", the weights must be readable.
       run_settings: tokenizer settings of the run that is resumed or evaluated, or None.
-      default_lower_case: the casing if it is not specified anywhere. None means True, with a
-        warning.
+      default_lower_case: the casing if nothing specifies it. None means True, with a warning.
       **overrides: options of `ModelConfig` and tokenizer settings, None if not given.
 
     Raises:
@@ -160,15 +158,15 @@ def resolve(
 
 
 def is_local_model(path: str) -> bool:
-    """Return whether a folder or checkpoint exists at `path`, even if a published model has it."""
+    """Return whether a folder or checkpoint exists at `path`."""
     system = files.system(path)
     return any(system.exists(path + x) for x in ("", ".index"))
 
 
 def _find_source(given, is_preset):
-    """Return the path whose companion files are the defaults: the model or else the checkpoint.
+    """Return the path of the model, which may be downloaded, else of the checkpoint, or None.
 
-    Published models are downloaded. The result is None if neither is given.
+    The files next to it are the defaults.
     """
     model = given.model
     if model and not is_local_model(model):
@@ -200,7 +198,7 @@ def _resolve_settings(options, given, source, vocab_file, run_settings, default_
 
     Returns:
       A triple (settings; path of the saved settings; list of "name=value" of the saved settings
-      that were used, for the log).
+      in use, for the log).
     """
     if run_settings is not None:
         return resolve_settings(**{**run_settings, **options}), None, []

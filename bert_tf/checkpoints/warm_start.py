@@ -28,8 +28,8 @@ TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
 _LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
 _HEAD = ("output_weights", "output_bias")
 
-# Patterns of required weights. Initialization requires the encoder without the pooler, which many
-# shared checkpoints lack; prediction requires all weights that it uses.
+# Patterns of required weights. Initialization requires the encoder except the pooler, which many
+# shared checkpoints lack. Prediction requires all weights that it uses.
 _ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/pooler/)"
 
 
@@ -39,11 +39,11 @@ def open_checkpoint(path, argument="init_checkpoint"):
     Args:
       path: anything that `release.find` accepts, a Hugging Face folder, or its
         `model.safetensors`.
-      argument: name of the argument that gave the path, for error messages.
+      argument: name of the argument with the path, for messages.
 
     Returns:
       An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
-      The head of a regression run is rescaled to predict raw, not standardized, scores.
+      The head of a regression run is rescaled to predict the original scores.
 
     Raises:
       UserError: if there is no readable checkpoint.
@@ -107,20 +107,20 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
     Args:
       checkpoint_shapes: dict from name to shape.
       model_shapes: the same for the model.
-      path: path of the checkpoint, for error messages.
+      path: path of the checkpoint, for messages.
       required: regular expression for the names that the checkpoint must have.
       num_layers: the model's number of layers, None to count them in `model_shapes`.
 
     Raises:
-      UserError: if there are no common names, a required weight is missing, or a shape or the
-        number of layers differs.
+      UserError: if no names match, a required weight is missing, or a shape or the number of layers
+        differs.
     """
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]
     if not common:
         raise UserError(
-            f"{path}: none of its weights is in the model; the checkpoint has "
-            f"{abbreviate(list(checkpoint_shapes))}, the model has "
+            f"{path}: none of its weights is in the model; found "
+            f"{abbreviate(list(checkpoint_shapes))}, expected "
             f"{abbreviate(list(model_shapes))}"
         )
     for name in common:
@@ -152,9 +152,8 @@ def warm_start(
 ) -> list[str]:
     """Load every weight of `model` that a checkpoint has, by name.
 
-    The encoder must be complete. A missing head stays randomly initialized and is logged. If the
-    labels of both heads are known, rows are matched by label; a head with different labels counts
-    as missing.
+    The encoder must be complete. A missing head stays randomly initialized and is logged. If both
+    heads have known labels, rows are matched by label; a head with different labels is not used.
 
     >>> model = bert_tf.BertModel(bert_tf.BertConfig.from_json_file("bert_config.json"))
     >>> warm_start(model, "bert_model.ckpt")
@@ -163,10 +162,10 @@ def warm_start(
       model: a bert_tf model, or any Keras model with bert_tf layers named as in `BertModel`. With
         LoRA, only the kernels are loaded; the matrices A and B stay unchanged.
       path: anything that `open_checkpoint` accepts.
-      require_all: whether a missing head is an error, too, as for an export. A pooler that the
-        model does not use may still be missing.
-      labels: labels of the rows of the model's head, None if they have no names.
-      argument: name of the argument that gave the path, for error messages.
+      require_all: whether a missing head is an error, as for an export. A pooler that the model
+        does not use may still be missing.
+      labels: labels of the rows of the model's head, None if unknown.
+      argument: name of the argument with the path, for messages.
       on_missing: logging function for the weights that stay randomly initialized.
 
     Returns:
@@ -218,8 +217,7 @@ def warm_start(
 def count_labels(path: str) -> int:
     """Return the number of labels of a checkpoint's classifier, or in the files next to it.
 
-    Raises:
-      UserError: if there is neither a classifier nor labels.
+    Raises UserError if there is neither.
     """
     shapes = open_checkpoint(path, "preset").shapes
     if all(name in shapes for name in _HEAD):  # the head for multiple choice has no bias
@@ -240,8 +238,7 @@ def _find_config(model):
 def _check_config(config, path):
     """Compare settings that do not affect shapes with the configuration next to a checkpoint.
 
-    Raises:
-      UserError: if the number of heads differs. For other settings, only a warning is logged.
+    A different number of heads raises UserError; other differences are logged as warnings.
     """
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
@@ -279,7 +276,7 @@ def _count_layers(shapes):
 def _explain_shape(name, shape):
     if name == "bert/embeddings/word_embeddings":
         return (
-            f"its vocabulary has {shape[0]} entries: do the model's config and vocabulary belong "
+            f"its vocabulary has {shape[0]} entries; do the model's config and vocabulary belong "
             "to a different language or casing?"
         )
     if name in _HEAD:

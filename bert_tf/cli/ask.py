@@ -3,12 +3,12 @@ r"""Answer lines of text with a model in TF Serving, over REST or gRPC.
     echo "What a meal!" | bert-tf ask --server=localhost:8501 \
       --model_name=reviews
 
-A table, to which columns with the answers are added:
+Add columns with the answers to a table:
 
     bert-tf ask --model_name=reviews --api=grpc --input_file=new.csv \
       --output_file=answers.csv
 
-Lines, tables and answers have the format of `bert-tf predict`.
+The input and the answers have the same formats as for `bert-tf predict`.
 """
 
 from absl import flags
@@ -26,7 +26,7 @@ flags.DEFINE_enum("api", "rest", ["rest", "grpc"], "API to use.")
 flags.DEFINE_string("model_name", None, "Name of the model on the server.", required=True)
 flags.DEFINE_integer("version", None, "Version of the model. Default: the newest.", 0)
 flags.DEFINE_string(
-    "model_json", None, "model.json in the model's assets.extra, for the label names."
+    "model_json", None, "The file assets.extra/model.json of the model, for the label names."
 )
 flags.DEFINE_float("timeout", 60.0, "Seconds before a request times out, including retries.", 0.001)
 flags.DEFINE_integer("retries", 5, "Maximum number of retries if the server is unavailable.", 0)

@@ -3,7 +3,7 @@ r"""Write the attention probabilities of a pre-trained BERT as HTML, PNG or TFRe
     bert-tf attention --model=uncased_L-12_H-768_A-12 --output_file=cat.html \
       --text="The cat sat on the mat, because it was tired."
 
-Some layers and heads, as a picture too:
+Selected layers and heads, also as a picture:
 
     bert-tf attention --model=uncased_L-12_H-768_A-12 \
       --output_file=cat.html,cat.png --text="The cat sat. ||| It was tired." \
@@ -60,7 +60,7 @@ def main():
 
 
 def check_flags():
-    """Check the flags; return a dict from extension to path of the output files."""
+    """Return a dict from extension to path of the output files; UserError for invalid flags."""
     if (FLAGS.text is None) == (FLAGS.input_file is None):
         raise bert_tf.UserError("exactly one of --text and --input_file is required")
     if FLAGS.input_file:
@@ -69,7 +69,7 @@ def check_flags():
     for extension, path in paths.items():
         if extension not in (".html", ".png", ".tfrecord"):
             raise bert_tf.UserError(
-                f"--output_file: {path} must have the extension .html, .png or .tfrecord"
+                f"--output_file={path}: expected the extension .html, .png or .tfrecord"
             )
         bert_tf.io.files.check_writable(path, "output_file")
     if len(paths) < len(FLAGS.output_file):

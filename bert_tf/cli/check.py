@@ -2,7 +2,7 @@
 
     bert-tf check --quick
 
-Also in half precision, with the speed of a model, and a file for a report:
+All dtypes, with the speed of a given model and the results in a file:
 
     bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
 """
@@ -105,7 +105,6 @@ def describe(checks):
 
 
 def run_checks(checks):
-    """Run and print all checks; return the results for JSON."""
     results = []
     write(f"\n{'check':<38}{'value':>10}{'bound':>10}          seconds\n")
     start = time.perf_counter()
@@ -119,7 +118,6 @@ def run_checks(checks):
 
 
 def measure(strategy, config, dtypes):
-    """Measure and print the speeds; return them for JSON."""
     dtype = [x for x in dtypes if x != "float16"][-1:] or dtypes
     sizes = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
     write(f"\nspeed in {dtype[0]}, {sizes}, random weights, no padding\n")

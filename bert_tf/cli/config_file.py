@@ -19,7 +19,7 @@ FLAGS = flags.FLAGS
 
 
 def define_flag(program):
-    """Define --config as a key flag of a program; it may exist already."""
+    """Define --config as a key flag of a program, or redefine it."""
     help = (
         "YAML or JSON file with flag values, such as the run.json of an earlier run. Flags on the "
         "command line take precedence. (bert_tf)"
@@ -28,14 +28,10 @@ def define_flag(program):
 
 
 def parse(argv, known):
-    """Parse flags as absl does, with the values in the file of --config as defaults.
+    """Parse flags like absl, with the values in the file of --config as defaults.
 
-    Args:
-      argv: the name of the program and its arguments.
-      known: names of the flags that the file may set.
-
-    Returns:
-      The name of the program and the arguments that are not flags.
+    `argv` is the name of the program and its arguments, `known` the names of the flags that the
+    file may set. Return the name of the program and the arguments that are not flags.
 
     Raises:
       UserError: if the file is invalid; names the first wrong key or value.
@@ -53,7 +49,6 @@ def parse(argv, known):
 
 
 def _read(path, known):
-    """Return the validated values of a file as a dict from flag name to value."""
     values = _load(path)
     # run.json also contains data, versions and metrics.
     if isinstance(values, dict) and isinstance(values.get("config"), dict):
@@ -87,7 +82,6 @@ def _load(path):
 
 
 def _convert(path, flag, value):
-    """Convert a value to the type of its flag; raise UserError if it is invalid."""
     parser, hint = flag.parser, str
     if flag.boolean:
         hint = bool

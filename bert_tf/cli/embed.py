@@ -161,7 +161,6 @@ def embed(encoder, reranker):
 
 
 def answer_queries(encoder, reranker, sentences, vectors):
-    """Print the neighbors of each line of standard input."""
     if not sentences:
         raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
     tools = bert_tf.tasks.sentence_embedding

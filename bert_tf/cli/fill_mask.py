@@ -80,7 +80,6 @@ def read_chunks():
 
 
 def write_predictions(pipeline, chunks, write):
-    """Write the predictions for each text; as JSON if --output_file is set."""
     for text in itertools.chain.from_iterable(map(pipeline.predict, chunks)):
         if FLAGS.output_file:
             write(json.dumps(as_json(text)) + "\n")
@@ -100,7 +99,6 @@ def as_json(predictions):
 
 
 def write_scores(pipeline, chunks, write):
-    """Write a table of scores, and log the pseudo-perplexity of all tokens."""
     num_tokens = total = 0
     write("line\ttokens\tlog_probability\tpseudo_perplexity\n")
     for score in itertools.chain.from_iterable(map(pipeline.score, chunks)):

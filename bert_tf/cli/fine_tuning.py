@@ -12,7 +12,6 @@ _DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
 
 def define_flags(config_class, can_distill=False):
-    """Define the flags for the task of a `TaskConfig` class."""
     skip = () if can_distill else _DISTILLATION
     define_options(FineTuneConfig(), skip=("num_warmup_steps", *skip))
     define_options(config_class())

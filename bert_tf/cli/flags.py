@@ -1,7 +1,6 @@
-"""The flags that scripts share, defined once, and how every script starts.
+"""Flags shared by the scripts, and `run`, which starts every script.
 
-Names, defaults and meanings match the 2018 release; the help of other flags ends in
-"(bert_tf)".
+Names, defaults and meanings match the 2018 release; the help of other flags ends in "(bert_tf)".
 """
 
 import contextlib
@@ -30,7 +29,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
 def as_flags(message):
-    """Rewrite `argument` names in a library message as --flags, where they are flags."""
+    """Replace each `argument` in a library message with --argument if there is such a flag."""
 
     def flag(match):
         return f"--{match[1]}{match[2] or ''}" if match[1] in FLAGS else match[0]
@@ -44,7 +43,7 @@ _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
 
 @contextlib.contextmanager
 def naming_flags():
-    """Make a UserError of the library name flags instead of arguments."""
+    """Apply `as_flags` to the message of a UserError."""
     try:
         yield
     except UserError as error:
@@ -53,9 +52,9 @@ def naming_flags():
 
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
-    """Run a script's `main()`: parse flags, print a UserError as one sentence, exit status 1.
+    """Parse the flags and call `main()`; print a UserError as one line and exit with status 1.
 
-    A script that needs TensorFlow runs on one of the `backends` of Keras.
+    `backends` are the Keras backends supported by a script that needs TensorFlow.
     """
 
     def guarded(argv):
@@ -91,17 +90,17 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
 
     config_file.define_flag(sys.argv[0])
     usage.group("Other", "config")
-    # absl would show TensorFlow's own log lines; --verbosity=0 does.
+    # Hide TensorFlow's own log lines; --verbosity=0 shows them.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
 
 
 def command_line():
-    """Return the command of this process as a shell would take it."""
+    """Return the command line of this process, quoted for a shell."""
     return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
-# The messages of absl that are not sentences for users.
+# Patterns in absl's error messages, and their replacements.
 _ABSL_MESSAGES = (
     ("ERROR:: ", ""),
     (r"flag --(\w+)=None: Flag --\1 must have a value other than None\.", r"--\1 is required"),
@@ -114,13 +113,13 @@ _ABSL_MESSAGES = (
 
 
 def _parse(argv):
-    """Parse the flags as absl does, and report an error as every other one is."""
+    """Parse the flags; print errors in the same format as `run`."""
     try:
         for name in {"help", "helpshort"} & set(FLAGS):
             FLAGS[name].parse = _print_help
         known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
         return config_file.parse(argv, known)
-    except SystemExit:  # after --help, for which absl has the status 1
+    except SystemExit:  # absl exits with status 1 after --help
         sys.exit(0)
     except (flags.Error, UserError) as error:
         message = str(error)
@@ -131,7 +130,6 @@ def _parse(argv):
 
 
 def _print_help(argument):
-    """Print the help, unless the argument of --help is false, and exit."""
     if FLAGS["help"].parser.parse(argument):
         console.write(usage.describe(sys.argv[0]))
         sys.exit(0)
@@ -147,9 +145,9 @@ def _check_remote_paths():
 
 
 def define_options(config, only=None, skip=()):
-    """Define a flag for each option of a `Config` with its defaults, or for `only` some of them.
+    """Define a flag for each option of a `Config` and of the configs nested in it.
 
-    The configurations in it get flags for their options, too.
+    `only` and `skip` are names of options to include and to exclude.
     """
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -181,17 +179,16 @@ TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 
 def define_tokenizer_flags():
-    """Define the flags of vocabulary, casing, accents and Chinese characters."""
     define_options(ModelConfig(), only=("vocab_file", *TOKENIZER_FLAGS))
 
 
 def tokenizer_options():
-    """Return the flags of casing, accents and Chinese characters that are given, as a dict."""
+    """Return a dict of the given flags for casing, accents and Chinese characters."""
     return {name: FLAGS[name].value for name in TOKENIZER_FLAGS if FLAGS[name].present}
 
 
 def from_flags(config):
-    """Return a `Config` with the values of the flags named like its options.
+    """Return a `Config` with the values of the flags that have the names of its options.
 
     An option that is None gets the value of its flag only if the flag is given.
     """
@@ -213,8 +210,10 @@ def from_flags(config):
 
 
 def _elements(name, texts, kind):
-    """Return the elements of a flag's list as a tuple; UserError if one is not of their type."""
+    """Convert the elements of a list flag to a tuple; UserError if one has the wrong type."""
     try:
         return tuple(map(kind, texts)) if kind is int else tuple(texts)
     except ValueError:
-        raise UserError(f"--{name}={','.join(texts)}: whole numbers were expected") from None
+        raise UserError(
+            f"--{name}={','.join(texts)}: expected integers separated by commas"
+        ) from None

@@ -1,7 +1,6 @@
 """Flags and loop of the commands that answer lines of text.
 
-Lines that are available at the same time are answered together. Each answer is a line of JSON, in
-the order of the input.
+Lines that are available at the same time are answered together.
 """
 
 import itertools
@@ -56,7 +55,6 @@ def define_line_flags(batch_size=None):
 
 
 def check_line_flags():
-    """Raise UserError if the input cannot be read or the output cannot be written."""
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
     elif sys.stdin is None:
@@ -71,16 +69,13 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the input that the flags specify.
+    """Answer the input of the flags: lines with lines of JSON, tables with tables.
 
-    Tables are answered as tables, see `table_answers`.
-
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      title: description of the model, for the prompt on a terminal.
+    `predictor` is a `serving.Predictor` or `serving.Client`, `title` a description of the model for
+    the prompt on a terminal.
 
     Raises:
-      UserError: if lines were invalid, after all lines are answered.
+      UserError: if any lines are invalid; raised after the other lines are answered.
     """
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
@@ -160,7 +155,6 @@ def _raw_lines(raw):
 
 
 def _answer(predictor, chunks, write):
-    """Write the answer of each line; return the number of invalid lines."""
     num_invalid, number = 0, 0
     for chunk in chunks:
         rows, errors = [], {}

@@ -12,10 +12,10 @@ COMMANDS = {
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
     "fill-mask": ("fill_mask", "Predict [MASK] words, or score texts by pseudo-likelihood."),
     "attention": ("attention", "Draw the attention of a text as a picture or a page."),
-    "check": ("check", "Check that this machine's devices give the right results, and how fast."),
+    "check": ("check", "Check the results and measure the speed on this machine's devices."),
     "convert": ("convert", "Convert weights between the release and Hugging Face."),
     "vocab learn": ("vocab_learn", "Learn a WordPiece vocabulary from text."),
-    "vocab add": ("vocab_add", "Put words into the [unusedN] slots of a vocabulary."),
+    "vocab add": ("vocab_add", "Add words to a vocabulary in its [unusedN] slots."),
 }
 
 _HELP = ("help", "-h", "-help", "--help", "--helpfull")

@@ -16,7 +16,6 @@ flags.disclaim_key_flags()
 
 
 def define_pipeline_flags():
-    """Define the flags for the model, its tokenizer, devices and batches."""
     define_options(ModelConfig())
     define_options(DeviceConfig())
     flags.DEFINE_integer(
@@ -43,7 +42,6 @@ def model_files():
 
 
 def pipeline_options():
-    """Return the arguments of `TextPipeline.from_preset` for devices and batches."""
     if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(bert_tf.pipelines.SINGLE_PROCESS_MESSAGE)
     device = from_flags(DeviceConfig())

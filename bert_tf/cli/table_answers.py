@@ -22,10 +22,11 @@ class Table(NamedTuple):
     """A table to answer.
 
     Attributes:
-      path, format: its file and `tables.TableFormat`.
-      names: the column names, () without a header.
-      cells: the cells of each row, a list of lists.
-      rows: the inputs of each row, a list of dicts for a `serving.Predictor`.
+      path: the file.
+      format: its `tables.TableFormat`.
+      names: the column names; () without a header.
+      cells: list of lists, the cells of each row.
+      rows: list of dicts, the inputs of each row for a `serving.Predictor`.
     """
 
     path: str
@@ -41,8 +42,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     Args:
       predictor: a `serving.Predictor` or `serving.Client`.
       path: a table or a text file of plain lines.
-      text_columns: text columns by name or by number from 0. They default to the columns used for
-        training, then to columns with the usual names.
+      text_columns: text columns by name or by number from 0. By default, the columns used for
+        training, else columns with the usual names.
       delimiter: see `tables.find_format`.
 
     Returns:
@@ -64,7 +65,10 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     saved = metadata.get("columns", {})
     texts = tuple(text_columns or saved.get("text_columns", ()))
     if text_columns and len(texts) != len(inputs):
-        raise UserError(f"`text_columns`: expected a column for each of {', '.join(inputs)}")
+        raise UserError(
+            f"`text_columns`: found {len(texts)} columns, expected one for each of "
+            f"{', '.join(inputs)}"
+        )
     if not texts and tuple(inputs) not in _USUAL_INPUTS:
         texts = tuple(inputs)
     layout = Layout(
@@ -86,8 +90,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     columns = find_columns(path, names, layout, "test", len(inputs) + 1, table_format.has_names)
     if len(columns.texts) < len(inputs):
         raise UserError(
-            f"{path}: the model takes {' and '.join(inputs)}, but only one text column was found; "
-            "name both with `text_columns`"
+            f"{path}: found only one text column, expected {' and '.join(inputs)}; name both with "
+            "`text_columns`"
         )
     positions = columns.texts[: len(inputs)]
     cells, inputs_of_rows = [], []
@@ -96,7 +100,9 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
             if problem:
                 raise ValueError(problem)
             if columns.header and any(row[columns.width :]):
-                raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
+                raise ValueError(
+                    f"found {len(row)} columns, expected {columns.width} as in the first line"
+                )
             values = _inputs(inputs, positions, columns, layout, row, metadata)
             inputs_of_rows.append(predictor.check(values))
             cells.append(row)
@@ -119,7 +125,7 @@ def _raise(path, table_format, number, row, problem):
 
 
 def _has_columns(names, inputs, layout):
-    """Return whether the first row names the text columns, rather than being plain text."""
+    """Return whether the first row names the text columns; otherwise it is plain text."""
     from bert_tf.data.columns import TEXT_A, TEXT_B
 
     lowered = {name.lower() for name in names}
@@ -133,14 +139,10 @@ def _has_columns(names, inputs, layout):
 
 
 def _inputs(inputs, positions, columns, layout, row, metadata):
-    from bert_tf.data.columns import read_number
+    from bert_tf.data.columns import get_cell, read_number
 
     def text(position, name):
-        if position >= len(row):
-            raise ValueError(
-                f"expected {name} in column {position + 1}, but the row has {len(row)} columns"
-            )
-        return tables.as_text(row[position])
+        return tables.as_text(get_cell(row, position, name))
 
     values: dict[str, Any] = {
         name: text(position, name) for name, position in zip(inputs, positions, strict=True)
@@ -158,13 +160,9 @@ def _inputs(inputs, positions, columns, layout, row, metadata):
 
 
 def answer_table(predictor, table, output_file, write):
-    """Write a table in the same format, with columns of predictions added.
+    """Write a table with added columns of predictions, in the format of the input.
 
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      table: the `Table`.
-      output_file: path of the new table, None to call `write` with its text.
-      write: function that takes a str.
+    If `output_file` is None, `write` is called with the text of the new table.
 
     Raises:
       UserError: if a Parquet table has no `output_file`, or a new column already exists.

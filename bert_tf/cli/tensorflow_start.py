@@ -1,4 +1,4 @@
-"""The import of TensorFlow without what it prints at every start; its other messages are shown."""
+"""Import TensorFlow without the lines that it prints at every start."""
 
 import contextlib
 import glob
@@ -10,24 +10,24 @@ import sys
 
 from bert_tf import console
 
-# Only errors. What the user has set takes precedence; 0 shows everything.
+# Show only errors, unless the user has set a level; 0 shows everything.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-# What TensorFlow's C++ code prints before its logging is set up, at any TF_CPP_MIN_LOG_LEVEL
-# (tensorflow/tensorflow issue 100442): that it uses oneDNN, and that there is no GPU; see
-# `warn_of_unused_gpu`.
+# Lines about oneDNN and missing GPUs. TensorFlow's C++ code prints them before its logging is set
+# up, at any TF_CPP_MIN_LOG_LEVEL (tensorflow/tensorflow issue 100442). `warn_of_unused_gpu` warns
+# of unusable GPUs instead.
 _NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|.* failed call to cuInit: ")
 
 
 @contextlib.contextmanager
 def _without_noise():
-    """Leave out these lines of standard error; other lines are printed."""
+    """Remove the lines that match `_NOISE` from standard error."""
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or not hasattr(os, "fork"):
         yield
         return
     reader, writer = os.pipe()
     sys.stderr.flush()
-    # A process of its own also prints what is written before TensorFlow ends this one.
+    # A child process filters the lines, so that none are lost if TensorFlow ends this process.
     if not (child := os.fork()):
         os.close(writer)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -49,7 +49,7 @@ def _without_noise():
 
 
 class _TensorFlowFinder:
-    """Finds TensorFlow for the first import, in a library or a worker process, too."""
+    """Import finder for the first import of TensorFlow, which may be in another library."""
 
     @staticmethod
     def find_spec(name, path, target=None):
@@ -73,7 +73,7 @@ if "tensorflow" not in sys.modules:
 
 
 def import_tensorflow():
-    """Import TensorFlow and find its devices, without messages about them."""
+    """Import TensorFlow and list its devices, without the lines that match `_NOISE`."""
     if "tensorflow" not in sys.modules:
         tensorflow = importlib.import_module("tensorflow")
         with _without_noise():
@@ -81,22 +81,22 @@ def import_tensorflow():
 
 
 def _set_log_level(tensorflow):
-    """Make TensorFlow 2.20 heed TF_CPP_MIN_LOG_LEVEL in all of its C++ code, as 2.21 does."""
+    """Apply TF_CPP_MIN_LOG_LEVEL to all C++ code of TensorFlow 2.20, as in 2.21."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError, ValueError):
         path = os.path.join(tensorflow.sysconfig.get_lib(), "libtensorflow_framework.so.2")
         level = int(os.environ["TF_CPP_MIN_LOG_LEVEL"])
-        # absl::SetMinLogLevel of the version of absl that 2.20 contains.
+        # absl::SetMinLogLevel in the absl version of TensorFlow 2.20.
         ctypes.CDLL(path)._ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE(level)
 
 
-# The GPUs of a machine with a driver of NVIDIA.
+# Device files of NVIDIA's driver.
 _GPUS = "/dev/nvidia[0-9]*"
 
 
 def warn_of_unused_gpu():
-    """Warn if TensorFlow, whose own messages are not shown, cannot use the GPU of this machine."""
+    """Warn about a GPU that TensorFlow cannot use; its own message is hidden."""
     if not glob.glob(_GPUS) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return
     if not importlib.import_module("tensorflow").config.list_physical_devices("GPU"):

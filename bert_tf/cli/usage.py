@@ -1,4 +1,4 @@
-"""`--help`: what a command does, with examples, and its flags under the titles of the configs."""
+"""The text of `--help`: description and examples of a command, and its flags by title."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ from absl import flags
 
 FLAGS = flags.FLAGS
 
-# The order of the titles. Flags that are not options of a config come first.
+# Titles in order. Flags that are not options of a config come first.
 _TITLES = (
     "Flags", "Run", "Data", "TensorFlow Datasets", "Columns and labels", "Model", "Task",
     "Sequences", "Instances", "Shards", "Training", "Optimizer", "Evaluation and prediction",
@@ -30,18 +30,17 @@ _END = (
     "--flagfile, --undefok and --verbosity."
 )
 
-# The width of the column of names.
+# Width of the column of flag names.
 _INDENT = 28
 
 
 def group(title, *names):
-    """Put flags under a title of the help."""
     for name in names:
         FLAGS[name].group = title
 
 
 def describe(program):
-    """Return the help of a program, the value of `sys.argv[0]`."""
+    """Return the help of a program, given its `sys.argv[0]`."""
     width = max(60, min(100, shutil.get_terminal_size().columns))
     paragraphs = (sys.modules["__main__"].__doc__ or "").strip().split("\n\n")
     # Examples are indented and stay as they are.
@@ -54,7 +53,7 @@ def describe(program):
 
 
 def _describe(flag, width):
-    """Return the name and the help of a flag in two columns, with its choices and its default."""
+    """Return the name, help, choices and default of a flag in two columns."""
     name = f"  --[no]{flag.name}"
     if not flag.boolean:
         value = _PATHS.get(flag.name.rpartition("_")[2], "TEXT")
@@ -66,7 +65,7 @@ def _describe(flag, width):
     if flag.default not in (None, [], "") and flag.default is not False:
         default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
         notes.append(f"default\xa0{str(default).lower() if flag.boolean else default}")
-    # Without what absl adds: choices before it, and that a flag may be repeated after it.
+    # Remove absl's additions: the choices before the text, and a note on repetition after it.
     text = flag.help.partition(";\n")[0]
     text = text.partition(">: ")[2] if choices else text
     text += f" [{'; '.join(notes)}]" if notes else ""

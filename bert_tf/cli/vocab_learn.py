@@ -3,7 +3,7 @@ r"""Learn a WordPiece vocabulary from text, to train a model from scratch.
     bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=vocab.txt \
       --vocab_size=32000
 
-A cased vocabulary, of pieces that occur at least ten times:
+A cased vocabulary of pieces that occur at least ten times:
 
     bert-tf vocab learn --input_file='corpus/*.txt' --vocab_file=cased.txt \
       --nodo_lower_case --min_count=10
@@ -20,7 +20,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("input_file", None, "Text files: paths or globs, separated by commas.")
 flags.DEFINE_string("vocab_file", None, "Vocabulary file to write, with one piece per line.")
 flags.DEFINE_integer("vocab_size", 30522, "Size of the vocabulary.")
-flags.DEFINE_bool("do_lower_case", True, "Whether to lower case the text, for an uncased model.")
+flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text, for an uncased model.")
 flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a piece.", lower_bound=1)
 flags.DEFINE_integer(
     "num_unused", 99, "Number of [unusedN] slots for adding words later.", lower_bound=0

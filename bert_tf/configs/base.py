@@ -36,8 +36,8 @@ def option(
         until `Config.resolve` sets it to the saved value or the default.
       fixed: whether a resumed run must use the same value.
       inferred: whether the value is inferred from the data if it is not given. `resolve` skips it.
-      requires: the name of an option without which this one has no effect, or a tuple of its name
-        and the values that enable this one.
+      requires: the name of another option that enables this one, or a tuple of its name and the
+        values that enable this one.
     """
     return dataclasses.field(
         default=None if saved and help and not inferred else default,
@@ -69,7 +69,7 @@ def _hints(cls):
 class Config:
     """Base class of configurations: frozen dataclasses of `option`s and nested configs."""
 
-    # The title of the options in `--help`, and (title, names of options) of others.
+    # Title of the options in `--help`, and (title, names) of options with a different title.
     GROUP: ClassVar[str] = "Data"
     GROUPS: ClassVar[tuple] = ()
 
@@ -142,12 +142,11 @@ class Config:
 
     @classmethod
     def find_group(cls, name: str) -> str:
-        """Return the title of an option in `--help`."""
         groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
         return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
     def _applies(self, field, is_unknown=False):
-        """Return whether an option has an effect; `is_unknown` if it is not decided yet."""
+        """Return whether an option has an effect; `is_unknown` if that is not resolved yet."""
         if not (requires := field.metadata.get("requires")):
             return True
         name, *values = requires
@@ -163,13 +162,12 @@ class Config:
         return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
 
     def resolve(self, stored=None):
-        """Return a copy in which saved options that are not given are set, if they have an effect.
+        """Return a copy with values for the saved options that are not given but have an effect.
 
-        Values come from `stored`, the config of a trained model, if it has them, else from the
-        defaults.
+        They come from `stored`, the config of a trained model, else from the defaults.
         """
         config = copy.copy(self)
-        for name in self.saved_options():  # an option comes after the one that it requires
+        for name in self.saved_options():  # options come after those that they require
             field = self.__dataclass_fields__[name]
             if getattr(config, name) is None and config._applies(field):
                 value = getattr(stored, name, None)
@@ -178,7 +176,6 @@ class Config:
         return config
 
     def to_json(self) -> dict[str, Any]:
-        """Return the saved values as a dict for JSON."""
         return {
             field.name: _to_plain(getattr(self, field.name))
             for field in dataclasses.fields(self)
@@ -198,7 +195,7 @@ class Config:
 
     @classmethod
     def from_json(cls, values, **others):
-        """Return the config for the values of a JSON file; `others` are further attributes.
+        """Return the config for the values of a JSON file; `others` are additional attributes.
 
         Raises:
           UserError: if a value is missing or invalid; names the first one.
@@ -220,7 +217,7 @@ class Config:
 
 
 def _is_valid_text(value):
-    """Return False for strings that can be neither a path nor written to a file."""
+    """Return False for strings that cannot be used as a path or written to a file."""
     if not isinstance(value, str):
         return True
     try:

@@ -47,8 +47,8 @@ class TfdsConfig(Config):
                 raise UserError(f"`{name}` cannot be combined with `tfds_name`")
         if len(self.tfds_splits) > len(SPLITS):
             raise UserError(
-                f"`tfds_splits`: expected at most {len(SPLITS)} splits, for training, development "
-                f"and test, found {len(self.tfds_splits)}"
+                f"`tfds_splits`: found {len(self.tfds_splits)} splits, expected at most "
+                f"{len(SPLITS)}, for training, development and test"
             )
 
     def split_names(self):

@@ -8,12 +8,12 @@ from bert_tf.configs.model import ModelConfig
 
 @dataclasses.dataclass(frozen=True)
 class ServingConfig(Config):
-    """How a model is exported, for all tasks.
+    """Export options of all tasks.
 
     In Python, `dtype=None` keeps the model's dtypes. By default, `skip_padding` (see `TokenLayout`)
-    is off with `sequence_buckets`, which are meant for devices and compilers that need few shapes,
-    and with `inputs="ids"`, because model converters may lack the operations. It must be False for
-    a task whose answers depend on the outputs at padding.
+    is off with `sequence_buckets`, which serve devices and compilers that need few shapes, and with
+    `inputs="ids"`, because model converters may lack the operations. It must be off for tasks whose
+    answers depend on the outputs at padding.
     """
 
     GROUP = "Serving"
@@ -48,7 +48,6 @@ class ServingConfig(Config):
 
     @property
     def stored_type(self):
-        """Storage dtype of the weights."""
         return self.weights or self.dtype or "float32"
 
     @property

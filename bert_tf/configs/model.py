@@ -54,7 +54,7 @@ _POSITIVE = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-# An upper bound that catches typing errors.
+# An upper bound that catches typos.
 _MAX_WEIGHTS = 10**11
 _MAX_INTEGER = 2**31 - 1
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -135,25 +135,25 @@ class BertConfig:
             is_integer = isinstance(value, int) and not isinstance(value, bool)
             if not is_integer or not 1 <= value <= _MAX_INTEGER:
                 raise UserError(
-                    f"{key} must be an integer from 1 to {_MAX_INTEGER}, not {shown(value)}"
+                    f"{key} is {shown(value)}, expected an integer from 1 to {_MAX_INTEGER}"
                 )
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if type(value) is bool or not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise UserError(f"{key} must be a number in [0, 1), not {shown(value)}")
+                raise UserError(f"{key} is {shown(value)}, expected a number in [0, 1)")
         for key in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, key)
             is_number = isinstance(value, (int, float)) and type(value) is not bool
             if not is_number or not 0 < value <= sys.float_info.max:
-                raise UserError(f"{key} must be a positive number, not {shown(value)}")
+                raise UserError(f"{key} is {shown(value)}, expected a positive number")
         for key in ("hidden_act", "pooler_act"):
             value = getattr(self, key)
             if not isinstance(value, str) or value not in ACTIVATIONS:
                 known = ", ".join(ACTIVATIONS)
-                raise UserError(f"{key} must be one of {known}, not {shown(value)}")
+                raise UserError(f"{key} is {shown(value)}, expected one of {known}")
         if not isinstance(self.has_segment_embeddings, bool):
             value = self.has_segment_embeddings
-            raise UserError(f"has_segment_embeddings must be true or false, not {shown(value)}")
+            raise UserError(f"has_segment_embeddings is {shown(value)}, expected true or false")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
@@ -169,7 +169,7 @@ class BertConfig:
             )
 
     def _count_weights(self):
-        """Return the number of weights in the embedding tables and the encoder's kernels."""
+        """Return the number of weights in the embedding tables and the encoder kernels."""
         rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         columns = 4 * self.hidden_size + 2 * self.intermediate_size
         return self.hidden_size * (rows + self.num_hidden_layers * columns)
@@ -202,7 +202,6 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Read a `bert_config.json` or Hugging Face `config.json`; see `from_dict`."""
         values = json_files.read(path)
         try:
             return cls.from_dict(values)
@@ -279,11 +278,11 @@ def _from_hugging_face(values):
         ("add_cross_attention", False),
     ):
         if values.get(key, expected) != expected:
-            raise UserError(f"{key} is {values[key]!r}, but BERT requires {expected!r}")
+            raise UserError(f"{key} is {values[key]!r}, expected {expected!r} for BERT")
     act = values.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in _HUGGING_FACE_ACTIVATIONS:
         known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
-        raise UserError(f"hidden_act must be one of {known}, not {act!r}")
+        raise UserError(f"hidden_act is {act!r}, expected one of {known}")
     values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
     values = {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
     return {**values, **architecture.config_values}
@@ -318,7 +317,7 @@ class ModelConfig(Config):
     )
     do_lower_case: bool | None = option(
         True,
-        "Whether to lower case the text: true for uncased models, false for cased models.",
+        "Whether to lower-case the text: true for uncased models, false for cased models.",
         saved=True,
     )
     strip_accents: bool | None = option(

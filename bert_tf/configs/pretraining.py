@@ -56,9 +56,9 @@ class PretrainingConfig(Config):
     num_input_streams: int = option(
         1,
         "Number of streams, which must divide train_batch_size and the number of input files. Each "
-        "reads its share of the files and fills its share of each batch, so that each of N hosts "
-        "reads 1/N of the records if N divides this number. It decides which examples a batch has. "
-        "(bert_tf)",
+        "stream reads its share of the files and fills its share of each batch, so that each of N "
+        "hosts reads 1/N of the records if N divides this number. Different numbers give different "
+        "batches. (bert_tf)",
         minimum=1,
     )
     do_train: bool = option(False, "Whether to train.")

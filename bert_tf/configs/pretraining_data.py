@@ -10,7 +10,7 @@ OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")
 INPUT_FORMATS = ("auto", "text", "jsonl")
 
-# Upper bounds that catch typing errors.
+# Upper bounds that catch typos.
 _MAX_COUNT = 2**20
 
 
@@ -70,7 +70,6 @@ class InstanceConfig(Config):
     )
 
     def validate(self):
-        """Return self, or raise UserError naming the first invalid attribute."""
         super().validate()
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("`word_boundaries=spaces` requires `do_whole_word_mask`")
@@ -164,7 +163,6 @@ class PretrainingDataConfig(Config):
     )
 
     def validate(self):
-        """Return self, or raise UserError naming the first invalid attribute."""
         super().validate()
         if bool(self.input_file) == bool(self.tfds_name):
             raise UserError("exactly one of `input_file` and `tfds_name` is required")

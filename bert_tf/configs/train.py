@@ -13,7 +13,7 @@ _MAX_BATCH_SIZE = 2**20
 # TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
 _MAX_SEED = 2**32 - 1
-# All processes start at once: a typing error would exhaust the machine.
+# All processes start at once, so a typo could exhaust the machine.
 MAX_PROCESSES = 1024
 
 
@@ -123,7 +123,7 @@ class TrainConfig(Config):
             )
 
     def num_train_steps(self, count, unit):
-        """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
+        """Return the steps of `num_train_epochs` over `count` examples; errors call them `unit`."""
         steps = count / self.train_batch_size * self.num_train_epochs
         if steps < 1:
             raise UserError(
@@ -194,7 +194,6 @@ class OptimizerConfig(Config):
     num_warmup_steps: int | None = option(None, "Number of warm-up steps.", minimum=0)
 
     def validate(self):
-        """Return self, or raise UserError naming the first invalid attribute."""
         super().validate()
         if self.is_given("warmup_proportion") and self.num_warmup_steps is not None:
             raise UserError("`warmup_proportion` cannot be combined with `num_warmup_steps`")

@@ -19,12 +19,12 @@ class Columns:
       texts: the text, or both texts of a pair.
       labels: the label, or one column per label; () without labels.
       id: the id, or None.
-      header: whether to skip the first line.
+      header: whether the first line is a header.
       language: (position, value); rows with a different value there are skipped.
       numbers: the numeric features.
       names: the names in the header, () without one.
       width: the maximum number of columns of a row, None for any.
-      ignores_surplus: whether to ignore columns after `width` rather than raise an error.
+      ignores_surplus: whether columns after `width` are ignored instead of an error.
     """
 
     texts: tuple
@@ -62,14 +62,14 @@ class Layout:
     """The columns that the user names; `find_columns` detects the others.
 
     Attributes:
-      text, label, id, numbers: columns by name or position, as text. `label` may have one column
+      text, label, id, numbers: names or positions of columns, as text. `label` may have one column
         per label; `numbers` are the numeric features.
       header: "auto", "yes" or "no".
       separator: separates labels within a cell.
       numeric_as: "vector" or "text".
       delimiter: see `tables.parse_delimiter`; None to detect it.
-      restored: names of the attributes restored from a training run. They are ignored for a file
-        that lacks the text columns.
+      restored: names of the attributes that a training run saved. They are ignored for a file
+        without the text columns.
     """
 
     text: tuple = ()
@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def given_names(self):
-        """The columns given by name rather than by position."""
+        """The columns that are given by name."""
         given = (*self.text, *self.label, *([self.id] if self.id else []), *self.numbers)
         return [name for name in given if not name.isdecimal()]
 
@@ -117,11 +117,11 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 
     With a header, columns that `layout` does not name are found by name, in any order: `text` (or
     `text_a`, `sentence`, `sentence1`), `label`, and optionally `text_b` (or `sentence2`) and `id`
-    (or `index`). Other common names, such as `review` and `sentiment`, are tried next. Without a
-    header the columns are text, label or text_a, text_b, label. A test file may lack the label.
+    (or `index`), then other common names, such as `review` and `sentiment`. Without a header the
+    columns are text, label or text_a, text_b, label. A test file may lack the label.
 
     Args:
-      path: used in messages.
+      path: path of the file, for messages.
       row: fields of the first line.
       layout: a `Layout`.
       split: "train", "dev" or "test".
@@ -132,12 +132,10 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
     if has_names and layout.header == "no":
-        raise UserError(f"`header=no`, but {path} has names of columns")
+        raise UserError(f"`header=no`: {path} has column names")
     named = layout.given_names
     if layout.header == "no" and named:
-        raise UserError(
-            f"`header=no`, but the column {named[0]!r} is given by name; use its number"
-        )
+        raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
     lowered = {name.lower() for name in names}
     has_more = not lowered.isdisjoint(_MORE_TEXT) and not lowered.isdisjoint(_MORE_LABEL)
     is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
@@ -156,13 +154,13 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 def with_header(path, columns, row, labels, known_names=()):
     """Return `columns` with a header if the first row must be one.
 
-    The row is a header if it has the `known_names` of the training file. It is also one if its
-    label is not a number and occurs only there, while the others are numbers or a few values that
-    repeat.
+    The row is a header if it has the `known_names` of the training file. It is also a header if its
+    label is not a number and occurs only there, while the other labels are numbers or a few values
+    that repeat.
 
     Args:
-      path: used in messages.
-      columns: the `Columns` of a file without a recognised header.
+      path: path of the file, for messages.
+      columns: the `Columns` of a file without a recognized header.
       row: fields of the first line.
       labels: `Counter` of the labels of all rows as text, including the first.
       known_names: the names in the header of the training file, () without one.
@@ -205,7 +203,7 @@ def _fitting_layout(path, names, layout):
     if not missing:
         return layout
     console.info(
-        "%s has no column %r as the training file had; its columns are found by its own header",
+        "%s has no column %r, unlike the training file; its columns are found by its own header",
         path, missing[0],
     )  # fmt: skip
     names = {"text", "label", "id", "header"}.intersection(layout.restored)
@@ -244,8 +242,8 @@ def _by_layout(path, names, layout, split):
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
             raise UserError(
-                f"{path}, line 1: the columns {' and '.join(map(repr, found))} may be meant; name "
-                f"one with `{argument}`"
+                f"{path}, line 1: found the columns {' and '.join(map(repr, found))}; select one "
+                f"with `{argument}`"
             )
         return find(found or wanted, argument if is_needed else None)
 
@@ -271,8 +269,8 @@ def _by_count(path, count, layout, split, train_columns):
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):
         raise UserError(
-            f"{path}, line 1: {count} columns without a header; expected text, label or text_a, "
-            "text_b, label, or a header line with these names, or `text_columns`"
+            f"{path}, line 1: found {count} columns without a header, expected text, label or "
+            "text_a, text_b, label, or a header line with these names, or `text_columns`"
         )
     if layout.label or layout.id or layout.numbers:
         raise UserError(
@@ -294,3 +292,10 @@ def read_number(text, what):
     if not abs(number) <= _LARGEST:
         raise ValueError(f"{what} {text!r} is not a number")
     return number
+
+
+def get_cell(row, position, name):
+    """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
+    if not -len(row) <= position < len(row):
+        raise ValueError(f"found {len(row)} columns, expected {name} in column {position + 1}")
+    return row[position]

@@ -10,8 +10,7 @@ from bert_tf.tokenization.vocabulary import mask_id
 class DynamicMasking:
     """Masks batches of records, as `pretraining.masking` masks instances.
 
-    The masks depend only on seed, step and row, so they are the same on any number of devices and
-    after a restart.
+    The masks depend only on seed, step and row, not on the number of devices or on restarts.
     """
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
@@ -20,10 +19,10 @@ class DynamicMasking:
         `vocab` is a dict from token to id, `lengths` is {"S": ..., "P": ...}.
         """
         if not 0 <= masked_lm_prob <= 1:
-            raise UserError(f"`masked_lm_prob` must be from 0 to 1, not {masked_lm_prob}")
+            raise UserError(f"`masked_lm_prob={masked_lm_prob}`: expected a number from 0 to 1")
         if lengths["P"] > lengths["S"]:
             raise UserError(
-                f"`max_predictions_per_seq={lengths['P']}` is more than "
+                f"`max_predictions_per_seq={lengths['P']}`: expected at most "
                 f"`max_seq_length={lengths['S']}`"
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]

@@ -1,4 +1,4 @@
-"""Feature files that are reused while their data, vocabulary and options stay the same."""
+"""Feature files that are reused if their data, vocabulary and options did not change."""
 
 import hashlib
 import itertools
@@ -27,7 +27,7 @@ class FeatureCache:
       path: the file.
       key: hexadecimal digest of the fingerprint.
       stale_reason: why the file must be rebuilt, None if it can be reused.
-      metadata: the fingerprint and the result of `write`, a dict; None if the file is stale.
+      metadata: dict with the fingerprint and the result of `write`; None if the file is stale.
     """
 
     def __init__(self, path, fingerprint, write):
@@ -36,8 +36,8 @@ class FeatureCache:
         Args:
           path: the file.
           fingerprint: dict of JSON values that the features depend on.
-          write: function that writes the file and returns a dict for the metadata, or None. It
-            receives the keyword arguments of `rebuild`.
+          write: function of the keyword arguments of `rebuild` that writes the file and returns a
+            dict for the metadata, or None.
         """
         self.path, self._write = path, write
         # JSON turns tuples into lists.
@@ -51,7 +51,7 @@ class FeatureCache:
         """Write the file and its metadata."""
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
-        # Written after the records: if the run is killed in between, the digests do not match.
+        # Written after the records, so that the digests differ if the run is killed in between.
         metadata = {**self._fingerprint, **results, "records": file_digest(self.path)}
         metadata["metadata"] = digest([metadata])
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
@@ -66,7 +66,7 @@ class FeatureCache:
         """Return (metadata, None), or (None, the reason) if the file must be rebuilt."""
         path, metadata_path = self.path, f"{self.path}.json"
         if tf.io.gfile.isdir(path):
-            raise UserError(f"{path}: a folder, expected a file of features; remove or rename it")
+            raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
         if not tf.io.gfile.exists(path):
             return None, "it does not exist yet"
         if not tf.io.gfile.exists(metadata_path):
@@ -87,7 +87,7 @@ class FeatureCache:
 
 
 def encode_batches(tokenizer, texts):
-    """Yield the token ids of each text, a list, with few texts in memory at a time."""
+    """Yield the list of token ids of each text, with few texts in memory at a time."""
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH)):
         yield from tokenizer.encode_batch(batch)

@@ -1,4 +1,4 @@
-"""Input pipelines: TFRecord files to batches for the training loop."""
+"""Input pipelines from TFRecord files to batches for the training loop."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from bert_tf.data.feature_cache import digest
 # Records shuffled together. Most fine-tuning sets fit; for larger sets this hides the order.
 SHUFFLE_BLOCK = 100_000
 
-# Batches sorted by length together. Larger groups have less padding, but an epoch needs several
-# groups so that its batches differ from the other epochs' batches.
+# Batches sorted by length together. Larger groups have less padding, but with few groups the
+# batches of all epochs are similar.
 _GROUP_BATCHES = 50
 _MIN_GROUPS = 4
 
@@ -62,14 +62,14 @@ class TrainingInput(_RecordInput):
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
 
     Args:
-      sizes: file sizes in bytes, which identify the input of a run; may be None.
-      counts: the number of records of each file. If None, they are loaded when a resumed run or
+      sizes: file sizes in bytes, which identify the input of a run, or None.
+      counts: the number of records of each file. None loads them when a resumed run or
         `bucket_by_length` needs them, see `load_counts`.
       bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
-        quarter of an epoch, are sorted by length together, and then shuffled.
+        quarter of an epoch, are sorted by length together and then shuffled.
       num_input_streams: number of streams, which must divide `batch_size`. Stream i of n reads
         files i, i + n, i + 2n, ... in its own epochs and fills the i-th part of each batch, so a
-        host only reads the streams of its rows.
+        host reads only the streams of its rows.
       shuffle_block: number of records shuffled together; None for `SHUFFLE_BLOCK`.
     """
 
@@ -89,7 +89,7 @@ class TrainingInput(_RecordInput):
         return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
-        """Set `counts` from side files or the file `cache`, unless it is set.
+        """Set `counts`, if it is None, from side files or the file `cache`.
 
         If neither has them, count all records and save the counts in `cache`.
         """
@@ -108,15 +108,15 @@ class TrainingInput(_RecordInput):
     def batches(self, first_step=0, context=None):
         """Return a `tf.data.Dataset` of the batches from `first_step` on.
 
-        With a `tf.distribute.InputContext`, it yields this process's share of each batch, one
-        element per replica. Elements are dicts of tensors (B, ...), where B is the static batch
-        size of one replica. S is static unless `length_multiple` is set.
+        With a `tf.distribute.InputContext`, it yields this process's share of each batch. Elements
+        are dicts of tensors (B, ...), where B is the static batch size of one replica. S is static
+        unless `length_multiple` is set.
         """
         num_rows = self.batch_size // self.num_input_streams
         local = _local_rows(self.batch_size, context)
         streams = range(local.start // num_rows, -(-local.stop // num_rows))
         batches = [self._stream(i)._serialized_batches(first_step) for i in streams]
-        # The rows that these streams provide, which include all rows of this process.
+        # The rows of these streams, which include all rows of this process.
         rows = slice(streams.start * num_rows, streams.stop * num_rows)
         if len(batches) > 1:
             batches = tf.data.Dataset.zip(*batches).map(lambda *parts: tf.concat(parts, 0))
@@ -200,7 +200,7 @@ class TrainingInput(_RecordInput):
         return batches.skip(num_skipped)
 
     def _shuffled(self, read_file, first_step):
-        """Return all records from `first_step` on; `read_file` makes a dataset of a file."""
+        """Return all records from `first_step` on; `read_file` makes the dataset of a file."""
         start = self._position(first_step)
         is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
@@ -232,7 +232,7 @@ class TrainingInput(_RecordInput):
         counts = np.array(self.counts, np.int64)
         epoch, rest = divmod(num_skipped, int(counts.sum()))
         block, rest = divmod(rest, self._block)
-        # tf.data runs on the CPU, and other devices draw different random numbers.
+        # On the CPU like tf.data, because other devices draw different random numbers.
         with tf.device("cpu:0"):
             order = tf.random.experimental.stateless_shuffle(
                 np.arange(len(counts)), self._epoch_seed(np.int64(epoch))
@@ -247,7 +247,7 @@ class TrainingInput(_RecordInput):
 
 
 def group_size(count, batch_size):
-    """Return the number of batches to sort by length together, for `count` examples per epoch."""
+    """Return how many batches to sort by length together, for `count` examples per epoch."""
     return min(max(1, count // batch_size // _MIN_GROUPS), _GROUP_BATCHES)
 
 
@@ -256,7 +256,7 @@ class _Position(NamedTuple):
 
     Attributes:
       epoch, block: the epoch and the shuffle block in it.
-      file, record: where the block starts, with files in the order of the epoch.
+      file, record: the start of the block, with files in the order of the epoch.
       rest: the number of shuffled records of the block to skip.
     """
 
@@ -268,7 +268,7 @@ class _Position(NamedTuple):
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
-    """Return a dataset of the records of files, in order, read ahead, as string tensors (R,).
+    """Return a dataset of the records of files, in order, as string tensors (R,); read ahead.
 
     Args:
       paths: list or string tensor of TFRecord files.
@@ -276,7 +276,7 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small
       num_skipped: number of records of the first file to skip.
       is_small: whether all files have at most `_SMALL_FILE` bytes.
     """
-    # A small file is a single chunk, so that a cycle of several files does not mix them.
+    # Small files are single chunks, so that a cycle of several files does not mix them.
     chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 
     def read_chunks(index, path):
@@ -297,9 +297,8 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small
 class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
-    `is_real_example` (B,) is 0 for these copies. `max_batches` limits the batches. `source`
-    identifies the data behind the records; by default the names and sizes of the files do. Other
-    arguments as for `_RecordInput`.
+    `is_real_example` (B,) is 0 for these copies. `max_batches` limits the number of batches.
+    `source` identifies the data; by default the names and sizes of the files do.
     """
 
     max_batches: int | None = None
@@ -310,7 +309,7 @@ class EvaluationInput(_RecordInput):
 
     @property
     def identity(self):
-        """A digest, as text, of everything but the model that affects metrics."""
+        """Hexadecimal digest of everything except the model that affects metrics."""
         source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.
@@ -344,7 +343,7 @@ class EvaluationInput(_RecordInput):
 
 
 def length_multiple(strategy, xla, max_seq_length):
-    """Return the multiple to round the batch length up to, None to pad to `max_seq_length`.
+    """Return a number to whose multiples batches are padded, None for `max_seq_length`.
 
     A TPU compiles the step for a single length. XLA on a GPU compiles it once per length, so only
     four lengths are used. Otherwise multiples of 8 suit the kernels.
@@ -367,8 +366,8 @@ def shard_batches(batches, batch_size, context, first_row=0):
     """Reduce global batches to the share of one process, one element per replica.
 
     Replica r of R gets rows r * B / R to (r + 1) * B / R, so a step uses the same rows on any
-    number of devices and hosts. `batches` begin with `first_row` of the global batch and may lack
-    other processes' rows. `context` is a `tf.distribute.InputContext`; None changes nothing.
+    number of devices and hosts. `batches` start at `first_row` of the global batch and may lack
+    other processes' rows. `context` is a `tf.distribute.InputContext`, or None for no change.
     """
     if context is None:
         return batches
@@ -391,7 +390,6 @@ def shard_batches(batches, batch_size, context, first_row=0):
 def mark_infinite(batches):
     """Mark a dataset as infinite, which TensorFlow cannot infer here.
 
-    Otherwise workers would check at every step whether any has reached the end, and batches would
-    have no static size.
+    This gives batches a static size, and avoids a check for the end on all workers at every step.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

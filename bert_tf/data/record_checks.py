@@ -19,7 +19,7 @@ NUM_CHECKED = 20
 def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM_CHECKED):
     """Check the first records of files in parallel, see `check_lengths`.
 
-    Empty files are skipped unless all are empty: a shard without documents is empty.
+    Empty files, such as shards without documents, are skipped unless all are empty.
 
     Args:
       paths: TFRecord files.
@@ -31,7 +31,7 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
         checked when they are read, see `naming_bad_records`.
 
     Raises:
-      UserError: about the first invalid file.
+      UserError: for the first invalid file.
     """
     sizes = record_files.sizes(paths) if sizes is None else sizes
     empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
@@ -53,7 +53,7 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
 def check_lengths(path, schema, lengths, is_unmasked=False):
     """Check the first record of a file, to report wrong arguments before the run starts.
 
-    Runs no TensorFlow op, since multi-host strategies must be created before the first one.
+    This runs no TensorFlow op, because multi-host strategies must be created before the first one.
     Features outside the schema are ignored, except masks if `is_unmasked`.
 
     Raises:
@@ -66,13 +66,13 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
         raise UserError(f"{path}: its records are not tf.train.Example messages") from None
     if is_unmasked and "masked_lm_ids" in features:
         raise UserError(
-            f"{path}: `dynamic_masking` requires records without masks, but these have "
-            "masked_lm_ids; create them with create_pretraining_data.py `dynamic_masking`"
+            f"{path}: the records have masked_lm_ids, but `dynamic_masking` requires records "
+            "without masks; create them with create_pretraining_data.py `dynamic_masking`"
         )
     missing = [name for name in schema if name not in features]
     if missing:
         names = ", ".join(sorted(features))
-        raise UserError(f"{path}: its records lack {', '.join(missing)}; they have {names}")
+        raise UserError(f"{path}: found records with {names}, expected {', '.join(missing)} too")
     for name, feature in schema.items():
         expected_kind = {"int64": "int64_list", "float32": "float_list"}[feature.dtype]
         kind = features[name].WhichOneof("kind")
@@ -91,11 +91,11 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
 @contextlib.contextmanager
 def naming_bad_records(paths, check_all=None):
-    """Turn TensorFlow's errors about records in `paths` into a UserError.
+    """Convert TensorFlow's errors about records in `paths` to a UserError.
 
-    Covers damaged or unreadable files, and records that do not match the arguments of `parse`.
-    TensorFlow's errors do not name the file, so `check_all`, a function without arguments, is
-    called first: it may raise a UserError that does. Other errors pass unchanged.
+    The errors are about damaged or unreadable files, and records that do not match the arguments of
+    `parse`. They do not name the file, so `check_all`, a function without arguments, is called
+    first, which may raise a UserError with the name. Other errors propagate.
 
     >>> with naming_bad_records(paths, lambda: check(paths, ..., num_checked=None)):
     ...     for batch in dataset:
@@ -116,10 +116,7 @@ def naming_bad_records(paths, check_all=None):
 
 
 def _named_path(paths, message):
-    """Return the path that a message names, or None.
-
-    One path may contain another, so the longest match wins.
-    """
+    """Return the longest path that a message names, or None; one path may contain another."""
 
     def is_named(path):
         return re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.*[\w/-])", message)
@@ -183,7 +180,7 @@ def _first_record(path):
             size = reader.size()
             header = reader.read(12)
             length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
-            # Other file types give an arbitrary length: compare before allocating.
+            # In other file types the length is arbitrary, so compare before allocating.
             data = reader.read(length) if 12 + length + 4 <= size else None
     except tf.errors.OpError as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None

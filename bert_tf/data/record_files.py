@@ -1,6 +1,6 @@
 """Sizes and record counts of TFRecord files.
 
-Programs that write TFRecord files save the counts in a side file next to them, see `side_file`:
+The scripts save the counts of TFRecord files in a side file next to them, see `side_file`:
 
     {"files": {"wiki-00000-of-00040": {"size": 61337, "records": 512}, ...}}
 
@@ -20,8 +20,7 @@ from bert_tf.errors import UserError, abbreviate, reason
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Count
 
-# Number of files to access in parallel. An object store takes tens of milliseconds per access, and
-# almost no CPU time.
+# Number of files to access in parallel. An object store takes tens of milliseconds per access.
 NUM_PARALLEL = 64
 
 _BLOCK_BYTES = 1 << 22
@@ -40,7 +39,7 @@ _FIELDS = {"files": dict[str, _Entry]}
 def map_files(function, paths, what):
     """Return the list of `function(path)` for all files, computed in threads.
 
-    Slow calls log their progress as `what`. If several files fail, the first one's exception is
+    If this is slow, the progress is logged as `what`. The exception of the first failed file is
     raised.
     """
     progress = console.ProgressLog(what, "files", total=len(paths), is_brief=True)
@@ -61,7 +60,7 @@ def sizes(paths):
 def identity(paths, sizes):
     """Return three integers that identify files by name and size: count, total bytes and a digest.
 
-    Folders are ignored, so that the files can be moved.
+    The folder does not matter, so that the files can be moved.
     """
     pairs = [[os.path.basename(path), int(size)] for path, size in zip(paths, sizes, strict=True)]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
@@ -71,7 +70,7 @@ def identity(paths, sizes):
 def side_file(path):
     """Return the path of the side file of a TFRecord file.
 
-    Shards share one, "wiki.counts.json" for "wiki-00000-of-00040", whatever their number.
+    All shards have the same one, such as "wiki.counts.json" for "wiki-00000-of-00040".
     """
     return _SHARD.sub("", path) + files.RECORD_COUNTS
 
@@ -112,7 +111,7 @@ def read_counts(paths, sizes, cache=None):
     Args:
       paths: TFRecord files.
       sizes: their sizes in bytes. A side file with different sizes is ignored and logged.
-      cache: a file of `save_counts` to try first; it need not exist.
+      cache: a file of `save_counts` to try first, which may not exist.
     """
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts
@@ -127,10 +126,9 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the list of record counts, by reading the files.
+    """Return the list of record counts, from reading the files.
 
-    Raises:
-      UserError: if a file ends within a record.
+    Raises UserError if a file ends within a record.
     """
     return map_files(_count, paths, "counting the records")
 
@@ -159,7 +157,7 @@ def _read(path):
     try:
         entries = json_files.read(path, _FIELDS)["files"]
     except UserError:
-        console.warning("%s: not a side file of TFRecord files, it is ignored", path)
+        console.warning("%s is ignored, because it is not a side file of TFRecord files", path)
         return {}
     return {name: (entry["size"], entry["records"]) for name, entry in entries.items()}
 

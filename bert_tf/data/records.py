@@ -1,15 +1,15 @@
-"""Schemas of the TFRecords, and functions that write and parse them.
+"""Schemas of TFRecords, and functions that write and parse the records.
 
 A schema is a dict from feature name to `Feature`, a type and a length. The length is
 
-* an int: that many values;
-* "S", "P", "L", "F", "C" or "W": a length chosen for a run and passed as a dict such as
+* an int, the number of values;
+* "S", "P", "L", "F", "C" or "W", a length that depends on the run and is passed as a dict such as
   {"S": 128, "P": 20}. S is the sequence length, P the number of predictions per sequence, L of
   labels, F of numeric features, C of choices or texts, and W of windows of a document;
 * a tuple of these, for several axes;
-* None: a single value, which is read as a scalar.
+* None for a scalar.
 
-A record only has the windows of its own document; `parse` pads them with zeros to W.
+A record has only the windows of its own document; `parse` pads them with zeros to W.
 """
 
 import contextlib
@@ -72,10 +72,9 @@ PRETRAINING = {
 
 
 def pretraining_schema(has_next_sentence=True, has_masks=True):
-    """Return `PRETRAINING`, optionally without next-sentence labels or masks.
+    """Return `PRETRAINING`, optionally without next-sentence labels or masks (bert_tf).
 
-    Records without masks are masked during training (see `dynamic_masking`). Both variants are
-    specific to bert_tf.
+    Records without masks are masked during training, see `dynamic_masking`.
     """
     return {
         name: feature
@@ -108,7 +107,7 @@ SENTENCES = {
     "is_real_example": _SCALAR,
 }
 
-# Additions to the schemas above: normalised numeric features, and the logits of a teacher model.
+# Additions to the schemas above: normalized numeric features, and the logits of a teacher model.
 NUMBERS = {"numbers": Feature("float32", "F")}
 TEACHER = {"teacher_logits": Feature("float32", "L")}
 
@@ -137,11 +136,11 @@ def serialize(schema, examples):
     """Return the list of serialized `tf.train.Example`s; equal values give equal bytes.
 
     `examples` is a list of dicts from the names in the schema to arrays, lists or scalars. Wrong
-    names or types are programming errors and raise a KeyError or TypeError.
+    names raise KeyError, and wrong types raise TypeError.
     """
     for values in examples:
         if values.keys() != schema.keys():
-            raise KeyError(f"features {sorted(values)}, the schema has {sorted(schema)}")
+            raise KeyError(f"found the features {sorted(values)}, expected {sorted(schema)}")
     groups = [examples]
     if windowed_name := next((name for name in schema if schema[name].is_windowed), None):
         groups = itertools.groupby(examples, lambda values: len(values[windowed_name]))
@@ -187,10 +186,7 @@ OUT_OF_RANGE = "out of range"
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """Return the exclusive upper bounds of a schema's values, a dict for `parse`.
-
-    `config` is the model's `BertConfig`.
-    """
+    """Return the exclusive upper bounds of a schema's values for the model of a `BertConfig`."""
     sizes = {
         "vocab_size": config.vocab_size,
         "type_vocab_size": config.type_vocab_size,
@@ -207,12 +203,12 @@ def parse(serialized, schema, lengths, limits=None):
       serialized: string tensor (B,) of `tf.train.Example`s.
       schema: a schema, such as `PRETRAINING`.
       lengths: dict with a length for each letter in the schema.
-      limits: exclusive upper bounds of the values, as `limits` returns them. A value out of range
-        raises an error that `record_checks.naming_bad_records` explains. Without the check, an
-        embedding or one-hot lookup on the device silently gives zeros.
+      limits: exclusive upper bounds from `limits`. A value out of range raises an error that
+        `record_checks.naming_bad_records` explains. Without the check, an embedding or one-hot
+        lookup on the device silently gives zeros.
 
     Returns:
-      A dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, since
+      A dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, because
       TPUs do not support int64.
     """
     spec = {name: feature.parser(lengths) for name, feature in schema.items()}
@@ -223,7 +219,7 @@ def parse(serialized, schema, lengths, limits=None):
             padded = tf.pad(parsed[name], [[0, 0], [0, num_missing], [0, 0]])
             parsed[name] = tf.ensure_shape(padded, [None, *feature.shape(lengths)])
     for name, limit in (limits or {}).items():
-        # Before the cast to int32, which would turn 2**32 into 0.
+        # Before the cast to int32, which turns 2**32 into 0.
         least, most = tf.reduce_min(parsed[name]), tf.reduce_max(parsed[name])
         tf.debugging.Assert((least >= 0) & (most < limit), [OUT_OF_RANGE, name, least, most, limit])
     return {
@@ -234,15 +230,15 @@ def parse(serialized, schema, lengths, limits=None):
 
 def _length(mask):
     """Return the lengths of the sequences of a mask (..., S)."""
-    # The position of the last 1, not the sum: masks written by other programs may have gaps.
+    # The position of the last 1 instead of the sum, because other programs' masks may have gaps.
     return tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1, dtype=mask.dtype), -1)
 
 
 def num_tokens(serialized, schema, lengths):
-    """Return the number of tokens (B,) of each example, for arguments as of `parse`.
+    """Return the number of tokens (B,) of each example; arguments as for `parse`.
 
-    The sequences of an example are padded to its longest, so an example with several sequences
-    counts the length of the longest times their number.
+    For an example with several sequences, which are padded to the longest, this is the length of
+    the longest times their number.
     """
     mask = parse(serialized, {"input_mask": schema["input_mask"]}, lengths)["input_mask"]
     size = _length(mask)  # (B,), or (B, N) for N sequences
@@ -255,9 +251,8 @@ def trim(batch, schema, multiple):
     """Cut off columns that are padding in all examples of a batch from `parse`.
 
     The new length, which is not static, is the longest sequence rounded up to a multiple of
-    `multiple`. Documents lose whole windows: their number is rounded up to the same fraction of W.
-    If `multiple` is at least S / 4, windows keep the length S, so that there are at most four
-    shapes.
+    `multiple`. The number of windows of documents is rounded up to the same fraction of W. If
+    `multiple` is at least S / 4, windows keep the length S, so that there are at most four shapes.
     """
     mask = batch["input_mask"]
     windows = [name for name in batch if schema[name].is_windowed]

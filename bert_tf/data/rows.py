@@ -31,7 +31,7 @@ class BadRows:
 
     def __call__(self, message):
         if not self.skip:
-            raise UserError(f"{message} (`skip_bad_rows` leaves such rows out)")
+            raise UserError(f"{message} (`skip_bad_rows` skips such rows)")
         self.count += 1
         self.first = self.first or message
 
@@ -41,8 +41,8 @@ class BadRows:
         Args:
           rows: yields (place, row), where `place` is used in messages. A bad row may be a str that
             describes the problem.
-          make: function of (place, index, row), called for the other rows. It raises ValueError for
-            a bad row and returns None to skip a row.
+          make: function of (place, index, row). It raises ValueError for a bad row and returns None
+            to skip a row.
         """
         results = []
         for index, (where, row) in enumerate(rows):
@@ -59,7 +59,7 @@ class BadRows:
                     results.append(result)
         return results
 
-    def report(self, what="bad rows left out"):
+    def report(self, what="bad rows skipped"):
         """Log the number of bad rows, if there were any."""
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
@@ -68,8 +68,7 @@ class BadRows:
 def find_file(split, names, data_dir=None, path=None):
     """Return the file of a split: `path` if given, else the first of `names` in `data_dir`.
 
-    Raises:
-      UserError: if no file is found.
+    Raises UserError if there is no file.
     """
     argument = f"{base_split(split)}_file"
     if path:
@@ -86,10 +85,10 @@ def find_column(path, names, wanted, argument=None):
     """Return the index of the first of the `wanted` columns in a header, ignoring case.
 
     Args:
-      path: used in messages.
+      path: path of the file, for messages.
       names: the columns of the header.
       wanted: possible names of the column.
-      argument: the argument that names the column; None to return None if the column is missing.
+      argument: name of the argument for the column; None to return None if the column is missing.
     """
     lowered = [name.lower() for name in names]
     for name in wanted:
@@ -101,7 +100,7 @@ def find_column(path, names, wanted, argument=None):
     if argument:
         raise UserError(
             f"{path}, line 1: the header has no column {' or '.join(map(repr, wanted))}, only "
-            f"{names}; name the column with `{argument}`"
+            f"{names}; select the column with `{argument}`"
         )
     return None
 
@@ -137,10 +136,8 @@ def read_named_rows(path, table_format=None):
 class TfdsRows:
     """The rows of a dataset from tensorflow-datasets, which is prepared if necessary.
 
-    Attributes:
-      name: the name of the dataset.
-      features: its features by name.
-      supervised_keys: the names of the input and target features, None where undefined.
+    `features` are its features by name; `supervised_keys` are the names of the input and target
+    features, None where undefined.
     """
 
     def __init__(self, name, data_dir=None):
@@ -149,9 +146,9 @@ class TfdsRows:
         self.supervised_keys = self._builder.info.supervised_keys or (None, None)
 
     def find_feature(self, names, argument=None):
-        """Return the first of `names` that is a feature.
+        """Return the first of `names` that is a feature, else None.
 
-        Otherwise return None, or raise a UserError that names the `argument`, if given.
+        With an `argument`, raise a UserError that names it instead of returning None.
         """
         name = next((name for name in names if name in self.features), None)
         if name is None and argument:
@@ -166,10 +163,10 @@ class TfdsRows:
         return next((name for name in names if name in self._builder.info.splits), None)
 
     def missing_split(self, base):
-        """Return the UserError for a dataset without a split for "train", "dev" or "test"."""
+        """Return the UserError for a missing split, `base` "train", "dev" or "test"."""
         return UserError(
             f"`tfds_name`: {self.name} has no split for {base}, only "
-            f"{', '.join(self._builder.info.splits)}; name one with `tfds_splits`"
+            f"{', '.join(self._builder.info.splits)}; select one with `tfds_splits`"
         )
 
     def read(self, split):

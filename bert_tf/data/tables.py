@@ -1,6 +1,6 @@
-"""Tables of text: delimited files, JSON, Parquet and Excel, recognised by name and content.
+"""Tables of text: delimited files, JSON, Parquet and Excel, recognized by name and content.
 
-The module does not import TensorFlow. Parquet requires pyarrow, Excel requires openpyxl.
+This module does not import TensorFlow. Parquet requires pyarrow, Excel requires openpyxl.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _OTHERS = (
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it"),
 )
 
-# How much of a file is read to recognise its format.
+# How much of a file is read to recognize its format.
 _SAMPLE_BYTES = 1 << 16
 
 # Bytes that are not UTF-8, decoded with Python's "surrogateescape".
@@ -69,7 +69,7 @@ class TableFormat(NamedTuple):
 
     @property
     def has_names(self):
-        """Whether columns always have names. In other kinds the first row may be a header."""
+        """Whether columns always have names. In other formats the first row may be a header."""
         return self.kind in ("json", "json_lines", "parquet")
 
     @property
@@ -109,12 +109,12 @@ def file_extension(path):
 
 
 def find_format(path, delimiter=None, names=()):
-    """Recognise the format of a file.
+    """Recognize the format of a file.
 
-    JSON and Parquet are recognised by extension or first characters, Excel by extension. In any
-    other file, a delimiter that separates known names in the first line is chosen. Otherwise files
-    are tab-separated, except a .csv file without tabs in all of its first lines: it has the
-    delimiter that divides these lines most consistently.
+    JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
+    files have the delimiter that separates known names in the first line, or else tabs. The
+    exception is a .csv file without tabs in all of its first lines: it has the delimiter that
+    divides these lines most consistently.
 
     Args:
       path: the file.
@@ -122,7 +122,7 @@ def find_format(path, delimiter=None, names=()):
       names: likely column names, in lower case.
 
     Raises:
-      UserError: if the file cannot be read, is an archive, or is UTF-16.
+      UserError: if the file cannot be read, is an archive or is UTF-16.
     """
     start = _read_start(path)
     ending = file_extension(path)
@@ -135,7 +135,7 @@ def find_format(path, delimiter=None, names=()):
         if start.startswith(magic):
             raise UserError(f"{path}: {name}, expected a table; {advice}")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UserError(f"{path}: the text is UTF-16, expected UTF-8; save the file as UTF-8")
+        raise UserError(f"{path}: found UTF-16 text, expected UTF-8; save the file as UTF-8")
     text = start.decode("utf-8-sig", "replace")
     first = text.lstrip()[:1]
     is_object = first == "{" and ending not in (".csv", ".tsv") and _is_object(text)
@@ -206,14 +206,14 @@ def read_rows(path, table_format=None):
       table_format: its `TableFormat`, None to use `format_by_name`.
 
     Yields:
-      (number, cells, problem): the line or row counted from 1, a list of cells, and a description
-      of what is wrong with the row, or None. Cells are str in delimited files and Excel, and any
-      values in JSON and Parquet, None if missing.
+      (number, cells, problem): the number of the line or row, counted from 1, the list of its
+      cells, and a description of its problem or None. Cells are str in delimited files and Excel,
+      and any values in JSON and Parquet, None if missing.
 
     Raises:
       UserError: if the file cannot be read.
     """
-    # pandas would give no line numbers, and fill incomplete rows.
+    # Not pandas, which has no line numbers and fills incomplete rows.
     kind, delimiter = table_format or format_by_name(path)
     if kind == "parquet":
         yield from _parquet_rows(path)
@@ -228,7 +228,7 @@ def read_rows(path, table_format=None):
 
 
 def _text_problem(text):
-    """Describe what is wrong with a text, None if it is valid."""
+    """Describe the problem of a text, None if it is valid."""
     if "\0" in text:
         return "it contains a NUL character"
     if match := _NOT_UTF8.search(text):
@@ -381,5 +381,5 @@ def as_text(value):
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict, bytes)):
-        raise ValueError(f"expected a text or a number, found {str(value)[:40]}")
+        raise ValueError(f"found {str(value)[:40]}, expected a text or a number")
     return str(value)

@@ -8,7 +8,7 @@ from bert_tf.errors import UserError, reason
 class TfdsTextSource:
     """A source of pre-training documents like `FileSource`, one for each example of a split.
 
-    `done` of `total` examples have been read. The examples count as a single file.
+    `done` of `total` examples have been read. All examples count as one file.
 
     Args:
       name: the dataset, such as "wiki40b/en".

@@ -37,7 +37,7 @@ def varints(rows):
     most = int(rows.max(initial=0))
     least = int(rows.min(initial=0))
     if most >> 56 or least < 0:
-        raise ValueError(f"expected integers from 0 to 2**56 - 1, found {least or most}")
+        raise ValueError(f"found {least or most}, expected integers from 0 to 2**56 - 1")
     # Each word has the bytes of one varint, with 0 for unused bytes.
     rows = rows.astype("<u8" if most >> 28 else "<u4")
     words = rows & 0x7F
@@ -114,10 +114,7 @@ def _joined(parts):
 
 
 def frame_records(records):
-    """Return the contents of a TFRecord file of `records`, a list of bytes.
-
-    Results of several calls can be concatenated.
-    """
+    """Return the contents of a TFRecord file of `records`, a list of bytes; can be concatenated."""
     parts = []
     for record in records:
         parts += _header(len(record)), record, _checksum(record)
@@ -140,8 +137,7 @@ def _checksum(data):
 def writing(paths):
     """Yield a function that distributes lists of records over the files in turn.
 
-    The files appear when the block ends, or not at all if it fails. Raises UserError if a file
-    cannot be written.
+    The files appear if the block succeeds. Raises UserError if a file cannot be written.
     """
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]

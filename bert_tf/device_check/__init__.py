@@ -1,4 +1,4 @@
-"""Checks for `bert-tf check` that the devices of a machine reproduce the recorded results."""
+"""Checks of `bert-tf check` that the devices of a machine reproduce the recorded results."""
 
 from bert_tf.lazy import lazy_names
 

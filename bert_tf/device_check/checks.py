@@ -61,8 +61,8 @@ def set_logical_devices(count):
 def error_bound(dtype, kind, exact=2e-5, count=16):
     """Return the bound for outputs in `dtype` on a kind of device, and a text with the reason.
 
-    In two layers of width 32, rounding errors add up to about eight times the error of one factor
-    (measured on a CPU). The bound is `count` errors, or `exact` in full precision.
+    The bound is `count` rounding errors of one factor, or `exact` in full precision. In two layers
+    of width 32, the errors add up to about eight (measured on a CPU).
     """
     uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
     if dtype == "float32" and kind == "GPU" and uses_tf32():
@@ -195,7 +195,7 @@ class Checks:
             yield check_outputs(outputs, self._recorded, dtype, self.kind)
 
     def optimizer_steps(self):
-        """Repeat steps of the release's optimizer with its gradients, with and without warm-up."""
+        """Repeat the steps of the release's optimizer, with and without warm-up."""
         worst, num_steps = 0.0, 0
         for case in ("adam_warmup", "adam_no_warmup"):
             recorded = np.load(RECORDED / f"{case}.npz")
@@ -232,7 +232,7 @@ class Checks:
             for name, options in cases.items():
                 trained, own_losses = self._train(self.strategy, dtype, **options)
                 bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
-                if reason:  # Adam turns small differences of gradients into large ones of weights
+                if reason:  # with Adam, small differences of gradients give large ones of weights
                     difference = np.abs(np.array(own_losses) - losses).max()
                     note = f"losses; {reason}"
                 else:
@@ -323,7 +323,7 @@ def _optimizer(num_steps):
 
 
 def _vocabulary():
-    """Return a vocabulary of the size of the recorded model: letters, digits, some characters."""
+    """Return a vocabulary of letters, digits and some characters, for the recorded model."""
     letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]

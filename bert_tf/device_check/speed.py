@@ -1,4 +1,4 @@
-"""Examples per second of training and prediction, for growing batches."""
+"""Examples per second of training and prediction for growing batches."""
 
 import time
 from typing import NamedTuple
@@ -29,9 +29,9 @@ class Speed(NamedTuple):
 
 
 def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
-    """Yield a `Speed` for each mode, length and batch size; sizes double while the speed grows.
+    """Yield a `Speed` for each mode, length and batch size, which doubles while the speed grows.
 
-    The model is a `BertPretrainer` with random weights. It predicts a fifth of the tokens, and the
+    The model is a `BertPretrainer` with random weights, which predicts a fifth of the tokens. The
     sequences have no padding. A batch that does not fit in memory has 0 examples per second.
 
     Args:

@@ -7,13 +7,13 @@ import zlib
 
 from bert_tf.errors import UserError
 
-# Limits on the unpacked size, in bytes and as a multiple of the file size; the larger one counts.
+# Limits on the unpacked size, in bytes and as a multiple of the file size; the larger one applies.
 # Text compresses about tenfold.
 _MAX_UNPACKED, _MAX_RATIO = 1 << 26, 100
 
 
 def check_unpacked(path, unpacked_size, size):
-    """Raise UserError if a compressed file unpacks to far more than its size."""
+    """Raise UserError if a compressed file unpacks to far more than `size`, its own size."""
     if unpacked_size > max(_MAX_UNPACKED, _MAX_RATIO * size):
         raise UserError(
             f"{path} unpacks to more than {_MAX_RATIO} times its size; if you trust the file, "
@@ -22,10 +22,7 @@ def check_unpacked(path, unpacked_size, size):
 
 
 class _Unpacked(io.RawIOBase):
-    """Reads the unpacked contents of a gzip file.
-
-    Raises gzip.BadGzipFile if the file is damaged, and UserError if it unpacks to too much.
-    """
+    """Reads the unpacked contents of a gzip file; raises gzip.BadGzipFile if it is damaged."""
 
     def __init__(self, reader, path, size):
         self._unpacked, self._path, self._size = gzip.GzipFile(fileobj=reader), path, size
@@ -46,7 +43,7 @@ class _Unpacked(io.RawIOBase):
 def unpack(reader, path):
     """Return a reader of the unpacked contents if the file is gzip, else `reader` itself.
 
-    `reader` is binary, seekable and at the start of the file.
+    `reader` must be binary, seekable and at the start of the file.
     """
     is_gzip = reader.read(2) == b"\x1f\x8b"
     reader.seek(0, os.SEEK_END)

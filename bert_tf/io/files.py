@@ -1,7 +1,7 @@
 """Atomic file access on any file system that TensorFlow supports (local, `gs://`, ...).
 
-A file is written under a temporary name in its folder and renamed when complete. Readers never see
-a partial file, and a crash leaves the previous version. Local paths do not need TensorFlow, which
+A file is written under a temporary name in its folder and renamed when complete, so readers never
+see a partial file and a crash keeps the previous version. Local paths do not need TensorFlow, which
 takes seconds to import and half a gigabyte of memory per process.
 """
 
@@ -56,7 +56,7 @@ class Local:
 
     @staticmethod
     def rename(source, target, overwrite=False):
-        """Rename `source`; replace an existing `target` only if `overwrite`."""
+        """Rename a file; replace an existing `target` only with `overwrite`."""
         if not overwrite and os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         os.replace(source, target)
@@ -72,7 +72,7 @@ def system(path):
 
 
 def io_errors():
-    """Return the exception classes for I/O errors; TensorFlow's only if it has been imported."""
+    """Return the exception classes for I/O errors; TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
@@ -87,7 +87,7 @@ def _naming_errors(problem):
 
 
 def copy_model_files(source, target):
-    """Copy the configuration, vocabulary and settings files that exist to another folder."""
+    """Copy a model's configuration, vocabulary and settings files, where they exist."""
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
@@ -99,14 +99,12 @@ _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 
 
 def check_reachable(value, argument, is_path=True):
-    """Check that remote paths, such as `gs://` paths, can be reached.
-
-    The file may be missing, but the network, the credentials and the file system must work.
+    """Check that remote paths, such as `gs://` paths, can be reached; the file may be missing.
 
     Args:
       value: a path, comma-separated paths, or a list of them. Other values are ignored.
       argument: name of the argument, for the error message.
-      is_path: False for other strings, which are only checked to be valid UTF-8.
+      is_path: False for other strings, which must only be valid UTF-8.
 
     Raises:
       UserError: if TensorFlow cannot access a path, or is imported and a string is not UTF-8.
@@ -130,7 +128,7 @@ def check_reachable(value, argument, is_path=True):
 
 
 def _is_unicode(text):
-    """Return whether a str has no surrogates, which Python decodes invalid UTF-8 to."""
+    """Return whether a str has no surrogates, to which Python decodes invalid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -139,7 +137,7 @@ def _is_unicode(text):
 
 
 def check_all_reachable(config):
-    """Call `check_reachable` for all values of a configuration dataclass, recursively."""
+    """Call `check_reachable` for all values of a configuration dataclass, also nested ones."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
@@ -149,7 +147,7 @@ def check_all_reachable(config):
 
 
 def require(path, argument):
-    """Return `path`; raise a UserError that names `argument` unless it is an existing file."""
+    """Return `path` if it is an existing file, else raise a UserError that names `argument`."""
     if not system(path).exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
     if system(path).isdir(path):
@@ -162,7 +160,10 @@ def expand(patterns, argument):
 
     The files are in the order of the patterns, and the matches of each pattern are sorted. The name
     of an existing file, such as "g[1]/data.tfrecord", is not expanded. Side files of TFRecord files
-    never match. A pattern without matches raises UserError.
+    never match.
+
+    Raises:
+      UserError: if a pattern has no matches.
     """
     paths = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
@@ -180,11 +181,7 @@ def expand(patterns, argument):
 
 
 def read_text(path):
-    """Return the text of a file, which may be gzip-compressed.
-
-    Raises:
-      UserError: if it is missing, damaged or not UTF-8.
-    """
+    """Return the text of a file, which may be gzip-compressed; UserError if it is not UTF-8."""
     with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
         data = unpack(io.BytesIO(reader.read()), path).read()  # pipes are not seekable
     try:
@@ -194,11 +191,15 @@ def read_text(path):
 
 
 def read_lines(path, on_progress=None, strict=False):
-    """Yield the lines of a text file with their line ends, without reading all of it at once.
+    """Yield the lines of a text file with their line ends, while the file is read.
 
-    Gzip files are decompressed, and a byte order mark is dropped. `on_progress` is called every 200
-    lines with the number of bytes read since the last call. Invalid UTF-8 is an error if `strict`;
-    otherwise the bytes are dropped, as in the release's tokenizer, with one warning per file.
+    Gzip files are decompressed, and a byte order mark is dropped.
+
+    Args:
+      path: path of the file.
+      on_progress: called every 200 lines with the number of bytes read since the last call.
+      strict: whether invalid UTF-8 is an error. If not, the bytes are dropped, as in the release's
+        tokenizer, with one warning per file.
 
     Raises:
       UserError: if the file cannot be read.
@@ -246,14 +247,14 @@ def size_and_time(path):
 
 
 def temporary_name(path):
-    """Return the name under which a new version of `path` is written, in the same folder."""
+    """Return the temporary name of `path`, in the same folder."""
     return f"{path}.tmp-{os.getpid()}"
 
 
 def rename(source, target):
-    """Rename a complete file; replace an existing `target`.
+    """Flush a complete file to disk and rename it; replace an existing `target`.
 
-    The data are flushed to disk first, so that a power loss cannot leave an empty `target`.
+    Without the flush, a power loss could leave an empty `target`.
     """
     if "://" not in source:
         with open(source, "r+b") as written:
@@ -262,10 +263,7 @@ def rename(source, target):
 
 
 def remove_partial(path):
-    """Remove partial versions of a local file or folder that killed processes left behind.
-
-    Partial versions of running processes are kept.
-    """
+    """Remove partial versions of a local file or folder whose processes no longer run."""
     folder, name = os.path.split(path)
     if os.name != "posix" or "://" in path or not os.path.isdir(folder or "."):
         return
@@ -289,9 +287,9 @@ def _is_running(process_id):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Yield temporary names for `paths`; rename them to `paths` if the block succeeds.
+    """Yield temporary names for `paths`, and rename them to `paths` if the block succeeds.
 
-    Raises UserError if a path cannot be written. Other errors in the block propagate unchanged.
+    Raises UserError if a path cannot be written. Other errors in the block propagate.
 
     >>> with files.replacing("eval_results.txt") as (path,):
     ...     write_something(path)
@@ -304,9 +302,9 @@ def replacing(*paths):
 
 @contextlib.contextmanager
 def replacing_folder(path):
-    """Yield a temporary name for a folder; rename it to `path` if the block succeeds.
+    """Yield a temporary name for a folder, and rename it to `path` if the block succeeds.
 
-    `path` must not exist. This is not atomic on object stores, which rename a folder file by file.
+    `path` must not exist. Object stores rename a folder file by file, which is not atomic.
     """
     with _temporary_names([path], "rmtree") as (temporary,):
         yield temporary
@@ -315,11 +313,11 @@ def replacing_folder(path):
 
 @contextlib.contextmanager
 def _temporary_names(paths, remove):
-    """Yield temporary names for `paths`; at the end, `remove` what is left of them.
+    """Yield temporary names for `paths`, and remove them at the end if they still exist.
 
-    I/O errors that mention a temporary name become a UserError about `paths`, and so do errors for
-    a full disk, which mention no name. Other errors, such as a GPU out of memory, come from the
-    computation in the block and propagate.
+    I/O errors that mention a temporary name become a UserError about `paths`, as do errors for a
+    full disk, which mention no name. Other errors come from the computation in the block, such as a
+    GPU that is out of memory, and propagate.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
@@ -348,7 +346,7 @@ def _try_remove(path, remove):
 def check_writable(path, argument):
     """Check before a long computation that `path` can be written; errors name `argument`.
 
-    Also remove partial versions that killed processes left behind.
+    Partial versions of killed processes are removed first.
     """
     remove_partial(path)
     temporary = temporary_name(path)
@@ -365,7 +363,7 @@ def write_text(path, text):
 
 
 def write_texts(texts):
-    """Write a dict from path to text; replace files only when all are complete."""
+    """Write a dict from path to text; replace existing files when all are complete."""
     with replacing(*texts) as temporary:
         for path, text in zip(temporary, texts.values(), strict=True):
             with system(path).GFile(path, "wb") as writer:

@@ -49,7 +49,7 @@ _DESCRIPTIONS = {
 
 
 def quoted(value: Any, limit: int = 40) -> str:
-    """Return a value as one line of printable JSON, truncated to about `limit` characters."""
+    """Return a value as printable JSON on one line, truncated to about `limit` characters."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)
         text = text if text.isprintable() else json.dumps(value, default=repr)
@@ -59,7 +59,7 @@ def quoted(value: Any, limit: int = 40) -> str:
 
 
 def describe(hint: Any) -> str:
-    """Describe a type annotation by a noun phrase for messages, ignoring an optional None."""
+    """Return a noun phrase for a type annotation, without an optional None, for messages."""
     return _describe(*_parts(hint)[:2])
 
 
@@ -81,9 +81,9 @@ def _describe(hint, limits):
 
 
 def problem(value: Any, hint: Any) -> str | None:
-    """Return why a value does not match a type annotation, None if it does.
+    """Return why a value does not match a type annotation, or None if it does.
 
-    The message starts with the path of the wrong part: `.labels[1] is 7, expected a string`.
+    The message starts with the path of the wrong value: `.labels[1] is 7, expected a string`.
     """
     hint, limits, is_optional = _parts(hint)
     if hint is Any or (value is None and is_optional):
@@ -112,7 +112,7 @@ def problem(value: Any, hint: Any) -> str | None:
 
 
 def check(value: Any, hint: Any) -> None:
-    """Raise a UserError that names the field if a value does not match a type annotation."""
+    """Raise a UserError that names the field, if a value does not match a type annotation."""
     if message := problem(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
         raise UserError(f"{where}{message.removeprefix('.')}")
@@ -180,12 +180,12 @@ def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
 
     Args:
       path: path of the file.
-      hint: expected type: an annotation, or the dict of an object's fields.
-      written_by: the program that writes such files, for messages.
+      hint: the expected type: an annotation, or the dict of an object's fields.
+      written_by: name of the program that writes such files, for messages.
 
     Raises:
-      UserError: naming the line or the field, if the file cannot be read, is not JSON or does not
-        match `hint`.
+      UserError: if the file cannot be read, is not JSON or does not match `hint`; it names the line
+        or the field.
     """
     source = f"; expected a file written by {written_by}" if written_by else ""
     text = files.read_text(path)

@@ -1,4 +1,4 @@
-"""Lock folders, and remove partial files that killed processes left behind."""
+"""Locks on folders, and removal of partial files of killed processes."""
 
 import contextlib
 import errno
@@ -21,12 +21,12 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
-    Yields whether the folder is locked; some file systems, such as object stores, have no locks,
-    which is logged. The operating system releases the lock when the process ends.
+    Yields whether the folder is locked. If its file system has no locks, as with object stores, a
+    message is logged. The operating system releases the lock when the process ends.
 
     Args:
       folder: path of the folder.
-      argument: name of the argument that gave the folder, for error messages.
+      argument: name of the argument with the folder, for messages.
       activity: what this process does there, such as "trains", for messages.
 
     Raises:
@@ -66,7 +66,7 @@ def locked(folder, argument, activity):
             is_removed = isinstance(error, (FileNotFoundError, FileExistsError))
             if not is_removed or time.monotonic() > deadline:
                 raise UserError(
-                    f"`{argument}`: cannot write into {folder} ({error.strerror})"
+                    f"`{argument}`: {folder} cannot be written ({error.strerror})"
                 ) from None
             time.sleep(0.1)
     try:
@@ -80,7 +80,7 @@ def _write_process_id(descriptor):
     os.write(descriptor, str(os.getpid()).encode())
 
 
-# Without a lock, another process may still be writing files younger than this.
+# Without a lock, another process may still be writing files that are newer.
 _OLD_SECONDS = 24 * 3600
 
 # Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow calls
@@ -89,10 +89,10 @@ _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+
 
 
 def is_abandoned(path, is_locked):
-    """Return whether a killed process left an incomplete file or folder behind.
+    """Return whether the process that was writing a file or folder was killed.
 
-    With a lock this is certain. Without one, only old files count as abandoned, but no folders on
-    object stores, which record no times for them.
+    With a lock this is certain. Without one, it is assumed for old files. Object stores record no
+    times for folders, so folders are never abandoned there.
     """
     if is_locked:
         return True
@@ -104,7 +104,7 @@ def is_abandoned(path, is_locked):
 
 
 def remove_temporary_files(folder, is_locked=True):
-    """Remove partial files that killed processes left behind; see `is_abandoned`."""
+    """Remove partial files of killed processes from a folder; see `is_abandoned`."""
     gfile = files.system(folder)
     if gfile.isdir(folder):
         # Object stores list folders with a trailing slash.

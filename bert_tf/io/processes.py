@@ -1,4 +1,4 @@
-"""A parallel `map` that preserves order and prefetches little input; the memory of a process."""
+"""A parallel `map` that preserves order and reads its input as needed; memory settings."""
 
 import collections
 import ctypes
@@ -25,8 +25,8 @@ def keep_freed_memory():
     """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
 
     A training step allocates and frees buffers of up to 100 MB, such as the gradients of the
-    embeddings. By default the kernel has to provide and clear each of their pages in every step:
-    see "Memory that is freed between steps" in benchmarks/RESULTS.md.
+    embeddings. By default the kernel maps and clears their pages anew in every step; see "Memory
+    that is freed between steps" in benchmarks/RESULTS.md.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl has no such function
@@ -38,14 +38,17 @@ def keep_freed_memory():
 def shared_map(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
-    Exceptions in a worker are raised here. If a worker is killed, UserError is raised.
+    Exceptions in a worker are raised here.
 
     Args:
       function: called in the workers; must be picklable if they are not forked.
       items: iterable of picklable objects, read as needed.
-      num_processes: number of workers, 1 to use only this process.
-      fork: whether workers may be forked on platforms where that is safe. Must be False if
-        `function` uses TensorFlow, whose threads do not survive a fork.
+      num_processes: number of workers; 1 uses only this process.
+      fork: whether workers may be forked where that is safe. Must be False if `function` uses
+        TensorFlow, whose threads do not survive a fork.
+
+    Raises:
+      UserError: if a worker is killed.
     """
     if num_processes == 1:
         yield from map(function, items)
@@ -53,8 +56,8 @@ def shared_map(function, items, num_processes, fork=True):
     import concurrent.futures
     import multiprocessing
 
-    # A forked worker need not import TensorFlow, which takes seconds. Where forks are not safe,
-    # workers start a new interpreter.
+    # Forked workers need no imports, which take seconds. Where forks are not safe, workers start a
+    # new interpreter.
     method = "fork" if fork and sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(method)
     # Shared memory instead of an event, whose locks a killed worker might hold.
@@ -89,7 +92,7 @@ _function = None
 def _start(function, parent, stop):
     global _function
     _function = function
-    # A fork must not garbage-collect TensorFlow's objects, whose threads do not exist there.
+    # A fork must not garbage-collect TensorFlow's objects, because it does not have their threads.
     gc.freeze()
 
     def watch_parent():

@@ -24,14 +24,14 @@ class MaskedLMHead(ConfigLayer):
 
     The output matrix is the word embedding table (release, `get_masked_lm_output`).
 
-    `embeddings` is the built `Embeddings` layer that owns the table. By default it is the encoder's
-    layer, found when the head is called on the encoder's output. Loaded heads rely on this, because
-    Keras saves a graph layer by layer.
+    `embeddings` is the built `Embeddings` layer that owns the table. By default it is found when
+    the head is called on the encoder's output, as for a loaded head, because Keras saves a graph
+    layer by layer.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits
     (B, P, V) in float32. Without positions, all S tokens count as masked. The product with the
-    table uses the compute dtype only in training: bfloat16 is faster, but gives words with similar
-    scores the same logit.
+    table uses the compute dtype only in training, because bfloat16 gives words with similar scores
+    the same logit.
     """
 
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
@@ -53,13 +53,13 @@ class MaskedLMHead(ConfigLayer):
     def get_config(self):
         if not self._has_encoder_table:
             raise UserError(
-                f"the layer {self.name} cannot be saved: its `embeddings` are not those of the "
-                "encoder on whose output it is called"
+                f"the layer {self.name} cannot be saved: it is called on the output of an encoder "
+                "with different `embeddings`"
             )
         return super().get_config()
 
     def get_build_config(self):
-        """Return None: a loaded head is built when it is called, once its embeddings are known."""
+        """Return None, because a loaded head is built when it is called with known embeddings."""
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
@@ -69,8 +69,8 @@ class MaskedLMHead(ConfigLayer):
             self._has_encoder_table = found == [self.embeddings]
         if self.embeddings is None:
             raise UserError(
-                f"the layer {self.name} requires `embeddings`, or to be called in a Keras graph on "
-                "the output of one encoder"
+                f"the layer {self.name} requires `embeddings`, or a call on the output of one "
+                "encoder in a Keras graph"
             )
         return super().__call__(sequence_output, masked_lm_positions, **kwargs)
 
@@ -81,7 +81,7 @@ class MaskedLMHead(ConfigLayer):
             shape=(self.config.vocab_size,),
             initializer="zeros",
             name="output_bias",
-            # Otherwise mixed precision would round the bias before adding it to float32 logits.
+            # Mixed precision would round the bias before adding it to float32 logits.
             autocast=False,
         )
 
@@ -121,13 +121,8 @@ def _find_embeddings(tensor):
 class Projection(keras.layers.Layer):
     """Linear map to `units` logits, with the matrix stored as (units, H) as in the release.
 
-    It always computes in float32. This is cheap, and bfloat16 would give different tokens the same
-    logit.
-
-    Args:
-      units: number of logits.
-      initializer_range: standard deviation of the initial matrix.
-      use_bias: whether to add a bias.
+    It always computes in float32, because bfloat16 gives different tokens the same logit.
+    `initializer_range` is the standard deviation of the initial matrix.
 
     Call: x (..., H) -> logits (..., units) in float32.
     """
@@ -206,14 +201,14 @@ class PoolWindows(keras.layers.Layer):
         logits = ops.reshape(logits, (batch, windows, logits.shape[-1]))
         is_real = input_mask[:, :, :1] > 0
         if self.pooling == "max":
-            # A finite number, because a replica's batch may be all padding.
+            # Finite, because a replica's batch may be all padding.
             return ops.max(ops.where(is_real, logits, -1e30), 1)
         weights = ops.cast(is_real, logits.dtype)
         return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)
 
 
-# The paper's feature-based approaches (arXiv:1810.04805, table 7) and the layers they combine; None
-# for all.
+# The paper's feature-based approaches (arXiv:1810.04805, table 7) and the layers that they combine,
+# None for all.
 LAYER_COMBINATIONS = {
     "embeddings": (),
     "second_to_last": (-2,),
@@ -227,8 +222,7 @@ LAYER_COMBINATIONS = {
 def layer_indices(layer_combination, num_hidden_layers):
     """Return the indices of a combination's layers, () for the embeddings.
 
-    Raises:
-      UserError: if the combination is unknown or the encoder has too few layers.
+    Raises UserError if the combination is unknown or the encoder has too few layers.
     """
     if layer_combination not in LAYER_COMBINATIONS:
         raise UserError(
@@ -240,8 +234,8 @@ def layer_indices(layer_combination, num_hidden_layers):
         return tuple(range(num_hidden_layers))
     if indices and num_hidden_layers < -min(indices):
         raise UserError(
-            f"`layer_combination={layer_combination}` requires {-min(indices)} layers, but the "
-            f"model has {num_hidden_layers}"
+            f"`layer_combination={layer_combination}`: the model has {num_hidden_layers} layers, "
+            f"expected at least {-min(indices)}"
         )
     return indices
 
@@ -250,8 +244,8 @@ def layer_indices(layer_combination, num_hidden_layers):
 class LayerCombination(keras.layers.Layer):
     """One vector per token from the encoder's layers, without gradients to the encoder.
 
-    The weights of a weighted sum are the softmax of one learned number per layer, initially 0, so
-    that it starts as the mean. The paper does not specify them.
+    A weighted sum has one learned number per layer, initially 0, whose softmax are the weights. The
+    paper does not specify them.
 
     Call: `embedding_output` and each of `all_encoder_layers` of `BertModel`, (B, S, H) each ->
     (B, S, H), for "concat_last_four" (B, S, 4 H).

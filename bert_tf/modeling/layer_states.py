@@ -3,12 +3,10 @@
 Layers and models are saved as their constructor's arguments. Changes in their sublayers (frozen,
 LoRA, quantized) are saved alongside, by the path of the sublayer, such as "bert/layer_0/query".
 
-In addition to Keras' `training`, a model passes these call arguments to its layers, see
-`PretrainedModel.call`:
+In addition to Keras' `training`, a model passes these call arguments to its layers:
 
-- `replica_id`: an int or an integer scalar tensor. Dropout draws from a different random stream
-  for each value. A strategy mirrors the state of the generators, so without it all replicas would
-  draw the same mask.
+- `replica_id`: an int or an integer scalar tensor. Dropout has a random stream for each value.
+  Without it all replicas draw the same mask, because a strategy mirrors the state of generators.
 - `recompute`: whether to keep only the input of each transformer layer and recompute the rest in
   the backward pass (Chen et al., arXiv:1604.06174). It saves memory and takes about a third more
   time.
@@ -21,7 +19,7 @@ from bert_tf.configs.model import BertConfig
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
-# Keras looks up the weights in a `.keras` file by layer class name, so renaming a class with
+# Keras finds the weights in a `.keras` file by the names of layer classes, so renaming a class with
 # weights breaks saved files; see `LayerMix` in `heads`.
 register = keras.saving.register_keras_serializable("bert_tf")
 
@@ -46,7 +44,7 @@ def named_layers(layer, without=()):
 def get_states(layer, without=()):
     """Return a config entry with the changes in a layer's sublayers, {} if nothing changed.
 
-    The sublayers `without` and their own sublayers are left out.
+    The sublayers `without` and their own sublayers are skipped.
     """
     states = {}
     for path, child in named_layers(layer, without):
@@ -56,7 +54,7 @@ def get_states(layer, without=()):
 
 
 def split(config):
-    """Split a config into the constructor's arguments and the states of `get_states`."""
+    """Split a config into the constructor's arguments and the states from `get_states`."""
     options = dict(config)
     states = options.pop(_KEY, {})
     return options, states
@@ -79,10 +77,8 @@ def _state(layer):
 def restore(layer, states):
     """Apply `states` to the sublayers of a new layer, which may be unbuilt.
 
-    If the layer was created with `trainable=False`, all its sublayers are frozen.
-
-    Raises:
-      ValueError: if the layer lacks one of the sublayers.
+    If the layer was created with `trainable=False`, all its sublayers are frozen. Raises ValueError
+    if a sublayer is missing.
     """
     children = dict(named_layers(layer))
     for path, state in states.items():

@@ -2,8 +2,8 @@
 
 Shapes: B batch, S sequence, H hidden, N heads, D width of a head (H = N * D), V vocabulary, T rows.
 
-Layers compute on rows (T, H), which a `TokenLayout` maps to tokens: two-dimensional matrix products
-are fastest on every device.
+Layers compute on rows (T, H), which a `TokenLayout` maps to tokens, because two-dimensional matrix
+products are fastest on every device.
 """
 
 import keras
@@ -15,13 +15,13 @@ from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layer_states import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
 
-# The release adds this to the attention scores of padding. It is finite, so that the softmax of a
-# row of only padding remains a distribution.
+# The release adds this to the attention scores of padding. It is finite, so that the softmax is
+# defined even if a row has only padding.
 MASKED_SCORE = -10000.0
 
 
 def activation(name):
-    """Return the function for `hidden_act`. "gelu" is the tanh approximation, as in the release."""
+    """Return the function for `hidden_act`; "gelu" is the tanh approximation, as in the release."""
     if name == "gelu":
         return gelu
     return keras.activations.get("gelu" if name == "gelu_erf" else name)
@@ -45,13 +45,13 @@ def layer_norm(config, name, dtype):
 
 @register
 class Dense(keras.layers.Dense):
-    """Keras' dense layer, but with saved LoRA matrices.
+    """Keras' dense layer, which also saves the LoRA matrices.
 
-    Keras merges their product into the saved kernel and loads both as zeros, after which they have
-    no gradients.
+    Keras merges their product into the saved kernel and loads both as zeros, so that they have no
+    gradients afterwards.
     """
 
-    # The class must have the name of Keras' layer, under which weights are saved.
+    # The class must have the same name as Keras' layer, under which weights are saved.
 
     @property
     def trainable(self):
@@ -94,7 +94,7 @@ class Dense(keras.layers.Dense):
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras' layer normalization in float32, with fewer operations.
 
-    In TensorFlow graphs, a packed `TokenLayout` uses `cpu_graph`.
+    In TensorFlow graphs, `cpu_graph` computes it for a packed `TokenLayout`.
     """
 
     def call(self, x, training=False, layout=None):
@@ -127,8 +127,8 @@ class FixedSeedGenerator(keras.random.SeedGenerator):
 def _keep_mask(shape, rate, seed):
     """Return booleans of the given shape, False with probability `rate` to within 2**-17.
 
-    Random numbers are the expensive part of dropout on a CPU, so each 32-bit number gives two
-    values. They are unsigned, because TensorFlow handles int32 tensors of a GPU on the host.
+    Random numbers take most of dropout's time on a CPU, so each 32-bit number gives two values.
+    They are unsigned, because TensorFlow handles int32 tensors of a GPU on the host.
     """
     seed = FixedSeedGenerator(seed)
     axis = next((i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0), None)
@@ -210,8 +210,8 @@ class Embeddings(ConfigLayer):
                 shape=(rows, config.embedding_size),
                 initializer=initializer(config),
                 name=name,
-                # Otherwise mixed precision would cast the whole table for a few rows, and sum the
-                # gradients of repeated words in bfloat16.
+                # Mixed precision would cast the whole table for a few rows, and sum the gradients
+                # of repeated words in bfloat16.
                 autocast=False,
             )
             setattr(self, name, table)
@@ -224,14 +224,14 @@ class Embeddings(ConfigLayer):
         limit = self.config.max_position_embeddings
         if isinstance(length, int) and length > limit:
             raise ValueError(
-                f"`input_ids` has sequences of {length} tokens, but the model has {limit} positions"
+                f"`input_ids`: found sequences of {length} tokens, expected at most {limit}"
             )
         words = _look_up(self.word_embeddings, input_ids, "input_ids", "vocab_size")
         x = ops.cast(words, self.compute_dtype)
         if self.config.has_segment_embeddings:
-            # A product with one-hot rows has a faster gradient than a gather, which would add B*S
-            # rows into the same two. The one-hot rows are gathered from a constant, which fails for
-            # invalid ids, while `ops.one_hot` returns zeros.
+            # A product with one-hot rows has a faster gradient than a gather, which adds B*S rows
+            # to the same two. The one-hot rows are gathered from a constant, because `ops.one_hot`
+            # returns zeros for invalid ids.
             identity = np.eye(self.config.type_vocab_size, dtype="float32")
             one_hot = _look_up(identity, segment_ids, "segment_ids", "type_vocab_size")
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)
@@ -249,8 +249,8 @@ class Embeddings(ConfigLayer):
 def _look_up(table, ids, name, size_name):
     """Return the rows of a table (R, E) for ids (B, S): (B, S, E).
 
-    Invalid ids raise UserError when TensorFlow runs eagerly, and InvalidArgumentError in a graph on
-    a CPU. XLA, GPUs and JAX raise no errors and return arbitrary rows, zeros or NaN.
+    Invalid ids raise UserError in eager TensorFlow, and InvalidArgumentError in a graph on a CPU.
+    With XLA, GPUs and JAX, their rows are arbitrary, zeros or NaN.
     """
     size = table.shape[0]
     if keras.backend.backend() != "tensorflow":
@@ -270,9 +270,7 @@ def _look_up(table, ids, name, size_name):
 
 @register
 class TransformerLayer(ConfigLayer):
-    """Self-attention and feed-forward network, each with a residual and post-normalization.
-
-    This is the encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
+    """The encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
     `replica_id`, `recompute`, see `layer_states` -> (B, S, H). With `with_probs` it returns a pair
@@ -357,7 +355,7 @@ class TransformerLayer(ConfigLayer):
         return self.output_norm(x + output, training=training, layout=layout), probs
 
     def _activate(self, x, use_cpu_graph):
-        # In half precision the custom gradient would be less precise and no faster.
+        # In half precision, the custom gradient is less precise and not faster.
         is_faster = self.activation is gelu and self.compute_dtype not in ("bfloat16", "float16")
         if use_cpu_graph and is_faster and cpu_graph.is_traced():
             return cpu_graph.gelu(x)

@@ -62,9 +62,9 @@ class BertModel(PretrainedModel):
     the first layer to the last; with `with_attention_probs` also `attention_probs`, a list of
     (B, N, S, S).
 
-    Called with `positions` (B, P) int32, it computes the last layer only at these positions and
-    returns only `sequence_output` (B, P, H) and the `pooled_output` of the first position. This
-    saves most of a layer for heads that read few tokens.
+    With the call argument `positions` (B, P) int32, the last layer is computed only at these
+    positions, and the outputs are `sequence_output` (B, P, H) and the `pooled_output` of the first
+    position. This saves most of a layer for heads that read few tokens.
 
     >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=2)
     >>> model = bert_tf.BertModel(config)
@@ -84,8 +84,8 @@ class BertModel(PretrainedModel):
         """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
-        # A generator, so that each layer is created after the previous one has its weights. Seeds
-        # of weights and dropout are drawn in this order, which makes initialization reproducible.
+        # A generator, so that each layer is created after the previous one has its weights. The
+        # order of the seeds of weights and dropout makes initialization reproducible.
         layers = (
             TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
             for i in range(config.num_hidden_layers)
@@ -142,7 +142,7 @@ def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
     """Return the outputs of `BertModel`, given its layers; see `BertModel` for `positions`.
 
     Keras passes the other call arguments to the layers. `layout` is the `TokenLayout` of the batch,
-    or None in a symbolic graph, since layer arguments are saved with the graph.
+    or None in a symbolic graph, which is saved with the layers' arguments.
     """
     x = y = embeddings(inputs["input_ids"], inputs["segment_ids"])
     outputs = {"embedding_output": x, "all_encoder_layers": [], "attention_probs": []}
@@ -195,8 +195,8 @@ class BertPretrainer(PretrainedModel):
 class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
-    Inputs: as for `BertModel`. With `num_numeric_features` F also `numbers` (B, F) float32, scaled
-    to about 1, which are appended to the pooled output.
+    Inputs: as for `BertModel`. With `num_numeric_features` F also `numbers` (B, F) float32, with a
+    scale of about 1, which are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
 
     With `window_pooling` "mean" or "max", the inputs are windows of documents (B, W, S), and the
@@ -225,7 +225,7 @@ class BertClassifier(PretrainedModel):
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
             inputs["numbers"] = numbers
-            # bfloat16 would round the numbers to two digits.
+            # In float32, because bfloat16 rounds the numbers to two digits.
             if window_pooling:
                 repeat = RepeatForWindows(name="repeat_numbers", dtype="float32")
                 numbers = repeat(numbers, inputs["input_mask"])
@@ -335,7 +335,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
         """Build the graph and its weights.
 
         `layer_combination` is one of `LAYER_COMBINATIONS`. `lstm_size` is the number of LSTM units
-        per direction and layer; None for H, as in the paper (768).
+        per direction and layer, None for H as in the paper (768).
         """
         inputs = token_inputs()
         # Zero rates, because Keras passes the outer call's `training=True` to all layers.
@@ -354,7 +354,7 @@ class BertFeatureTokenClassifier(PretrainedModel):
                     go_backwards=is_backward,
                     name=f"lstm_{i}_{'backward' if is_backward else 'forward'}",
                     dtype=dtype,
-                    # cuDNN's operation has no kernel in XLA, nor on a CPU, where a model may serve.
+                    # cuDNN's operation has no kernel for XLA or for serving on a CPU.
                     use_cudnn=False,
                 )
                 for is_backward in (False, True)

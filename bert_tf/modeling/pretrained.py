@@ -34,12 +34,12 @@ class PretrainedModel(keras.Model):
         """Store the constructor's arguments; call this at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
-                "Keras' backend torch is not supported: its dropout is wrong (of 10 % it drops "
-                "75 %); set KERAS_BACKEND to tensorflow or jax"
+                "Keras' backend torch is not supported, because its dropout is wrong (at a rate of "
+                "10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
             )
         self.config = config
         self._options = options
-        # A file is loaded in the precision it was saved with, whatever the current default.
+        # A file is loaded in the precision in which it was saved, whatever the current default.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         self._register_call_context_args(*layer_states.CALL_ARGUMENTS)
 
@@ -56,7 +56,7 @@ class PretrainedModel(keras.Model):
     def _encoder(self):
         """Return the `BertModel` in this model, or the model itself.
 
-        This is not a property, because Keras would save the weights under its name.
+        This is not a property, because Keras saves weights under the names of properties.
         """
         return next((x for _, x in layer_states.named_layers(self) if x.name == "bert"), self)
 
@@ -70,10 +70,10 @@ class PretrainedModel(keras.Model):
 
         Args:
           preset: a folder from the release, a training run or Hugging Face; or a name in
-            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not in the cache.
+            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not cached.
           load_weights: whether to load the weights or keep the random initialization.
-          **options: constructor arguments, such as `num_labels` of a classifier. Presets with a
-            classifier or labels define `num_labels`.
+          **options: constructor arguments, such as `num_labels` of a classifier, whose default is
+            the preset's number of labels.
 
         Raises:
           UserError: if the model does not exist or its weights do not fit.
@@ -83,7 +83,7 @@ class PretrainedModel(keras.Model):
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.
 
-        Sets `trainable`, which is saved with the model. Call it before `compile`.
+        It sets `trainable`, which is saved with the model. Call it before `compile`.
 
         >>> model.freeze(8)
 
@@ -113,9 +113,9 @@ class PretrainedModel(keras.Model):
     ) -> None:
         """Freeze the encoder except for low-rank updates of some kernels (arXiv:2106.09685).
 
-        A target's kernel becomes kernel + alpha / rank * A B, where A, B and the bias are trained,
-        as in Keras. The head is trained, too. `.keras` files keep A and B, so that training can
-        continue; `checkpoints.tensors` merges them into the kernels. Call it before `compile`.
+        A target's kernel becomes kernel + alpha / rank * A B. A, B, the bias and the head are
+        trained. `.keras` files keep A and B, so that training can continue; `checkpoints.tensors`
+        merges them into the kernels. Call it before `compile`.
 
         >>> model.enable_lora(8)
 
@@ -142,12 +142,12 @@ class PretrainedModel(keras.Model):
                 )
         targets = [x for x in layers if isinstance(x, Dense) and x.name in target_layer_names]
         if not targets:
-            raise UserError("`target_layer_names` is empty")
+            raise UserError("`target_layer_names`: the list is empty, expected names of layers")
         if any(layer.lora_enabled for layer in layers if isinstance(layer, Dense)):
-            raise UserError(f"LoRA is enabled already in {self.name}")
+            raise UserError(f"LoRA is already enabled in {self.name}")
         for layer in targets:
             layer.enable_lora(rank, alpha)
-        # A layer that contains a target stays trainable, since freezing it would freeze the target.
+        # A layer that contains a target stays trainable, because freezing it freezes the target.
         for layer in layers:
             children = [layer, *(child for _, child in layer_states.named_layers(layer))]
             layer.trainable = any(child in targets for child in children)
@@ -171,14 +171,15 @@ class PretrainedModel(keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs; a tensor is `input_ids`, and `_DEFAULTS` fills in others.
+        """Return a dict of all inputs, completed by `_DEFAULTS`; a tensor is `input_ids`.
 
-        Raises:
-          UserError: if a required input is missing.
+        Raises UserError if a required input is missing.
         """
         inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
         if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
-            raise UserError(f"the inputs of {self.name} lack `{missing[0]}`, found {list(inputs)}")
+            raise UserError(
+                f"the inputs of {self.name}: found {list(inputs)}, expected `{missing[0]}` too"
+            )
         if missing := [name for name in _DEFAULTS if inputs.get(name) is None]:
             if not keras.utils.is_keras_tensor(inputs["input_ids"]):  # Keras refuses a mixture
                 given = [name for name in inputs if name not in missing]
@@ -197,7 +198,7 @@ class PretrainedModel(keras.Model):
         `replica_id`, `recompute` and `skip_padding` are described in `modeling.layer_states`.
         `mask` is unused.
         """
-        # Keras would match a dict with additional keys by position and compute nonsense.
+        # Keras matches a dict with additional keys by position, with wrong results.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
         return super().call(
             inputs,
@@ -209,7 +210,7 @@ class PretrainedModel(keras.Model):
         )
 
     def compute_output_spec(self, inputs, training=None, mask=None, **_):
-        """Return the symbolic outputs; Keras' signature lacks the call arguments of this class."""
+        """Return the symbolic outputs; Keras' method does not accept `call`'s other arguments."""
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def get_config(self):

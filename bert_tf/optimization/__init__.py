@@ -14,20 +14,17 @@ OPTIMIZERS = {
     "lamb": LAMB,
 }
 
-# Functions from (peak rate, number of steps, number of warm-up steps) to a Keras schedule. New
-# schedules, such as `keras.optimizers.schedules.CosineDecay`, go here. To offer them as a flag, add
-# an option to `configs.OptimizerConfig` whose value `make_optimizer` looks up here.
+# Functions from (peak rate, number of steps, number of warm-up steps) to a Keras schedule. To offer
+# another schedule as a flag, add it here and add an option to `configs.OptimizerConfig` for
+# `make_optimizer`.
 SCHEDULES = {"linear": LinearWarmupDecay}
 
 
 def make_optimizer(config, num_train_steps):
-    """Return the optimizer of a `configs.OptimizerConfig`, not yet built.
+    """Return the unbuilt optimizer of a `configs.OptimizerConfig`; UserError if it is not valid.
 
-    Its learning rate reaches 0 at `num_train_steps`. If the config has no `num_warmup_steps`, the
-    warm-up takes its `warmup_proportion` of the steps.
-
-    Raises:
-      UserError: if a value of the config is not valid.
+    The learning rate reaches 0 at `num_train_steps`. If the config has no `num_warmup_steps`, the
+    warm-up is the `warmup_proportion` of the steps.
     """
     config.validate()
     num_warmup_steps = config.num_warmup_steps
@@ -35,8 +32,8 @@ def make_optimizer(config, num_train_steps):
         num_warmup_steps = int(num_train_steps * config.warmup_proportion)
     if num_warmup_steps >= num_train_steps:
         console.warning(
-            "%d warm-up steps are not less than %d training steps: the learning rate never "
-            "reaches `learning_rate`",
+            "found %d warm-up steps, expected less than the %d training steps: the learning rate "
+            "never reaches `learning_rate`",
             num_warmup_steps, num_train_steps,
         )  # fmt: skip
     rate = SCHEDULES["linear"](config.learning_rate, num_train_steps, num_warmup_steps)

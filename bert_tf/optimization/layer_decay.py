@@ -34,7 +34,7 @@ def rate_factors(names, layer_decay):
 def trainable_weights(weights, num_frozen_layers):
     """Return the entries of a dict `weights` that are trained if the lowest layers are frozen.
 
-    The embeddings are frozen too. With `num_frozen_layers=0` everything is trained.
+    The embeddings are frozen too, unless `num_frozen_layers` is 0.
     """
     if not num_frozen_layers:
         return weights

@@ -36,8 +36,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     - corrects the bias of the moments only on request;
     - adds epsilon outside the root and applies the decay in the same update;
     - sums the gradients of a word that occurs several times in a batch;
-    - clips gradients after summing them over the replicas, so clipping applies to the norm of the
-      whole batch for any number of devices;
+    - clips the sum of the gradients over the replicas, so the result does not depend on the number
+      of devices;
     - with `gradient_accumulation_steps`, advances the schedule by updates instead of batches;
     - on several replicas, skips a step whose summed gradients are not finite. In float16, Keras
       checks only the gradients of the first replica.
@@ -80,13 +80,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             section 3), which makes the first steps larger.
           layer_decay: learning rate of each layer as a fraction of the rate of the layer above;
             see `rate_factors`.
-          name: name of the optimizer.
+          name: as in `keras.optimizers.Optimizer`.
           **options: `use_ema`, `ema_momentum`, `ema_overwrite_frequency`, `loss_scale_factor` and
             `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
 
         Raises:
-          UserError: if another kind of clipping is requested, or the learning rate is a function
-            with arguments.
+          UserError: for `clipnorm` and `clipvalue`, or if the learning rate is a function with
+            arguments.
         """
         for clip in ("clipnorm", "clipvalue"):
             if options.get(clip) is not None:
@@ -98,8 +98,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         has_arguments = callable(learning_rate) and inspect.signature(learning_rate).parameters
         if has_arguments and not is_schedule:
             raise UserError(
-                "`learning_rate`: a function must have no arguments, as in Keras; for a rate that "
-                "depends on the step use `LinearWarmupDecay` or another schedule of Keras"
+                "`learning_rate`: found a function with arguments, expected none; for a rate that "
+                "depends on the step use `LinearWarmupDecay` or a Keras schedule"
             )
         super().__init__(
             learning_rate,
@@ -116,7 +116,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def hyperparameters(self):
-        """The constructor's arguments that define the update, except the learning rate: a dict."""
+        """The arguments that define the update, except the learning rate: a dict."""
         return {
             "weight_decay": self.weight_decay,
             "beta_1": self.beta_1,
@@ -133,7 +133,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return {**super().get_config(), **self.hyperparameters}
 
     def unbuilt_copy(self):
-        """Return an unbuilt optimizer with the same arguments, for the current strategy."""
+        """Return an unbuilt optimizer with the same arguments, in the current strategy."""
         rate = self._learning_rate
         if not callable(rate):
             return self.from_config(self.get_config())
@@ -176,7 +176,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def weights(self):
-        """The trained weights: a dict from names to `tf.Variable`."""
+        """The trained weights by name: a dict of `tf.Variable`."""
         return dict(zip(self._names, map(_native, self._trainable_variables), strict=True))
 
     @property
@@ -233,7 +233,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _get_current_learning_rate(self):
         return self.learning_rate_at(self.iterations)
 
-    # Keras calls these two before the sum over replicas; `_update_all` does their work after it.
+    # Keras calls these two before the sum over replicas; `_update_all` does both after it.
 
     def _clip_gradients(self, grads):
         return grads
@@ -251,7 +251,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
         """Clip reduced gradients, a dict by index, update the weights, and return the norm.
 
-        With `skip_nonfinite`, the weights are updated only if the norm is finite.
+        With `skip_nonfinite`, weights are updated only if the norm is finite.
         """
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
@@ -325,7 +325,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         scale, rate = (ops.cast(x, weight.dtype) for x in (scale, rate))
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
-        if is_finite is not None:  # A factor of 1 changes no bit, and a factor of 0 skips the step.
+        if is_finite is not None:  # a factor of 1 changes no bit, and a factor of 0 skips the step
             gradient = ops.where(is_finite, gradient, 0.0)
             keep = ops.cast(is_finite, weight.dtype)
             new_m, new_v, rate = new_m * keep, new_v * keep, rate * keep
@@ -349,10 +349,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 class LAMB(AdamWeightDecay):
     """LAMB (You et al., arXiv:1904.00962, algorithm 2) with the identity for its function phi.
 
-    The Adam update with bias correction and weight decay is scaled to the norm of each weight.
-    As in the authors' code, the update is not scaled for weights that are excluded from the decay
-    (biases and layer norms), or if the weight or its update is all zeros. Gradients are clipped as
-    in `AdamWeightDecay`.
+    The Adam update with bias correction and weight decay is scaled to the norm of each weight. As
+    in the authors' code, it is not scaled for weights that are excluded from the decay (biases and
+    layer norms), or if the weight or its update is all zeros.
 
     >>> optimizer = bert_tf.LAMB(bert_tf.LinearWarmupDecay(1e-3, 1000, 100))
     """
@@ -381,7 +380,7 @@ def _native(variable):
 
 
 def _as_tensor(value):
-    """Return the value of a number, a tensor or a variable, which may be mirrored."""
+    """Convert a number, a tensor or a variable, which may be mirrored, to a tensor."""
     convert = tf.convert_to_tensor if _IS_TENSORFLOW else ops.convert_to_tensor
     return convert(_native(value))
 
@@ -394,5 +393,5 @@ def _global_norm(gradients):
 
 
 def _float32(x):
-    """Cast a tensor of a smaller type to float32; return others unchanged."""
+    """Cast a tensor of a smaller type to float32; return other tensors unchanged."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))

@@ -13,8 +13,8 @@ from bert_tf.errors import UserError
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then linear decay to 0 (BERT paper, appendix A.2; release's optimizer).
 
-    The decay runs over all steps, and the warm-up replaces its beginning. So the first step of a
-    warm-up has a rate of 0, and the rate drops a little where the warm-up ends.
+    The decay runs over all steps, and the warm-up replaces its beginning. The first step of a
+    warm-up has a rate of 0, and the rate drops a little at its end.
 
     >>> rate = bert_tf.LinearWarmupDecay(1.0, num_train_steps=10, num_warmup_steps=4)
     >>> [round(float(rate(step)), 2) for step in (0, 2, 3, 4, 5, 10)]
@@ -22,20 +22,14 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, learning_rate: float, num_train_steps: int, num_warmup_steps: int = 0):
-        """Store the arguments.
+        """Store the peak rate, the step where the decay reaches 0, and the length of the warm-up.
 
-        Args:
-          learning_rate: the peak rate.
-          num_train_steps: the step where the decay reaches 0.
-          num_warmup_steps: length of the warm-up, 0 for none.
-
-        Raises:
-          UserError: if a number of steps is out of range.
+        Raises UserError if a number of steps is out of range.
         """
         if num_train_steps < 1:
-            raise UserError(f"`num_train_steps={num_train_steps}` must be at least 1")
+            raise UserError(f"`num_train_steps={num_train_steps}`: expected at least 1")
         if num_warmup_steps < 0:
-            raise UserError(f"`num_warmup_steps={num_warmup_steps}` must not be negative")
+            raise UserError(f"`num_warmup_steps={num_warmup_steps}`: expected at least 0")
         self.learning_rate = learning_rate
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
@@ -62,7 +56,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 def describe(rate):
     """Return the config of a schedule as a dict of JSON values.
 
-    Functions, and schedules whose config is not serializable, are described by name only.
+    For functions, and for schedules whose config is not serializable, it has only a name.
     """
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         # `default=float` converts NumPy numbers.

@@ -1,4 +1,4 @@
-"""Pipelines: applying, training, saving and exporting models on strings."""
+"""Pipelines that apply, train, save and export models on strings."""
 
 from bert_tf.lazy import lazy_names
 

@@ -12,7 +12,7 @@ from bert_tf.errors import UserError, check_unicode
 
 
 def with_keras_names(**names):
-    """Return a decorator that accepts Keras' names of arguments, for example `x="texts"`."""
+    """Return a decorator that accepts Keras' argument names, for example `x="texts"`."""
 
     def decorate(method):
         @functools.wraps(method)
@@ -32,7 +32,7 @@ def with_keras_names(**names):
 def as_dataset(values):
     """Convert a `keras.utils.PyDataset` to a `tf.data.Dataset`; return other values unchanged.
 
-    Each pass over the dataset reads all batches and then calls `on_epoch_end`.
+    Each pass over the dataset ends with a call of `on_epoch_end`.
     """
     if not isinstance(values, keras.utils.PyDataset):
         return values
@@ -77,9 +77,9 @@ def check_list(values, argument, expected):
     A DataFrame becomes the list of its rows, or of its values if it has one column.
     """
     if isinstance(values, (str, bytes)):
-        raise UserError(f"`{argument}`: expected {expected}, found a single str")
+        raise UserError(f"`{argument}`: found a single str, expected {expected}")
     if isinstance(values, (Mapping, Set)):  # `list` would return the keys
-        raise UserError(f"`{argument}`: expected {expected}, found a {type(values).__name__}")
+        raise UserError(f"`{argument}`: found a {type(values).__name__}, expected {expected}")
     if isinstance(values, tf.Tensor):
         values = values.numpy()
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
@@ -88,7 +88,7 @@ def check_list(values, argument, expected):
     try:
         return list(values)
     except TypeError:
-        raise UserError(f"`{argument}`: expected {expected}, found {values!r:.50}") from None
+        raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
 
 
 def check_texts(texts, argument):
@@ -96,7 +96,7 @@ def check_texts(texts, argument):
     texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise UserError(f"`{argument}`: expected texts, item {i} is {text!r:.50}")
+            raise UserError(f"`{argument}`: item {i} is {text!r:.50}, expected a text")
         check_unicode(text, f"`{argument}`: item {i}")
     return texts
 
@@ -126,7 +126,7 @@ def check_pairs(texts, argument):
             pair = (text.text_a, text.text_b or "")
         is_pair = isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2
         if not is_pair or not all(isinstance(x, (str, bytes)) for x in pair):
-            raise UserError(f"`{argument}`: expected {expected}, item {i} is {text!r:.50}")
+            raise UserError(f"`{argument}`: item {i} is {text!r:.50}, expected {expected}")
         for x in pair:
             if isinstance(x, str):
                 check_unicode(x, f"`{argument}`: item {i}")
@@ -140,10 +140,9 @@ def is_examples(texts):
 
 
 def check_columns(texts, argument, counts):
-    """Return the columns of rows of texts, as lists of str.
+    """Convert a list of tuples of texts, a tuple of lists of texts, or a DataFrame to columns.
 
-    `texts` is a list of tuples of texts, a tuple of lists of texts, or a DataFrame. `counts` has
-    the valid numbers of columns.
+    `counts` has the valid numbers of columns. The columns are lists of str.
     """
     numbers = " or ".join(map(str, counts))
     if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
@@ -154,8 +153,8 @@ def check_columns(texts, argument, counts):
             is_row = isinstance(row, (tuple, list, np.ndarray)) and len(row) in counts
             if not is_row or len(row) != len(rows[0]):
                 raise UserError(
-                    f"`{argument}`: item {i} is {row!r:.50}, expected {numbers} texts, the same "
-                    "number in each item"
+                    f"`{argument}`: item {i} is {row!r:.50}, expected {numbers} texts and the "
+                    "same number in each item"
                 )
         columns = [[row[i] for row in rows] for i in range(len(rows[0]))] if rows else []
     if not columns or not len(columns[0]):
@@ -170,7 +169,7 @@ def check_numbers(values, argument, count):
     """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
     values = check_list(values, argument, "a list of numbers")
     if len(values) != count:
-        raise UserError(f"`{argument}`: expected {count} numbers, found {len(values)}")
+        raise UserError(f"`{argument}`: found {len(values)} numbers, expected {count}")
     for i, value in enumerate(values):
         is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not is_number or not np.isfinite(value):
@@ -186,8 +185,8 @@ def _is_column(values):
 def check_same_length(argument, values, other_argument, others):
     if len(values) != len(others):
         raise UserError(
-            f"`{argument}` and `{other_argument}` must have the same length, found {len(values)} "
-            f"and {len(others)}"
+            f"`{argument}` and `{other_argument}`: found {len(values)} and {len(others)} items, "
+            "expected the same number"
         )
 
 

@@ -1,4 +1,4 @@
-"""Extracting token vectors, input embeddings and attention from a pre-trained model.
+"""Extract token vectors, input embeddings and attention from a pre-trained model.
 
 Shapes: B batch, S sequence, H hidden, L layers, N heads, T tokens (or words) of one text, W width
 of a vector.
@@ -78,9 +78,9 @@ class TokenVectors(_TextVectorsPipeline):
         Args:
           model: a `BertModel`.
           tokenizer: a `FullTokenizer`.
-          layers: indices of the layers to return, 0 for the lowest or -1 for the last.
+          layers: indices of the layers to return: 0 is the first, -1 the last.
           layer_combination: one of `modeling.LAYER_COMBINATIONS`, which combines several layers
-            into one vector; replaces `layers`.
+            into one vector; overrides `layers`.
           layer_weights: weights of the layers in a weighted sum; None for equal weights.
           words: None for a vector per token, "first" for the vector of each word's first token,
             "mean" for the mean over each word's tokens.
@@ -91,7 +91,7 @@ class TokenVectors(_TextVectorsPipeline):
         """
         super().__init__(model, tokenizer, **options)
         if words not in (None, *WORD_POOLINGS):
-            raise UserError(f"`words`: {words!r} is not one of {', '.join(WORD_POOLINGS)}")
+            raise UserError(f"`words={words}`: expected one of {', '.join(WORD_POOLINGS)}")
         num_layers, hidden_size = model.config.num_hidden_layers, model.config.hidden_size
         if layer_combination is None:
             _check_numbers(layers, num_layers, "layer")
@@ -127,8 +127,8 @@ def _combination(name, layer_weights, num_layers):
     weights = [1 / len(layers)] * len(layers) if layer_weights is None else list(layer_weights)
     if is_sum and len(weights) != len(layers):
         raise UserError(
-            f"`layer_weights` has {len(weights)} numbers, but `layer_combination={name}` requires "
-            f"{len(layers)} for this model"
+            f"`layer_weights`: found {len(weights)} numbers, expected {len(layers)} for "
+            f"`layer_combination={name}`"
         )
 
     def combine(outputs):
@@ -150,14 +150,12 @@ def _stack(outputs, layers):
 class EmbeddedText(NamedTuple):
     """The input embeddings of one text (BERT paper, figure 2).
 
-    `output`, the input of the first layer, is the normalized sum of `word`, `segment` and
-    `position`.
-
     Attributes:
       tokens: list of T tokens, including [CLS] and [SEP].
       input_ids: list of T token ids.
       segment_ids: list of T segment ids.
-      word, segment, position, output: arrays (T, H).
+      word, segment, position: arrays (T, H).
+      output: array (T, H), their normalized sum, the input of the first layer.
     """
 
     tokens: list
@@ -228,9 +226,8 @@ class Attention(_TextVectorsPipeline):
         Args:
           model: a `BertModel` created `with_attention_probs`.
           tokenizer: a `FullTokenizer`.
-          layers: indices of the layers to return, 0 for the lowest or -1 for the last; None for
-            all.
-          heads: indices of the heads to return, 0 for the first or -1 for the last; None for all.
+          layers: indices of the layers to return: 0 is the first, -1 the last; None for all.
+          heads: indices of the heads to return: 0 is the first, -1 the last; None for all.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
 
         Raises:
@@ -268,6 +265,6 @@ def _check_numbers(numbers, count, name):
     for number in numbers:
         if not -count <= number < count:
             raise UserError(
-                f"`{name}s`: there is no {name} {number}; the model has {count}, numbered 0 to "
-                f"{count - 1} or -1 to -{count}"
+                f"`{name}s`: found {number}, expected numbers from 0 to {count - 1} or from -1 to "
+                f"-{count}, because the model has {count} {name}s"
             )

@@ -1,4 +1,4 @@
-"""Training the Keras model of a pipeline with `fit`: optimizer, loss, batches and checks."""
+"""Train the Keras model of a pipeline with `fit`: optimizer, loss, batches and checks."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ LEARNING_RATE = 5e-5
 EPOCHS = FitConfig.epochs
 BATCH_SIZE = FitConfig.batch_size
 
-# Losses that Keras, given their names, computes from probabilities instead of logits.
+# Losses that Keras computes from probabilities instead of logits if they are given by name.
 _CROSSENTROPIES = (
     "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
 )  # fmt: skip
@@ -85,18 +85,15 @@ class KerasTraining:
     def compile(
         self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
     ) -> None:
-        """Compile the model with your own optimizer, loss or metrics.
-
-        Optional: by default, `fit` uses the release's optimizer and the loss and metrics of the
-        task.
+        """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
 
         Args:
-          optimizer: a Keras optimizer; None for the default, whose learning rate decays over the
+          optimizer: a Keras optimizer; None for the release's, whose learning rate decays over the
             steps of each `fit`.
-          loss: a Keras loss that takes logits; None, or the name of the task's cross entropy, for
-            the loss of the task.
-          metrics: Keras metrics that take logits; None for the metrics of the task.
-          **options: further arguments of `keras.Model.compile`, such as `jit_compile`.
+          loss: a Keras loss of logits; None, or the name of the task's cross entropy, for the loss
+            of the task.
+          metrics: Keras metrics of logits; None for the metrics of the task.
+          **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
 
         Raises:
           UserError: if the loss does not take logits.
@@ -116,7 +113,7 @@ class KerasTraining:
             default = keras.tree.flatten(self._default_compile_arguments()["loss"])[0]
             expected = getattr(default, "name", default)
             if name not in (expected, expected.removeprefix("sparse_")):
-                raise UserError(f"`loss={name}`: this task requires {expected}")
+                raise UserError(f"`loss={name}`: expected {expected} for this task")
             return None
         if getattr(resolved, "from_logits", None) is False:
             raise UserError(
@@ -133,7 +130,7 @@ class KerasTraining:
             given = dict(self._compile_arguments)
             metrics, defaults = given.get("metrics"), arguments.get("metrics")
             if isinstance(metrics, (list, tuple)) and isinstance(defaults, list):
-                # For names such as "accuracy", Keras would take the logits for probabilities.
+                # Given names such as "accuracy", Keras would treat the logits as probabilities.
                 named = {getattr(metric, "name", metric): metric for metric in defaults}
                 given["metrics"] = [named.get(x, x) if isinstance(x, str) else x for x in metrics]
             arguments |= given
@@ -154,7 +151,7 @@ class KerasTraining:
     def _fit(self, dataset, validation, config, callbacks, options):
         """Train on a dataset of batches of model inputs, targets and optionally weights.
 
-        `config` is a `FitConfig`, `options` are further arguments of `keras.Model.fit`.
+        `config` is a `FitConfig`, `options` are other arguments of `keras.Model.fit`.
         """
         optimizer = self._trained_model.optimizer if self._trained_model.compiled else None
         # With float16, Keras has wrapped the optimizer.
@@ -163,14 +160,12 @@ class KerasTraining:
             if num_steps <= 0:
                 raise UserError(
                     "the number of batches in the dataset is unknown, but the learning rate decays "
-                    "over all of them; give `steps_per_epoch`, or `compile` an optimizer"
+                    "over all of them; set `steps_per_epoch`, or an optimizer with `compile`"
                 )
             rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
             self._restart_default_optimizer(optimizer, rate, int(num_steps) * config.epochs)
         elif config.learning_rate is not None:
-            raise UserError(
-                "`learning_rate` cannot be combined with an optimizer given to `compile`"
-            )
+            raise UserError("`learning_rate` cannot be combined with an optimizer set by `compile`")
         with self._running_keras(), warnings.catch_warnings():
             pattern = f"Gradients do not exist for variables {self._untrained}"
             warnings.filterwarnings("ignore", pattern)
@@ -191,7 +186,7 @@ class KerasTraining:
     def _restart_default_optimizer(self, optimizer, rate, num_steps):
         """Compile the model for a run of `num_steps`, or reuse the compiled training step.
 
-        `optimizer` is the optimizer of the model, None if it is not compiled.
+        `optimizer` is the optimizer of the model; None if the model is not compiled.
         """
         variables = tuple(map(id, self._trained_model.trainable_variables))
         key = (rate, num_steps, self._trained_model.skip_padding, variables)
@@ -273,10 +268,7 @@ class KerasTraining:
 
 
 def pad_batch(batch, strategy, limit):
-    """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S.
-
-    S is at most `limit`.
-    """
+    """Pad the tensors (B, S) of a dict with 0 to one of a few lengths S, at most `limit`."""
     is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
     multiple = length_multiple(strategy, is_compiled, limit) or limit
     size = tf.shape(batch["input_ids"])[1]

@@ -1,4 +1,4 @@
-"""Saving and exporting pipelines: presets and SavedModels."""
+"""Save and export pipelines as presets and SavedModels."""
 
 import json
 import os
@@ -19,10 +19,7 @@ from bert_tf.tokenization.vocabulary import to_text
 
 
 class Pipeline:
-    """Base class of pipelines that can be saved and exported.
-
-    Subclasses define `_servable` and `_write_preset`.
-    """
+    """Base class of pipelines that can be saved and exported."""
 
     model: keras.Model
     # Whether the head was neither loaded nor trained.
@@ -41,7 +38,6 @@ class Pipeline:
         return f"<{type(self).__name__} of {type(self.model).__name__}: {described}>"
 
     def summary(self, **options: Any) -> None:
-        """Print the layers of the model, with `keras.Model.summary`."""
         self.model.summary(**options)
 
     def _servable(self, serving_config):
@@ -65,25 +61,24 @@ class Pipeline:
     ) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
 
-        The result equals the output of `export_model.py`. Run it with `bert_tf.serving.Predictor`.
+        `bert_tf.serving.Predictor` runs the model. `export_model.py` writes the same files.
 
         Args:
           folder: parent folder of all versions of the model.
           version: version number; None for the next free one.
           inputs: "text" for a model that takes strings, with a second signature for ids; "ids" for
             a model that takes ids and does not require tensorflow-text.
-          buckets: lengths to pad sequences to; empty to pad to the longest of a batch.
-          weights: dtype to store the weights in: "float32", "bfloat16" or "int8"; None for the
-            dtype of the computation.
+          buckets: sequence lengths to pad to; empty for the longest sequence of a batch.
+          weights: storage dtype of the weights: "float32", "bfloat16" or "int8"; None for `dtype`.
           warm_up: whether to write warm-up requests for TF Serving.
-          dtype: dtype of the computation: "float32", "bfloat16" or "float16"; None for the model's.
-          skip_padding: whether to skip padding in the computation, see `configs.ServingConfig`.
+          dtype: compute dtype: "float32", "bfloat16" or "float16"; None for the model's.
+          skip_padding: whether to skip computation on padding; see `configs.ServingConfig`.
 
         Returns:
           The folder written, FOLDER/VERSION.
 
         Raises:
-          UserError: if the version exists or an argument is not valid.
+          UserError: if the version exists or an argument is invalid.
         """
         if inputs not in ("text", "ids"):
             raise UserError(f"`inputs={inputs}`: expected text or ids")
@@ -133,9 +128,9 @@ class Pipeline:
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.
 
-        For a fine-tuned model, the folder has the format of its script, without optimizer state:
-        pass it to the scripts as `--init_checkpoint`, or to `export_model.py` as `--model_dir`. A
-        pre-trained model is written as a Hugging Face or sentence-transformers folder.
+        A fine-tuned model is written in the format of its script, without optimizer state, for
+        `--init_checkpoint` of the scripts or `--model_dir` of `export_model.py`. A pre-trained
+        model is written as a Hugging Face or sentence-transformers folder.
 
         Args:
           folder: the path.

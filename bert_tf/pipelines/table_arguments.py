@@ -15,12 +15,12 @@ def with_columns(**names):
     """Return a decorator that lets a method take a table as its first argument.
 
     A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` whose
-    batches are mappings, or a DataFrame with known column names. Its columns become the arguments
-    of the method that are not given. "validation_data" may be a table, too.
+    batches are mappings, or a DataFrame with known column names. Its columns fill the arguments of
+    the method that are not given. `validation_data` may also be a table.
 
     Args:
-      **names: from each argument to a tuple of accepted column names. For an argument with several
-        columns, a list of tuples; the first column is required.
+      **names: for each argument, a tuple of accepted column names. For an argument with several
+        columns, a list of tuples, of which only the first column is required.
     """
 
     def decorate(method):
@@ -86,8 +86,8 @@ def _read(values, argument, names):
         return None  # its rows are the texts
     if first not in results:
         raise UserError(
-            f"`{argument}`: expected a column {_names(names[first])}, found "
-            f"{', '.join(map(str, columns)) or 'none'}"
+            f"`{argument}`: found the columns {', '.join(map(str, columns)) or '(none)'}, expected "
+            f"{_names(names[first])}"
         )
     console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
     return results
@@ -125,14 +125,15 @@ def _label_names(feature):
 def _match_labels(pipeline, values, names):
     """Convert the ids of a `datasets.ClassLabel` to the label names of the model.
 
-    If the model has the same number of labels with different names, log this and keep the ids.
+    If the model has the same number of labels with different names, keep the ids and log this.
     """
     labels = getattr(getattr(pipeline, "config", None), "labels", ())
     if not names or not labels:
         return values
     if len(names) != len(labels):
         raise UserError(
-            f"the dataset has the labels {', '.join(names)}, but the model has {', '.join(labels)}"
+            f"the dataset has the labels {', '.join(names)}, expected the labels of the model: "
+            f"{', '.join(labels)}"
         )
     if set(names) != set(labels):
         console.info("labels %s are read as %s", ", ".join(names), ", ".join(labels))

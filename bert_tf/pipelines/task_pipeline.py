@@ -23,10 +23,10 @@ from bert_tf.training.task_spec import TaskSpec
 class TaskPipeline(KerasTraining, Pipeline):
     """Base class of pipelines that fine-tune and apply the model of a task, on strings.
 
-    Subclasses set `spec` and may complete the config of a pre-trained model (`_config_values`). To
-    be trainable, they convert texts and targets to batches of model inputs, and define the loss and
-    the metrics (`_default_compile_arguments`). Predictions use the task's servable, as exports do,
-    so training, prediction and serving tokenize texts in the same way.
+    Subclasses set `spec` and may complete the config of a pre-trained model (`_config_values`).
+    Trainable subclasses convert texts and targets to batches of model inputs, and define the loss
+    and the metrics (`_default_compile_arguments`). Predictions and exports use the servable of the
+    task, so they tokenize texts in the same way.
 
     Attributes:
       model: the Keras model.
@@ -37,7 +37,6 @@ class TaskPipeline(KerasTraining, Pipeline):
     spec: TaskSpec
 
     def __init__(self, model: keras.Model, config: TaskConfig):
-        """Create the pipeline from a model and its `TaskConfig`."""
         self.model, self.config = model, config.keep_vocabulary()
         self.tokenizer = BertTokenizer(
             config.vocab,
@@ -53,13 +52,8 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
         """Create the pipeline from a preset, for `from_preset` of the subclasses.
 
-        Args:
-          preset: see `checkpoints.resolve`.
-          dtype: a Keras dtype policy.
-          load_weights: whether to load the weights; if False, they are random.
-          **values: attributes of the `TaskConfig`. None means the setting saved by the task's
-            script, else the setting in the files of the release or of Hugging Face, else the
-            default.
+        `values` are attributes of the `TaskConfig`; None for the setting saved with the model, else
+        the default.
         """
         model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
@@ -90,18 +84,15 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _config_values(cls, checkpoint, stored, values):
         """Return the attributes of the `TaskConfig` that differ from `stored` or the defaults.
 
-        Args:
-          checkpoint: path of the weights.
-          stored: the `TaskConfig` saved with them, or None.
-          values: dict of the attributes that the user gave.
+        `stored` is the `TaskConfig` saved with the `checkpoint`, or None; `values` is a dict of the
+        attributes that the user gave.
 
         Raises:
-          UserError: if the model cannot be used with the pipeline, or an attribute is missing.
+          UserError: if the pipeline does not support the model, or an attribute is missing.
         """
         return values
 
     def _pad(self, batch):
-        """Pad the tensors (B, S) of a dict with 0, to limit the number of different lengths S."""
         return pad_batch(batch, model_strategy(self.model), self.config.max_seq_length)
 
     def _servable(self, serving_config):
@@ -144,7 +135,6 @@ class TaskPipeline(KerasTraining, Pipeline):
 
 
 def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):
-    """Rebuild a pipeline from the values of `TaskPipeline.__reduce__`."""
     pipeline = pipeline_class(model, config)
     pipeline._compile_arguments, pipeline._is_random = compile_arguments, is_random
     if is_default and model.compiled:

@@ -45,7 +45,7 @@ _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")
 
 
 class Text(NamedTuple):
-    """A text, or a pair of texts; `index` is its line in the input, from 0."""
+    """A text or a pair of texts; `index` is its line in the input, from 0."""
 
     index: int  # type: ignore[assignment]
     text_a: str
@@ -69,11 +69,11 @@ def check_collection(texts):
     """Return an iterable of texts; for a DataFrame, its column.
 
     Raises:
-      TypeError: for a single str, whose characters would be taken for texts.
-      UserError: for a dict, whose keys would be taken for texts.
+      TypeError: for a single str, whose characters would be treated as texts.
+      UserError: for a dict, whose keys would be treated as texts.
     """
     if isinstance(texts, str):
-        raise TypeError("expected a list of texts, got a single str")
+        raise TypeError("found a single str, expected a list of texts")
     is_keyed = isinstance(texts, (Mapping, Set)) or hasattr(texts, "columns")
     return check_texts(texts, "texts") if is_keyed else texts
 
@@ -89,8 +89,8 @@ class Word(NamedTuple):
 class EncodedText(NamedTuple):
     """A text as model inputs.
 
-    `words` is None if words are not tracked. `extra_inputs` has further inputs of the function that
-    a `BatchRunner` runs: a dict from names to lists of int.
+    `words` is None if words are not tracked. `extra_inputs` is a dict from names to lists of int,
+    additional inputs of the function of a `BatchRunner`.
     """
 
     text: Text | None
@@ -104,14 +104,10 @@ class TextPreprocessor:
     """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release."""
 
     def __init__(self, tokenizer, max_seq_length, with_words=False, config=None):
-        """Create a preprocessor.
+        """Create a preprocessor with a `FullTokenizer`.
 
-        Args:
-          tokenizer: a `FullTokenizer`.
-          max_seq_length: maximum number of tokens, including [CLS] and [SEP].
-          with_words: whether to track the tokens of each word. Words are delimited by whitespace
-            and tokenized separately.
-          config: the `BertConfig` of the model to check texts against, or None.
+        `with_words` tracks the tokens of each word; words are delimited by whitespace and tokenized
+        separately. `config` is the `BertConfig` of a model to check that it supports the texts.
         """
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._config = with_words, config
@@ -136,12 +132,12 @@ class TextPreprocessor:
     def convert_all(self, texts):
         """Yield the `EncodedText` of each `Text` or str; " ||| " in a str separates a pair.
 
-        Afterwards, warn of truncated texts and of words without tokens.
+        At the end, warn about truncated texts and words without tokens.
         """
         for index, text in enumerate(check_collection(texts)):
             value = text.text_a if isinstance(text, Text) else text
             if not isinstance(value, str):
-                raise UserError(f"`texts`: expected texts, item {index} is {value!r:.50}")
+                raise UserError(f"`texts`: item {index} is {value!r:.50}, expected a text")
             yield self.convert(text if isinstance(text, Text) else Text.parse(index, text))
         max_limit = self._config.max_position_embeddings if self._config else None
         log_truncated("input", self._lengths.counts, self._max_seq_length, max_limit)
@@ -176,13 +172,7 @@ def _locate_words(word_lengths, start, num_tokens):
 class TextPipeline(Pipeline):
     """Base class of pipelines that apply a pre-trained model to texts.
 
-    Subclasses create a runner of a function on batches of model inputs with `_make_runner`, and run
-    it on the texts from `_encode`.
-
-    Attributes:
-      model: the model.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: maximum number of tokens of a text.
+    Subclasses create a `BatchRunner` with `_make_runner`, and run it on the texts from `_encode`.
     """
 
     def __new__(cls, *arguments, **options):
@@ -216,8 +206,8 @@ class TextPipeline(Pipeline):
           tokenizer: a `FullTokenizer` with the `keep_special_tokens` of this class.
           strategy: a single-process `tf.distribute.Strategy`; None to use all devices.
           batch_size: the global batch size.
-          max_seq_length: maximum number of tokens; longer texts are truncated. None for 128, or
-            for the maximum of the model if that is less.
+          max_seq_length: maximum sequence length, in tokens; longer texts are truncated. None for
+            128, or for the maximum of the model if that is less.
 
         Raises:
           UserError: if the model does not support `max_seq_length`.
@@ -241,7 +231,7 @@ class TextPipeline(Pipeline):
           preset: see `checkpoints.resolve`.
           dtype: a Keras dtype policy.
           strategy: a single-process `tf.distribute.Strategy`; None to use all devices.
-          **options: further arguments of the constructor.
+          **options: other arguments of the constructor.
 
         Raises:
           UserError: if a file is missing or the files do not match.
@@ -266,7 +256,6 @@ class TextPipeline(Pipeline):
         )  # fmt: skip
 
     def _encode(self, texts, with_words=False):
-        """Yield the `EncodedText` of texts; see `TextPreprocessor.convert_all`."""
         config = self.model.config
         preprocessor = TextPreprocessor(self.tokenizer, self.max_seq_length, with_words, config)
         return preprocessor.convert_all(texts)
@@ -316,12 +305,9 @@ class BatchRunner:
         )
 
     def run(self, sequences, description, unit="texts"):
-        """Yield (sequence, dict of its output arrays) for each sequence, in order.
+        """Yield (sequence, dict of its output arrays) for each `EncodedText` of an iterable.
 
-        Args:
-          sequences: iterable of `EncodedText`, read lazily.
-          description: job name for progress lines.
-          unit: unit for progress lines.
+        The iterable is read lazily. Progress lines show the `description` and the `unit`.
         """
         progress = console.ProgressLog(description, unit)
         sequences = iter(sequences)

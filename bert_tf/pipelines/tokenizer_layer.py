@@ -22,9 +22,9 @@ from bert_tf.training.task_config import SHORTEST
 class BertTokenizer(keras.layers.Layer):
     """Keras layer that converts strings to the inputs of a BERT model.
 
-    It returns the same ids as `FullTokenizer` for every string. It works eagerly, in `tf.data`, on
-    `keras.Input` and in exported models, and stores its vocabulary in the model's config. It
-    requires tensorflow-text.
+    It returns the same ids as `FullTokenizer` for every string, and works eagerly, in `tf.data`, on
+    `keras.Input` and in exported models. The vocabulary is stored in the config of the model.
+    Requires tensorflow-text.
 
     >>> tokenizer = bert_tf.BertTokenizer("vocab.txt", max_seq_length=6)
     >>> tokenizer("a b")["input_ids"].numpy().tolist()
@@ -65,15 +65,13 @@ class BertTokenizer(keras.layers.Layer):
           vocabulary: path of a vocabulary file, a mapping from piece to id, or a sequence of pieces
             in the order of their ids, with None for unused ids.
           do_lower_case: whether to lower-case the text, as in `FullTokenizer`.
-          max_seq_length: maximum length of a sequence; longer texts are truncated as in the
-            release.
-          pad_to_longest: whether to pad to the longest text of a batch instead of
-            `max_seq_length`.
+          max_seq_length: maximum sequence length, in tokens; longer texts are truncated.
+          pad_to_longest: whether to pad to the longest text of a batch, not to `max_seq_length`.
           keep_special_tokens: whether to keep "[MASK]" and other special tokens in a text.
           strip_accents: as in `FullTokenizer`.
           tokenize_chinese_chars: as in `FullTokenizer`.
           max_input_chars_per_word: as in `FullTokenizer`.
-          **kwargs: further arguments of a Keras layer.
+          **kwargs: other arguments of a Keras layer.
 
         Raises:
           UserError: if `vocabulary` is not a vocabulary, `max_seq_length` is too small or
@@ -81,7 +79,7 @@ class BertTokenizer(keras.layers.Layer):
         """
         super().__init__(**kwargs)
         if max_seq_length < SHORTEST:
-            raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
+            raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")
         vocabulary = os.fspath(vocabulary) if isinstance(vocabulary, os.PathLike) else vocabulary
         settings = resolve_settings(
             vocabulary,
@@ -104,17 +102,13 @@ class BertTokenizer(keras.layers.Layer):
     def from_preset(
         cls, preset: str | os.PathLike | PretrainedFiles, **options: Any
     ) -> "BertTokenizer":
-        """Create the tokenizer of a published model, a folder or a checkpoint.
-
-        The tokenizer settings, and the sequence length of a fine-tuned model, are read from its
-        files.
+        """Create the tokenizer of a model, with its settings.
 
         >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
-          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
-            or a published model, by name (`checkpoints.MODELS`) or as "hf://OWNER/NAME", which is
-            downloaded unless it is in the cache.
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
           **options: arguments of the constructor, which override the settings of the model.
 
         Raises:
@@ -170,7 +164,7 @@ def _read_vocabulary(vocabulary):
         pairs = enumerate(vocabulary)
         vocabulary = {piece: index for index, piece in pairs if piece is not None}
     if missing := [token for token in REQUIRED_TOKENS if token not in vocabulary]:
-        raise UserError(f"`vocabulary`: required tokens are missing: {', '.join(missing)}")
+        raise UserError(f"`vocabulary`: the required tokens {', '.join(missing)} are missing")
     return vocabulary
 
 
@@ -179,11 +173,11 @@ def _to_strings(texts, argument):
     if not keras.utils.is_keras_tensor(texts):
         texts = to_strings(texts, argument)
     if texts.dtype != "string":
-        raise UserError(f"`{argument}`: expected strings, found {texts.dtype}")
+        raise UserError(f"`{argument}`: found {texts.dtype}, expected strings")
     rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank
     if rank is not None and rank > 1 and (rank > 2 or texts.shape[1] != 1):
         raise UserError(
-            f"`{argument}`: expected strings of shape (batch size,), found {tuple(texts.shape)}; "
-            "pass the second texts of pairs as the argument `pairs`"
+            f"`{argument}`: found the shape {tuple(texts.shape)}, expected (batch size,); pass the "
+            "second texts of pairs as the argument `pairs`"
         )
     return texts

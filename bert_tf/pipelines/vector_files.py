@@ -19,7 +19,7 @@ DTYPES = ("float32", "float16")
 
 @contextlib.contextmanager
 def vector_writer(path, file_format="json", dtype="float32"):
-    """Yield a function that writes one `TextVectors`; the file appears once it is complete.
+    """Yield a function that writes one `TextVectors`; the file appears when it is complete.
 
     Args:
       path: the file.
@@ -29,11 +29,11 @@ def vector_writer(path, file_format="json", dtype="float32"):
       dtype: "float32" or "float16", for records only.
 
     Raises:
-      UserError: if the file cannot be written, or an argument is not valid.
+      UserError: if the file cannot be written or an argument is invalid.
     """
     for value, allowed in ((file_format, FORMATS), (dtype, DTYPES)):
         if value not in allowed:
-            raise UserError(f"{path}: {value!r} is not one of {', '.join(allowed)}")
+            raise UserError(f"{path}: found {value!r}, expected one of {', '.join(allowed)}")
     if file_format == "tfrecord":
         with tfrecord.writing([path]) as write:
             yield lambda text: write(_serialize(text, dtype))
@@ -80,7 +80,7 @@ def read_vectors(path):
       dtype and shape: (T, L, W) for vectors, (L, N, T, T) for attention.
 
     Raises:
-      UserError: if the file is damaged or contains different records.
+      UserError: if the file is damaged or contains other records.
     """
     record_checks.check_lengths(path, {}, {})
     with record_checks.naming_bad_records([path]):
@@ -105,7 +105,7 @@ def read_vectors(path):
 def array_writer(path, count, width, dtype="float32"):
     """Yield a function that writes one row (W,) of a NumPy file, an array (`count`, `width`).
 
-    The file appears once it is complete.
+    The file appears when it is complete.
 
     Raises:
       UserError: if the file cannot be written or the number of rows is not `count`.
@@ -125,5 +125,5 @@ def array_writer(path, count, width, dtype="float32"):
             yield write
         if num_written != count:
             raise UserError(
-                f"{path}: expected {count} rows, got {num_written}; did the input file change?"
+                f"{path}: found {num_written} rows, expected {count}; did the input file change?"
             )

@@ -147,8 +147,8 @@ def draw_similarities(path, sentences, vectors):
 def draw_attention(path, text, heads):
     """Write a PNG with the attention of one text: a grid of matrices by layer and head.
 
-    The colors show the square root, so that small probabilities are visible. `text` is a
-    `TextVectors` of `Attention`, `heads` the list of its N head indices.
+    `text` is a `TextVectors` from `Attention`, `heads` the list of its N head indices. Colors show
+    the square root, so that small probabilities are visible.
     """
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)
@@ -176,10 +176,9 @@ def draw_attention(path, text, heads):
 
 
 def write_attention_page(path, text, heads):
-    """Write a self-contained HTML page with the attention of one text.
+    """Write a self-contained HTML page with the attention of one text; see `draw_attention`.
 
-    It shows a thumbnail of each head, and for the selected head lines between the tokens. See
-    `draw_attention` for the arguments.
+    It shows a thumbnail of each head, and lines between the tokens for the selected head.
     """
     page = importlib.resources.files("bert_tf.pipelines").joinpath("page.html").read_text("utf-8")
     header = "".join(f"<th scope=col>{head}</th>" for head in heads)
@@ -223,7 +222,7 @@ def _thumbnail(row, column, layer, head, matrix):
 
 
 def import_matplotlib():
-    """Import matplotlib with the modules used here; UserError if it is not installed."""
+    """Return matplotlib with the modules used here; raise UserError if it is not installed."""
     try:
         import matplotlib.colors
         import matplotlib.figure

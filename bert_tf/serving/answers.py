@@ -11,8 +11,8 @@ class Answers:
 
     Attributes:
       outputs: names of the outputs that the answers need.
-      tensors: names of inputs and outputs that identify the task of a model without `model.json`,
-        which is the first registered task whose `tensors` all exist. Empty if none identify it.
+      tensors: names of inputs and outputs. A model without `model.json` gets the first registered
+        task whose `tensors` it all has; a task with () never matches.
     """
 
     outputs: tuple[str, ...] = ()
@@ -38,13 +38,13 @@ class Answers:
 
 
 def answers_class(name):
-    """Return the `Answers` class of a served task; the base class if the name is unknown."""
+    """Return the `Answers` class of a served task, or the base class for an unknown name."""
     _, served = served_tasks().get(name, (None, None))
     return (served and served.answers) or Answers
 
 
 def identify_task(tensors):
-    """Return the name of the served task with these inputs and outputs, "" if it is unknown."""
+    """Return the name of the served task with these inputs and outputs, "" if there is none."""
     for name in served_tasks():
         expected = answers_class(name).tensors
         if expected and tensors >= set(expected):

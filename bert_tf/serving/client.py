@@ -38,16 +38,16 @@ class Client(BasePredictor):
         """Request and check the model's signatures.
 
         Args:
-          server: host:port of the API. The connection is not encrypted.
+          server: host:port of the API; the connection is not encrypted.
           model: name of the model on the server.
-          api: "rest" or "grpc"; "grpc" requires the package tensorflow-serving-api.
-          version: version number of the model, None for the newest.
+          api: "rest", or "grpc", which requires the package tensorflow-serving-api.
+          version: version number of the model; None for the newest.
           metadata: dict returned by `read_metadata`. Required only for the label names of
-            classifiers exported by version 0.1; without it, their answers are the raw outputs.
+            classifiers exported by bert_tf 0.1; without it, their answers are the raw outputs.
           batch_size: maximum number of rows in a request.
           timeout: seconds for a request, including retries; at most a million.
-          retries: maximum number of retries if the server is unavailable. Other errors, including
-            timeouts, are not retried.
+          retries: maximum number of retries if the server is unavailable; other errors and timeouts
+            are not retried.
 
         Raises:
           ServerError: if a request fails; also raised by every call.
@@ -86,8 +86,8 @@ class Client(BasePredictor):
             inputs = metadata["inputs"]
         else:
             raise UserError(
-                f"{self._name()} has the inputs {', '.join(inputs)}, but model.json names "
-                f"{', '.join(metadata['inputs'])}"
+                f"{self._name()} has the inputs {', '.join(inputs)}, expected "
+                f"{', '.join(metadata['inputs'])} as in model.json"
             )
         check_outputs(self._name(), self._output_specs, metadata)
         super().__init__(inputs, num_numeric_features, metadata, batch_size)

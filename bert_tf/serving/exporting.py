@@ -40,7 +40,7 @@ def string_specs(*names):
 
 
 def token_id_specs(*shape):
-    """Return the signature of the encoder's inputs, int32 (B, S) unless another shape is given."""
+    """Return the signature of the encoder's inputs, int32 (B, S) or the given `shape`."""
     shape = shape or (None, None)
     return {name: tf.TensorSpec(shape, tf.int32, name=name) for name in INPUTS}
 
@@ -58,9 +58,9 @@ class Servable(NamedTuple):
       ids_signature: dict of `tf.TensorSpec`.
       sample_text: function from a text of S - 2 tokens to a row of text inputs that fills a
         sequence of length S, for warm-up requests.
-      module: trackable with the variables and tables that `serve_text` uses besides the model's;
+      module: trackable with all variables and tables of `serve_text` that are not in the model;
         None for the tokenizer.
-      metadata: further entries of `model.json`, such as the labels.
+      metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
     """
 
@@ -94,15 +94,15 @@ def text_servable(task, prepared, tokenizer, serve_ids, **options):
 def export(servable, export_dir, version=None, run_dir=None):
     """Write a SavedModel atomically.
 
-    Its subfolder `assets.extra` contains the vocabulary, the labels, if any (one per line, in the
-    order of their ids), `model.json`, and warm-up requests for TF Serving. A model card,
-    `README.md`, is written to `export_dir`, and a `batching_parameters.txt` unless it exists.
+    Its subfolder `assets.extra` contains the vocabulary, the labels (one per line, in the order of
+    their ids), `model.json` and warm-up requests for TF Serving. `export_dir` gets a model card
+    (`README.md`) and, unless it exists, `batching_parameters.txt`.
 
     Args:
       servable: a `Servable`.
       export_dir: folder for all versions of the model, as TF Serving expects it.
-      version: version number, None for the next free one.
-      run_dir: folder of the run that trained the model, for the card; None if there is none.
+      version: version number; None for the next free one.
+      run_dir: folder of the run that trained the model, for the card, or None.
 
     Returns:
       The new folder, EXPORT_DIR/VERSION.
@@ -127,7 +127,7 @@ def export(servable, export_dir, version=None, run_dir=None):
 def _sort_variables(archive):
     """Make an `ExportArchive` save its variables in a deterministic order.
 
-    TensorFlow keeps the variables of a function in a set, whose order depends on memory addresses.
+    TensorFlow collects them in a set, whose order depends on memory addresses.
     """
     track = archive._filter_and_track_resources
 
@@ -203,10 +203,7 @@ def _write(servable, folder, run_dir):
 
 
 def _checking_rows(serve):
-    """Wrap `serve` so that it rejects inputs with different numbers of rows.
-
-    TensorFlow would otherwise broadcast an input with a single row.
-    """
+    """Wrap `serve` to reject different numbers of rows; TensorFlow would broadcast single rows."""
 
     def serve_equal(inputs):
         counts = tf.stack([tf.shape(x)[0] for x in inputs.values()])
@@ -219,7 +216,6 @@ def _checking_rows(serve):
 
 
 def _write_batching_parameters(export_dir, has_variable_width):
-    """Write parameters for TF Serving's --batching_parameters_file."""
     lines = [
         # TF Serving splits a request into batches; max_batch_size is the limit of a request.
         f"max_batch_size {{ value: {_MAX_REQUEST_SIZE} }}",

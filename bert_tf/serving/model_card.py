@@ -1,4 +1,4 @@
-"""The model card that an export writes: `README.md`, next to the versions of the model."""
+"""The model card of an export: `README.md`, next to the versions of the model."""
 
 import json
 import os
@@ -17,8 +17,8 @@ _WEIGHTS = {"path?": str | None, "revision?": str | None}
 _RECORD = {"versions?": dict, "weights?": _WEIGHTS, "data?": dict, "config?": dict}
 
 _LIMITS = """\
-* A sequence has at most {max_seq_length} tokens. Longer texts are truncated, or read in windows if
-  the task does that.
+* A sequence has at most {max_seq_length} tokens. Longer texts are truncated or split into windows,
+  depending on the task.
 * The model answers every text, even one unlike its training data, and its probabilities are not
   calibrated.
 * Pre-trained weights contain the stereotypes of their texts: compare errors between groups of
@@ -27,14 +27,11 @@ _LIMITS = """\
 
 
 def make_card(folder, metadata, inputs, sample, run_dir=None):
-    """Return the text of the card of a version.
+    """Return the text of the card of a version in `folder`, EXPORT_DIR/VERSION.
 
-    Args:
-      folder: of the version, EXPORT_DIR/VERSION.
-      metadata: the dict of its `model.json`.
-      inputs: names of the inputs of `serving_default`.
-      sample: a row of these inputs, None if they are token ids.
-      run_dir: folder of the run that trained the model, None if there is none.
+    `metadata` is the contents of its `model.json`, `inputs` the input names of `serving_default`,
+    `sample` a row of these inputs (None for token ids), and `run_dir` the folder of the run that
+    trained the model, or None.
     """
     export_dir, version = os.path.split(folder)
     name = os.path.basename(os.path.abspath(export_dir))
@@ -70,7 +67,7 @@ def make_card(folder, metadata, inputs, sample, run_dir=None):
 
 
 def write_card(export_dir, text):
-    """Write the card, unless the user has a file of this name."""
+    """Write the card, unless the user has written a file with this name."""
     path = os.path.join(export_dir, FILE)
     if files.system(path).exists(path):
         with files.system(path).GFile(path, "rb") as reader:
@@ -97,7 +94,7 @@ def _read_run(folder):
 
 
 def _table(rows):
-    """Return a Markdown table of the values of a dict that are not empty."""
+    """Return a Markdown table of the non-empty values of a dict."""
     texts = {key: " ".join(str(x).split()).replace("|", r"\|") for key, x in rows.items() if x}
     if not texts:
         return "Not recorded."

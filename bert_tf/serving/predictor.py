@@ -1,6 +1,6 @@
 """`Predictor`, which answers rows of text with a SavedModel, and the base class of `Client`.
 
-Importing this module does not import TensorFlow, which REST clients do not need.
+Importing this module does not import TensorFlow.
 """
 
 import contextlib
@@ -55,10 +55,7 @@ class BasePredictor:
     """
 
     def __init__(self, inputs, num_numeric_features, metadata, batch_size):
-        """See the class; `batch_size` is the maximum number of rows in a batch.
-
-        If it is None, batches have 32 long rows to 256 short ones.
-        """
+        """See the class; `batch_size` is the maximum number of rows, None for 32 (long) to 256."""
         self.inputs, self.num_numeric_features = tuple(inputs), num_numeric_features
         self.metadata, self._batch_size = metadata, batch_size
         self.answers = answers_class(metadata.get("task"))
@@ -68,9 +65,9 @@ class BasePredictor:
 
         Args:
           rows: list of dicts with a value for each of `inputs`: str or bytes, a list of them for
-            "endings", a list of numbers for "numbers". For a model with a single input, also a list
-            of its values.
-          batch_size: maximum number of rows in a batch, None for the predictor's default.
+            "endings", or a list of numbers for "numbers". A model with a single input also takes a
+            list of its values.
+          batch_size: maximum number of rows in a batch; None for the predictor's default.
 
         Returns:
           List of dicts for `json.dumps`, one per row.
@@ -79,7 +76,9 @@ class BasePredictor:
           UserError: if a row lacks an input, or the outputs do not match the task.
         """
         if isinstance(rows, (str, bytes, dict)):
-            raise UserError("`rows`: expected a list of rows; put a single row into a list")
+            raise UserError(
+                f"`rows`: found a single {type(rows).__name__}, expected a list of rows"
+            )
         rows = [self._as_dict(i, row) for i, row in enumerate(rows)]
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
@@ -121,7 +120,7 @@ class BasePredictor:
         found = ", ".join(map(str, row)) or "nothing" if isinstance(row, dict) else repr(row)[:40]
         text = "a text or " if len(self.inputs) == 1 else ""
         raise UserError(
-            f"row {index}: expected {text}a dict with {', '.join(self.inputs)}, found {found}"
+            f"row {index}: found {found}, expected {text}a dict with {', '.join(self.inputs)}"
         )
 
     def _run(self, columns):
@@ -134,8 +133,8 @@ class BasePredictor:
         Args:
           line: the inputs in order, separated by tabs, with numbers and endings last; without a
             line break.
-          as_json: whether the line is a JSON object, whose keys are the inputs or the columns used
-            for training. Other keys are ignored.
+          as_json: whether the line is a JSON object with the inputs or the columns used for
+            training as keys; other keys are ignored.
 
         Returns:
           Dict with a value for each of `inputs`.
@@ -157,14 +156,13 @@ class BasePredictor:
                 cells = [*cells[:last], cells[last:]]
             if len(cells) != len(names):
                 expected = " <tab> ".join(names)
-                raise ValueError(f"the line has {len(cells)} inputs, expected {expected}")
+                raise ValueError(f"found {len(cells)} inputs, expected {expected}")
             row = dict(zip(names, cells, strict=True))
             if "numbers" in row:
                 row["numbers"] = [float(cell) for cell in row["numbers"]]
         return self.check(row)
 
     def _by_input(self, row):
-        """Return the inputs in a JSON object whose keys are inputs or training columns."""
         names = self.inputs
         if isinstance(row, dict) and row.keys() >= set(names):
             return row
@@ -227,10 +225,9 @@ class Predictor(_LocalPredictor):
     """
 
     def __init__(self, path, batch_size=None):
-        """Load the newest version in a folder written by `export`, or a version's folder.
+        """Load a folder written by `export` (its newest version) or the folder of a version.
 
-        `batch_size` is the maximum number of rows in a batch; None means 32 long rows to 256 short
-        ones.
+        `batch_size` is the maximum number of rows in a batch; None for 32 (long) to 256 (short).
 
         Raises:
           UserError: if the model does not exist or does not take text.
@@ -255,8 +252,8 @@ class Predictor(_LocalPredictor):
         specs = serve.structured_input_signature[1]
         if specs.keys() != set(metadata["inputs"]):
             raise UserError(
-                f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, but its "
-                f"model.json names {', '.join(metadata['inputs'])}"
+                f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, expected "
+                f"{', '.join(metadata['inputs'])} as in its model.json"
             )
         check_outputs(f"`model`: {self.path}", serve.structured_outputs, metadata)
         specs = {name: specs[name] for name in metadata["inputs"]}
@@ -291,13 +288,12 @@ def check_outputs(name, outputs, metadata):
     expected = answers_class(metadata["task"]).outputs
     if missing := [output for output in expected if output not in outputs]:
         raise UserError(
-            f"{name} lacks the outputs {', '.join(missing)} of the task {metadata['task']}; it has "
-            f"{', '.join(sorted(outputs))}"
+            f"{name} has the outputs {', '.join(sorted(outputs))}, expected {', '.join(missing)} "
+            f"for the task {metadata['task']}"
         )
 
 
 def list_versions(folder):
-    """Return the names of the numbered subfolders of a folder."""
     names = (name.rstrip("/") for name in files.system(folder).listdir(folder))
     return [name for name in names if name.isdecimal()]
 

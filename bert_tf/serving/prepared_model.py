@@ -25,11 +25,11 @@ _MAX_CONSTANT_BYTES = 0.1e9
 class QuantizedModel(tf.Module):
     """Wraps a Keras model and stores its weights in bfloat16 or int8, for smaller files.
 
-    Weights are converted back before use: outputs change only by rounding, speed does not improve.
+    Weights are converted back before use: outputs change by rounding only, and speed is the same.
     """
 
     def __init__(self, model, weight_type):
-        """Copy and round the weights of a model; the model itself does not change.
+        """Copy and round the weights of a model.
 
         int8 quantization is symmetric, with a scale per row of an embedding table and per output of
         a kernel: the largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
@@ -43,7 +43,6 @@ class QuantizedModel(tf.Module):
         self.frozen, self.frozen_scales = _round(model.non_trainable_variables, weight_type)
 
     def __call__(self, inputs, training=False, **options):
-        """Return the outputs of the model in inference mode."""
         weights = _restore(self.weights, self.scales)
         frozen = _restore(self.frozen, self.frozen_scales)
         outputs, _ = self._call(weights, frozen, inputs, training=False, **options)
@@ -97,12 +96,9 @@ class PreparedModel(NamedTuple):
     serving_config: ServingConfig
 
     def with_tokenizer(self, serve_ids, tokenizer, *names):
-        """Return a function like `serve_ids` that takes one or two texts instead of token ids.
+        """Return a function like `serve_ids` that takes texts instead of token ids.
 
-        Args:
-          serve_ids: function from a dict of the model's inputs to a dict of outputs.
-          tokenizer: a `GraphTokenizer`.
-          *names: names of the text inputs; other inputs are passed on.
+        `names` are the one or two text inputs; other inputs are passed to `serve_ids`.
         """
 
         def serve_text(inputs):
@@ -114,11 +110,11 @@ class PreparedModel(NamedTuple):
 
 
 def prepare_model(model, serving_config, max_seq_length):
-    """Return the `PreparedModel` of a Keras model; the model itself does not change.
+    """Return the `PreparedModel` of a Keras model.
 
     Raises:
-      UserError: if an option is invalid or not supported by the model: the dtype of a model
-        quantized by Keras cannot change.
+      UserError: if an option is invalid or not supported by the model, such as a different dtype
+        for a model quantized by Keras.
     """
     serving_config.validate()
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
@@ -175,10 +171,10 @@ def _convert(model, dtype):
 
 
 def _with_constants(model):
-    """Return a function like a small model whose weights are constants of the graph.
+    """Return a function that calls a small model, with its weights as constants of the graph.
 
-    oneDNN reorders the matrices of products in half precision. It reorders constants only once,
-    which halves the time of the products.
+    oneDNN reorders the matrices of half-precision products, but constants only once, which halves
+    the time of these products.
     """
     trainable, others = (
         [variable.numpy() for variable in variables]

@@ -12,12 +12,12 @@ from bert_tf.tokenization.graph_normalization import row_indices
 class Buckets:
     """Rounds sequence lengths up to the next bucket; without buckets, lengths do not change.
 
-    With few lengths, shapes repeat: TensorFlow reuses what it compiled or allocated for a shape,
-    and TF Serving can batch requests of the same bucket.
+    With fewer shapes, TensorFlow reuses more compiled code and memory, and TF Serving can batch
+    requests of the same bucket.
     """
 
     def __init__(self, lengths, max_length):
-        """Store the bucket `lengths`, to which `max_length` is added; no lengths mean no buckets.
+        """Store the bucket `lengths` and `max_length`; if `lengths` is empty, there are no buckets.
 
         Raises:
           UserError: if a length is not between 1 and `max_length`, the model's `max_seq_length`.
@@ -25,8 +25,8 @@ class Buckets:
         for length in lengths:
             if not 1 <= length <= max_length:
                 raise UserError(
-                    f"`sequence_buckets`: expected lengths between 1 and `max_seq_length` "
-                    f"({max_length}), found {length}"
+                    f"`sequence_buckets`: found {length}, expected lengths between 1 and "
+                    f"`max_seq_length` ({max_length})"
                 )
         self.lengths = tuple(sorted({*lengths, max_length})) if lengths else ()
         self.max_length = max_length
@@ -57,8 +57,6 @@ class Buckets:
 
 def substrings(texts, indices, starts, ends):
     """Return substrings of texts by character offsets, which skip bytes that are not UTF-8.
-
-    Each text is split into characters only once.
 
     Args:
       texts: string (B,).

@@ -57,8 +57,8 @@ class ServerError(UserError):
     """A request failed.
 
     Attributes:
-      code: a gRPC status code such as "UNAVAILABLE", an HTTP status without gRPC code such as
-        "HTTP 500", or "INVALID_RESPONSE" for a response that TF Serving would not send.
+      code: a gRPC status code such as "UNAVAILABLE"; "HTTP 500" or similar if the HTTP status has
+        no gRPC code; or "INVALID_RESPONSE" for a response that TF Serving would not send.
     """
 
     def __init__(self, code, message):
@@ -87,7 +87,7 @@ class RestTransport:
     # 5 s, both with `timeout=0.3` and with urllib3's `Timeout(total=0.3)`.
 
     def __init__(self, address, model, version=None):
-        """Take host:port, name and version (None for the newest); connect on the first request."""
+        """Store host:port, name and version (None for the newest); connect on the first request."""
         self._address, self._local = address, threading.local()
         self._path = f"/v1/models/{urllib.parse.quote(model, safe='')}"
         if version is not None:
@@ -124,7 +124,6 @@ class RestTransport:
             return {name: np.array(outputs[name], dtype) for name, dtype in dtypes.items()}
 
     def _request(self, method, path, body, seconds):
-        """Send a request and return the JSON object of its response."""
         deadline = time.monotonic() + seconds
         status, text = self._send(method, self._path + path, body, deadline)
         try:
@@ -137,7 +136,6 @@ class RestTransport:
         raise ServerError(_CODES.get(status, f"HTTP {status}"), message)
 
     def _send(self, method, path, body, deadline):
-        """Send a request and return (status, text of the response)."""
         if body is not None:
             body = json.dumps(body, ensure_ascii=False).encode()
         connection = getattr(self._local, "connection", None)

@@ -1,4 +1,4 @@
-"""The tasks, one subpackage each: reading data, features, losses, metrics, results and export.
+"""The tasks, one subpackage each: data, features, losses, metrics, results and export.
 
 `TASKS` is the registry. To add a task, write a package with a `TaskSpec` and register it (see
 docs/architecture.md). Importing this package does not import TensorFlow.
@@ -53,9 +53,9 @@ __all__ = sorted([*_names, *_PACKAGES, "TASKS", "load_config", "register"])
 
 
 def load_config(folder):
-    """Return the `TaskSpec` and `TaskConfig` of a fine-tuned model, (None, None) if there is none.
+    """Return the `TaskSpec` and `TaskConfig` of the model in the output folder of a run.
 
-    `folder` is the output folder of a run, or a copy of it.
+    If there is none, return (None, None).
     """
     for spec in TASKS.values():
         if spec.config_class and (config := spec.config_class.load(folder)):

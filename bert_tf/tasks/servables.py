@@ -10,8 +10,8 @@ from bert_tf.errors import UserError
 def load_servable(model_files, serving_config):
     """Load a fine-tuned or pre-trained model as a `Servable`.
 
-    The files of a run name its task. For other `checkpoints.PretrainedFiles`, the head determines
-    it; raise UserError if no task has this head.
+    A run's files contain the name of the task. For other `checkpoints.PretrainedFiles`, the head
+    determines it; raise UserError if no task has this head.
     """
     spec, config = tasks.load_config(model_files.folder)
     if spec is None:
@@ -34,7 +34,6 @@ def make_servable(spec, config, checkpoint, serving_config):
 
 
 def _find_pipeline(checkpoint):
-    """Return the pipeline class for the head of a pre-trained model."""
     architectures = checkpoints.read_metadata(checkpoint).get("architectures")
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else detect_architecture(shapes)

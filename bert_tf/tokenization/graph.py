@@ -1,8 +1,8 @@
 """The tokenizer as TensorFlow ops, for `tf.data` and for SavedModels that take text.
 
 It returns the same ids as `FullTokenizer` for every string. Besides core TensorFlow it uses two ops
-of tensorflow-text that stock TF Serving includes: `FastBertNormalize` and
-`FastWordpieceTokenizeWithOffsets`. It avoids `tf.strings.lower`, which depends on the locale.
+of tensorflow-text that are part of TF Serving: `FastBertNormalize` and
+`FastWordpieceTokenizeWithOffsets`. It does not use `tf.strings.lower`, which depends on the locale.
 
 Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 """
@@ -29,7 +29,7 @@ _SPACE = ord(" ")
 _BYTES_PER_CHAR = 4  # in UTF-8, at most
 _MAX_BYTES_PER_PIECE = 256  # of FastWordpieceTokenizeWithOffsets
 
-# Bytes of a long text to tokenize first, per token, and the growth factor if that was too little.
+# Bytes per token of a long text to tokenize first, and the growth factor if they are too few.
 _BYTES_PER_TOKEN, _GROWTH = 16, 8
 
 # Length of `[CLS] a [SEP] b [SEP]` with one token per text.
@@ -126,17 +126,15 @@ class GraphTokenizer(tf.Module):
           texts: string (B,), UTF-8; invalid bytes are dropped.
           pairs: string (B,), the second text of each pair, or None. An empty string omits the
             second text.
-          max_seq_length: maximum length of a sequence; longer texts are truncated as in the
-            release.
-          pad_to_longest: whether S is the length of the longest example instead of
-            `max_seq_length`.
+          max_seq_length: maximum length; longer texts are truncated as in the release.
+          pad_to_longest: whether S is the length of the longest example or `max_seq_length`.
 
         Returns:
           Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
 
         Raises:
-          UserError: if `max_seq_length` is too small for two texts, or a list contains anything
-            other than valid Unicode strings.
+          UserError: if `max_seq_length` is too small for two texts, or an element of a list is not
+            a valid Unicode string.
         """
         ids_a, ids_b = self.first_tokens(to_strings(texts, "texts"), max_seq_length - 2), None
         if pairs is not None:
@@ -153,12 +151,12 @@ class GraphTokenizer(tf.Module):
         """Pack ragged ids (B, None), such as the result of `tokenize`, as inputs of the model.
 
         Rows are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and padded
-        with 0. The other arguments and the result are as in `__call__`.
+        with 0. Other arguments and the result are as in `__call__`.
         """
         if max_seq_length < _MIN_SEQ_LENGTH:
             raise UserError(
-                f"`max_seq_length={max_seq_length}` is too small for two texts, expected at least "
-                f"{_MIN_SEQ_LENGTH}"
+                f"`max_seq_length={max_seq_length}`: expected at least {_MIN_SEQ_LENGTH}, for two "
+                "texts"
             )
         ids_b = ids_a[:, :0] if ids_b is None else ids_b
         segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
@@ -169,8 +167,8 @@ class GraphTokenizer(tf.Module):
     def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
         """Convert the beginnings of strings (B,) to ids, ragged int32 (B, None).
 
-        Each row has at least the first `limit` ids that `tokenize` returns, or all if there are
-        fewer. The rest of a long text is usually skipped.
+        Each row has at least the first `limit` ids of `tokenize`, or all if there are fewer. The
+        rest of a long text is usually skipped.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         lengths = tf.strings.length(texts)
@@ -205,7 +203,7 @@ class GraphTokenizer(tf.Module):
         texts = self._escape_special(string_ops.drop_invalid_utf8(texts))
         if self._context_class:
             needs_context = string_ops.contains(texts, self._context_class)
-            # The line break becomes a space, which changes nothing.
+            # The line break becomes a space, which has no effect.
             texts = string_ops.map_where(
                 needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
             )
@@ -228,7 +226,7 @@ class GraphTokenizer(tf.Module):
         # A line break separates each text from the previous one when all are concatenated.
         texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
         text_starts = tf.cumsum(tf.strings.length(texts, unit="UTF8_CHAR"), exclusive=True)
-        # Few texts have such characters. For the others, only the ends of tokens are looked up.
+        # Few texts have such characters. In all others, only the ends of tokens are looked up.
         in_context = tf.constant(False)
         if self._span_class:
             in_context = tf.reduce_any(string_ops.contains(texts, self._span_class))
@@ -244,7 +242,7 @@ class GraphTokenizer(tf.Module):
         text_of_word, word_of_token = rows_of_values(words), rows_of_values(ids)
         text_of_token = tf.gather(text_of_word, word_of_token)
 
-        # All texts begin with a space, so every word follows a space.
+        # All texts start with a space, so every word follows a space.
         is_space = string_ops.concatenated_bytes(normalized) == _SPACE
         before_word = tf.where(is_space[:-1] & ~is_space[1:])[:, 0]
         # Each text has one offset more than bytes, for its end.
@@ -296,12 +294,11 @@ class GraphTokenizer(tf.Module):
     def _split_words(self, words):
         """Split words (W,) into pieces.
 
-        Returns:
-          A triple (ids, ragged (W, None); starts and ends of the pieces in their word, in bytes,
-          int32 (N,)).
+        Returns a triple (ids, ragged (W, None); starts and ends of the pieces in their word, in
+        bytes, int32 (N,)).
         """
-        # The op's limit counts bytes. A word with too many characters is replaced by as many
-        # spaces as it has bytes, which become [UNK] too.
+        # The op's limit counts bytes. A word with too many characters is replaced by a space for
+        # each of its bytes, which become [UNK].
         limit = self._max_chars
 
         def replace_long(words):
@@ -333,7 +330,7 @@ class GraphTokenizer(tf.Module):
 def to_strings(texts, argument):
     """Convert a string or list of strings to a tensor; return tensors unchanged.
 
-    Raises a UserError that names `argument` for anything else.
+    Raises a UserError that names `argument` for other types.
     """
     if tf.is_tensor(texts):
         return texts
@@ -354,7 +351,7 @@ def tensorflow_text():
     except ImportError as error:
         minor = ".".join(tf.__version__.split(".")[:2])
         raise UserError(
-            f"tokenizing inside the graph requires tensorflow-text {minor}, the same version as "
+            f"tokenizing in the graph requires tensorflow-text {minor}, the same version as "
             f"TensorFlow ({error})"
         ) from None
     return tensorflow_text
@@ -372,8 +369,8 @@ def _pieces_by_id(vocab, max_chars):
             continue
         if len(piece.removeprefix("##").encode()) > _MAX_BYTES_PER_PIECE:
             raise UserError(
-                f"the piece {piece[:20]!r}... of the vocabulary has more than "
-                f"{_MAX_BYTES_PER_PIECE} bytes, the limit of the tokenizer in the graph"
+                f"the piece {piece[:20]!r}... of the vocabulary is too long for the tokenizer in "
+                f"the graph, expected at most {_MAX_BYTES_PER_PIECE} bytes"
             )
         pieces[index] = piece
     return pieces
@@ -383,8 +380,8 @@ def _escapes(vocab, special):
     """Choose words that replace the special tokens during normalization.
 
     A special token becomes " SSSS " with the same number of characters, where S is a private-use
-    character that is not in the vocabulary. An S in the text itself is first replaced by another
-    private-use character, which changes nothing, because both words are unknown.
+    character that is not in the vocabulary. An S in the text is first replaced by another
+    private-use character, which has no effect because both words are unknown.
 
     Returns:
       A pair (list of (pattern, replacement), to be applied in order; list of each token's word).

@@ -1,8 +1,7 @@
 """The rules of `normalization` as TensorFlow ops.
 
-`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters, which it
-reads from the buffer that `normalizer_model` creates. Context rules and offsets use core TensorFlow
-ops.
+`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters from the
+buffer that `normalizer_model` creates. Context rules and offsets use core TensorFlow ops.
 
 Shapes: B texts, T characters (code points) of all texts, concatenated.
 """
@@ -34,21 +33,18 @@ _NUM_ORDERS = 8
 _HAS_VALUE, _OFFSET_SHIFT, _IS_VALUE = 0x100, 10, 0x80000000
 # The value of a replaced character: this bit, the replacement's start in the pool, its length.
 _REPLACED, _START_SHIFT = 0x40000000, 6
-# In UTF-8, all bytes of a character but the first are 0x80 to 0xBF.
+# In UTF-8, all bytes of a character except the first are 0x80 to 0xBF.
 _FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
 
 
 @functools.cache
 def normalizer_model(do_lower_case, strip_accents, tokenize_chinese_chars=True):
-    """Return the buffer for `FastBertNormalize`, a uint8 array.
-
-    The arguments are as in `normalization.normalize_char`.
-    """
+    """Return the buffer for `FastBertNormalize`, a uint8 array; see `normalize_char`."""
     pool, starts, values = bytearray(), {}, {}
     for code, result in _replacements(do_lower_case, strip_accents, tokenize_chinese_chars):
         encoded = result.encode()
         if encoded not in starts:
-            # Most replacements begin and end with a space, which neighbors in the pool share.
+            # Most replacements start and end with a space, which neighbors in the pool share.
             overlap = pool[-1:] == encoded[:1] == b" "
             starts[encoded] = len(pool) - overlap
             pool += encoded[overlap:]
@@ -137,7 +133,7 @@ _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
 
 
 def _note_tables():
-    """Return arrays with the number of parts and the parts of each code point, from _FIRST_NOTE."""
+    """Return arrays with the number of parts and the parts of code points from _FIRST_NOTE on."""
     codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
     parts = [normalization.MUSICAL_NOTES.get(code, "") for code in codes]
     size = max(map(len, parts))
@@ -173,8 +169,8 @@ def _next_true(mask):
 def row_indices(counts):
     """Repeat each index i of `counts`, int32 (B,), `counts[i]` times: int32 (sum of counts,).
 
-    `tf.repeat` and `RaggedTensor.value_rowids` allocate B times the largest count, which is
-    gigabytes for a single long text.
+    `tf.repeat` and `RaggedTensor.value_rowids` allocate B times the largest count: gigabytes for a
+    single long text.
     """
     ends = tf.cumsum(counts)
     total = tf.reduce_sum(counts)
@@ -190,8 +186,8 @@ def rows_of_values(ragged):
 def cut_between_words(texts, tokenize_chinese_chars):
     """Cut strings (B,), UTF-8, before their last white space or ideograph.
 
-    No rule applies across these characters, so the remaining words do not change. A text without
-    them becomes "".
+    No rule applies across these characters, so the remaining words do not change. Without such a
+    character, the result is "".
     """
     boundaries = " \t\n\r" + (_IDEOGRAPHS if tokenize_chinese_chars else "")
     return tf.strings.regex_replace(
@@ -203,7 +199,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     """Apply `normalization.resolve_context` to a batch of texts.
 
     Args:
-      lines: string (B,), UTF-8. Each must begin with a line break, which separates it from the
+      lines: string (B,), UTF-8. Each must start with a line break, which separates it from the
         previous one.
       do_lower_case: bool.
       strip_accents: bool, not None.
@@ -258,14 +254,14 @@ def _replace_final_sigmas(codes):
 
 
 def span_ends(codes, strip_accents):
-    """Apply `normalization.span_ends` to code points (T,) of texts that begin with line breaks.
+    """Apply `normalization.span_ends` to code points (T,) of texts that start with line breaks.
 
     Returns indices among the characters of all texts, int32 (T,).
     """
     indices = tf.range(tf.size(codes))
     if not strip_accents:
         return indices + 1
-    # The line break at the end makes `next_kept` exist even for an empty batch.
+    # With the line break at the end, `next_kept` exists even for an empty batch.
     properties = look_up(_PROPERTIES, tf.concat([codes, [ord("\n")]], 0))
     accent = _rule_is(properties, "a")
     kept = ~(accent | _rule_is(properties, "d"))

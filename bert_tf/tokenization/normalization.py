@@ -1,13 +1,13 @@
 """Text normalization of the 2018 release, driven by a frozen Unicode table.
 
 `normalize` performs all steps before words are split into pieces: cleaning, isolation of
-ideographs, lower-casing, accent stripping and splitting at punctuation. It never reads Python's own
-Unicode data, which change between versions of Python.
+ideographs, lower-casing, accent stripping and splitting at punctuation. It does not use Python's
+Unicode data, which depend on the version of Python.
 
 `tools/make_unicode_table.py` writes `unicode_table.txt`, an ASCII file: a line with its version,
 then two lists, each preceded by its length. Code points are hexadecimal.
 
-Runs, `FIRST RULE SIGMA ORDER`: the properties of the code points from FIRST up to the next run.
+Runs, `FIRST RULE SIGMA ORDER`: the properties of the code points from FIRST to the next run.
 
 * RULE: `k` keep; `d` drop; `s` replace by a space; `i` isolate (surround by spaces); `a` accent,
   dropped in uncased text; `h` Hangul syllable, decomposed in uncased text; `m` and `M` replaced in
@@ -15,14 +15,14 @@ Runs, `FIRST RULE SIGMA ORDER`: the properties of the code points from FIRST up 
   isolated.
 * SIGMA: the role in Unicode's final-sigma rule: `c` cased, `i` case-ignorable, `-` neither.
 * ORDER: the role in canonical ordering, which sorts combining marks. 0: no mark moves across the
-  character; 1: it moves but is dropped from uncased text; 2 or more: its rank among kept marks.
+  character; 1: the mark moves but is dropped from uncased text; 2 or more: its rank among kept
+  marks.
 
 Replacements, `CODE TO TO ...`: the characters that replace a code point in uncased text.
 
-The release either lower-cases text and strips its accents, or does neither. Other models may do one
-without the other. `unicode_cases.txt` lists the differences in two lists of replacements: for
-lower-casing alone, and for accent stripping alone. A code point that is only in the first list is
-kept by accent stripping alone.
+The release lower-cases text and strips its accents, or does neither. For models that do only one,
+`unicode_cases.txt` has two lists of replacements: for lower-casing alone, and for accent stripping
+alone, which keeps a code point that is only in the first list.
 """
 
 import functools
@@ -166,7 +166,7 @@ MUSICAL_NOTES = {
     if len(result) > 1 and any(ord(part) in SORTED_MARKS for part in result)
 }
 
-# Almost all of these marks have the same rank, and marks of equal rank keep their order. So only
+# Almost all of these marks have the same rank, and marks of equal rank keep their order, so only
 # text with one of the few other marks needs sorting.
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
@@ -177,7 +177,7 @@ ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for c
 
 
 def context_characters(do_lower_case, strip_accents):
-    """Return a str of the characters that context rules apply to."""
+    """Return a str of the characters with context rules."""
     if strip_accents:
         return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
     return SIGMA if do_lower_case else ""
@@ -195,10 +195,7 @@ def _rules(do_lower_case, strip_accents, tokenize_chinese_chars):
 
 
 def normalize(text, do_lower_case, strip_accents=None, tokenize_chinese_chars=True):
-    """Normalize `text` and separate its words by spaces, as the release splits them.
-
-    The arguments are as in `BasicTokenizer`.
-    """
+    """Normalize `text` and separate its words by spaces; arguments as for `BasicTokenizer`."""
     table, context = _rules(do_lower_case, strip_accents, tokenize_chinese_chars)
     if context and context.search(text):
         text = resolve_context(text, do_lower_case, strip_accents)[0]
@@ -220,10 +217,9 @@ def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chi
 
 
 def span_ends(text, strip_accents):
-    """Return the end of each character's span, which includes stripped accents.
+    """Return the end of each character's span, which includes the stripped accents after it.
 
-    It is the index after the character and after any stripped accents that follow it, with only
-    dropped characters in between.
+    There may be dropped characters in between.
     """
     ends = list(range(1, len(text) + 1))
     if strip_accents:
@@ -256,7 +252,7 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
         sources += [index] * len(decomposed)
     if strip_accents is False:
         return "".join(parts), sources
-    # A stable sort within each run, which begins at a character that no mark moves across.
+    # A stable sort within each run, which starts at a character that no mark moves across.
     run, keys = 0, []
     for part in parts:
         rank = _PROPERTIES[ord(part)][2]

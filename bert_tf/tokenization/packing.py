@@ -1,7 +1,7 @@
 """Pack token ids: truncation, sliding windows, masks and segments.
 
-The model reads `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. Longer texts are
-truncated or split into overlapping windows. `packing_graph` has the same rules as TensorFlow ops.
+The input is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. Longer texts are truncated
+or split into overlapping windows. `packing_graph` has the same rules as TensorFlow ops.
 """
 
 import functools
@@ -14,7 +14,7 @@ from bert_tf.tokenization.special_tokens import CLS, SEP
 
 
 def truncate_pair(ids_a, ids_b, limit):
-    """Truncate two lists in place to `limit` ids in total, popping from the longer one."""
+    """Truncate two lists in place to `limit` ids in total, by popping from the longer one."""
     while len(ids_a) + len(ids_b) > limit:
         (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
 
@@ -22,8 +22,8 @@ def truncate_pair(ids_a, ids_b, limit):
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
     """Truncate two segments to `limit` tokens in total, as the release does in pre-training.
 
-    The longer segment loses tokens one by one, from the front or the back at random (`rng` is a
-    `random.Random`). Returns the new bounds.
+    Tokens are removed one by one from the longer segment, at the front or the back at random (`rng`
+    is a `random.Random`). Returns the new bounds.
     """
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = a_length + b_length - limit
@@ -51,7 +51,7 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
     """Pack a text or a pair of texts, truncated as in the release.
 
     Args:
-      ids_a: list of the ids of the first text; truncated in place.
+      ids_a: list of the ids of the first text, truncated in place.
       ids_b: list of the ids of the second text, also truncated; empty for a single text.
       tokenizer: a `FullTokenizer`.
       max_seq_length: maximum length S.
@@ -109,17 +109,15 @@ class SlidingWindows:
     """Overlapping windows over a sequence of tokens.
 
     A token in several windows has its maximum context in the window with the largest score: its
-    distance to the nearer edge, plus 0.01 times the window length (as in the release).
-
-    Attributes:
-      spans: list of (first token, number of tokens) of each window.
+    distance to the nearer edge, plus 0.01 times the window length (as in the release). `spans` is
+    the list of (first token, number of tokens) of each window.
     """
 
     def __init__(self, num_tokens, window_size, stride):
         """Compute the windows.
 
         Args:
-          num_tokens: number of tokens; if 0, there are no windows.
+          num_tokens: number of tokens; 0 gives no windows.
           window_size: maximum number of tokens in a window.
           stride: number of tokens from the start of one window to the start of the next.
         """
@@ -133,7 +131,7 @@ class SlidingWindows:
         self._num_tokens = num_tokens
 
     def is_max_context(self, window, token):
-        """Return whether a token has its maximum context in a window, given the index of each."""
+        """Return whether a token has its maximum context in a window; both are indices."""
         return self._best_windows[token] == window
 
     @functools.cached_property
@@ -170,7 +168,7 @@ class DocumentWindows(NamedTuple):
 
     @property
     def max_length(self):
-        """Length of the longest document that is read completely, including [CLS] and [SEP]."""
+        """Length of the longest document that is not cut off, including [CLS] and [SEP]."""
         return (self.max_windows - 1) * min(self.stride, self.size) + self.max_seq_length
 
     def spans(self, num_tokens):
@@ -179,14 +177,9 @@ class DocumentWindows(NamedTuple):
         return spans[: self.max_windows]
 
     def pack(self, ids, tokenizer):
-        """Pack each window of a text as `[CLS] tokens [SEP]`.
+        """Pack each window of the ids of a text as `[CLS] tokens [SEP]`.
 
-        Args:
-          ids: list of the ids of the text.
-          tokenizer: a `FullTokenizer`.
-
-        Returns:
-          Dict of lists: for each window a list of S ints, as in `pack_pair`.
+        Returns a dict of lists: for each window a list of S ints, as in `pack_pair`.
         """
         rows = [
             pack_pair(ids[first : first + length], [], tokenizer, self.max_seq_length)
@@ -224,7 +217,7 @@ def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts")
       counts: `counts` of a `LengthCounter`.
       limit: the limit of the counter, `max_seq_length`.
       max_limit: the model's `max_position_embeddings`, None if unknown.
-      advice: option and value that would read complete texts in windows, or "".
+      advice: option and value that read complete texts in windows, or "".
       unit: plural noun for the texts.
     """
     count, total = counts["truncated"], counts["texts"]

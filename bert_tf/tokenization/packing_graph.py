@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.tokenization.special_tokens import CLS, SEP
 
-# Number of windows per call of the model, which bounds the memory for long texts.
+# Number of windows per call of the model, to limit the memory for long texts.
 _WINDOWS_PER_STEP = 32
 
 
@@ -19,7 +19,7 @@ class Segment(NamedTuple):
     """A range of tokens for each row.
 
     Attributes:
-      values: int32 (T + 1,), the ids of all tokens and a dummy, so that it is never empty.
+      values: int32 (T + 1,), the ids of all tokens, and a dummy so that it is never empty.
       first: int32 (R,), index of the first token of each row.
       length: int32 (R,), number of tokens of each row.
     """
@@ -44,9 +44,8 @@ class Segment(NamedTuple):
     def find(self, positions):
         """Find the tokens at positions (R, S), counted from the first token of each row.
 
-        Returns:
-          A pair (whether the position is in the segment, bool (R, S); index of the token in
-          `values`, 0 outside the segment, int32 (R, S)).
+        Returns a pair (whether the position is in the segment, bool (R, S); index of the token in
+        `values`, 0 outside the segment, int32 (R, S)).
         """
         is_inside = (positions >= 0) & (positions < self.length[:, None])
         return is_inside, tf.where(is_inside, self.first[:, None] + positions, 0)
@@ -55,8 +54,8 @@ class Segment(NamedTuple):
 def truncated_lengths(length_a, length_b, limit):
     """Return the lengths of two texts after `packing.truncate_pair`, all int32 (B,).
 
-    Each text may use half of `limit` (the first text one more if it is odd) and what the other one
-    leaves.
+    Each text may use half of `limit` (the first text one more if it is odd), and the rest of the
+    other half.
     """
     half = limit // 2
     kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
@@ -181,7 +180,7 @@ class Windows:
         )
 
         def score_in(shift):
-            """Score each token in the window `shift` windows later; -1 if it is not in there."""
+            """Score each token in the window `shift` windows later, -1 if it is not in it."""
             begin = first + shift * step
             length = tf.minimum(num_tokens - begin, max_length)
             position = positions - shift * step
@@ -194,6 +193,6 @@ class Windows:
             return tf.where(exists & (position >= 0) & (position < length), score, -1.0)
 
         score = score_in(0)
-        # From window to window, a token's score rises and then falls, so comparing with both
-        # neighbors is enough.
+        # From window to window, a token's score rises and then falls, so it is enough to compare
+        # with both neighbors.
         return (score > score_in(-1)) & (score >= score_in(1))

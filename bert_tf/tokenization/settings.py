@@ -18,7 +18,7 @@ def resolve_settings(vocab_file=None, **given):
     """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
     Args:
-      vocab_file: path of the vocabulary; a `tokenizer.json` contains settings.
+      vocab_file: the vocabulary; settings are read from a `tokenizer.json`.
       **given: settings that take precedence, None if not given.
     """
     recorded = {}

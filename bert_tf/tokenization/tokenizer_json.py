@@ -1,7 +1,7 @@
 """Hugging Face's tokenizer files: `tokenizer.json`, `tokenizer_config.json` and older ones.
 
-`tokenizer.json` contains a vocabulary and the processing steps. Steps other than BERT's and added
-tokens are errors, because they would give different ids.
+`tokenizer.json` contains a vocabulary and the processing steps. Steps that differ from BERT's and
+added tokens are errors, because they give different ids.
 """
 
 import json
@@ -35,7 +35,7 @@ _ADDED_TOKENS = ("added_tokens_decoder", "additional_special_tokens", "extra_spe
 
 
 def is_tokenizer_json(path):
-    """Return whether a vocabulary is a `tokenizer.json`, judging by its extension."""
+    """Return whether a vocabulary has the extension of a `tokenizer.json`."""
     return str(path).endswith(".json")
 
 
@@ -46,7 +46,7 @@ def read_tokenizer_json(path):
       A pair (dict from piece to id, sorted by id; dict of arguments of `FullTokenizer`).
 
     Raises:
-      UserError: naming the field, if the tokenizer is not BERT's.
+      UserError: if the tokenizer is not BERT's; it names the field.
     """
     values = json_files.read(path, dict)
     model = _member(path, values, "model")
@@ -55,7 +55,10 @@ def read_tokenizer_json(path):
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
-        raise UserError(f"{path}: model.vocab is not an object of pieces and their ids")
+        raise UserError(
+            f"{path}: model.vocab is {json_files.quoted(vocab)}, expected an object of pieces and "
+            "their ids"
+        )
     if len(set(vocab.values())) < len(vocab):
         index, count = Counter(vocab.values()).most_common(1)[0]
         raise UserError(f"{path}: model.vocab has {count} pieces with the id {index}")
@@ -86,7 +89,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     `tokenizer`, unless its `tokenizer_class` reads all settings from the latter.
 
     Raises:
-      UserError: naming the file and the field, if the tokenizer is not BERT's.
+      UserError: if the tokenizer is not BERT's; it names the file and the field.
     """
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)
@@ -101,7 +104,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     if values.get("do_basic_tokenize") is False:
         raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
     _check_special_tokens(path, values)
-    if "added_tokens_decoder" not in values:  # as in transformers, where it replaces both files
+    if "added_tokens_decoder" not in values:  # it replaces both files, as in transformers
         _check_special_tokens(*_read_if_exists(folder, "special_tokens_map.json"))
         other, added = _read_if_exists(folder, "added_tokens.json")
         _check_added_tokens(other, "the file", [*added])
@@ -136,12 +139,7 @@ def _differences(old, new):
 
 
 def tokenizer_json(vocab, settings):
-    """Return the contents of a `tokenizer.json`.
-
-    Args:
-      vocab: dict from piece to id.
-      settings: `settings` of a `FullTokenizer`.
-    """
+    """Return the contents of a `tokenizer.json` for `vocab` and `settings` of a `FullTokenizer`."""
 
     def special(token, type_id):
         return {"SpecialToken": {"id": token, "type_id": type_id}}

@@ -18,7 +18,7 @@ from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenize
 # The release's limit; longer words become [UNK].
 MAX_CHARS_PER_WORD = 200
 
-# Far more words than a vocabulary has pieces, but few enough for the memory of one machine.
+# Far more than the pieces of a vocabulary, but few enough for the memory of one machine.
 MAX_WORDS = 2_000_000
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -28,16 +28,16 @@ _PUBLISHED_MODEL = re.compile(
     r"(?:^|/)((?:wwm_|multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+)(?:/|$)"
 )
 
-# Minimum share of pieces with capital letters in a cased vocabulary. The Chinese model is uncased
-# but has some.
+# Minimum share of pieces with capital letters in a cased vocabulary. The uncased Chinese model has
+# some such pieces.
 _CASED_SHARE = 0.2
 
 
 def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id.
 
-    The file is a text file or Hugging Face's `tokenizer.json`. White space around a piece is
-    ignored. If a piece occurs twice, its last line counts, as in the release.
+    The file is text or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If a
+    piece occurs twice, its last line counts, as in the release.
 
     Raises:
       UserError: if the file cannot be read, is empty or lacks one of `REQUIRED_TOKENS`.
@@ -86,10 +86,10 @@ def vocabulary_text(vocab_file):
 
 
 def to_text(vocab):
-    """Convert a dict from piece to id to one line per id, empty for ids without a usable piece."""
+    """Convert a dict from piece to id to one line per id, empty for ids without a valid piece."""
     lines = [""] * (max(vocab.values()) + 1)
     for piece, index in vocab.items():
-        if piece.split() == [piece]:  # white space never occurs in a word
+        if piece.split() == [piece]:  # words contain no white space
             lines[index] = piece
     return "".join(f"{line}\n" for line in lines)
 
@@ -111,8 +111,7 @@ def mask_id(vocab):
 def casing_from_path(path):
     """Infer the casing of a published model from the folder names in a path.
 
-    Returns a pair (name of the model, whether it is uncased), or None if the path contains no such
-    name.
+    Returns a pair (name of the model, whether it is uncased), or None without such a name.
     """
     match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
@@ -121,7 +120,7 @@ def casing_from_path(path):
 def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     """Warn if `do_lower_case` contradicts the name of the checkpoint's folder.
 
-    The release raises an error, but a folder's name proves nothing about its files.
+    The release raises an error, but the folder may have been renamed.
     """
     casing = casing_from_path(init_checkpoint or "")
     if casing and casing[1] != do_lower_case:
@@ -160,8 +159,8 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
         raise UserError(
-            f"`vocab_file`: {vocab_file} has {needed} entries, but the model's vocab_size is "
-            f"{config.vocab_size}"
+            f"`vocab_file`: {vocab_file} has {needed} entries, expected at most "
+            f"{config.vocab_size}, the model's vocab_size"
         )
     if needed < config.vocab_size:
         console.warning(
@@ -176,18 +175,18 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
-    Existing ids do not change, so existing checkpoints still fit. The embeddings of the new words
-    are untrained; train on text that contains the words.
+    Existing ids do not change, so checkpoints still fit. The embeddings of the new words are
+    untrained.
 
     Args:
       pieces: list of the vocabulary's pieces, in the order of their ids.
-      words: the words to add; a prefix "##" marks the continuation of a word. Words that are
-        already in the vocabulary are skipped.
+      words: the words to add, with a prefix "##" for the continuation of a word. Words in the
+        vocabulary are skipped.
       do_lower_case: whether the model is uncased.
 
     Raises:
-      UserError: if there are too few slots, or the tokenizer normalizes a word to something else
-        and would never find it.
+      UserError: if there are too few slots, or the tokenizer never finds a word because it
+        normalizes it differently.
     """
     known = set(pieces)
     new_words = [word for word in dict.fromkeys(words) if word not in known]
@@ -196,14 +195,14 @@ def add_words(pieces, words, do_lower_case=True):
         normalized = normalize(plain, do_lower_case).split()
         if word in SPECIAL_TOKENS or normalized != [plain]:
             raise UserError(
-                f"the tokenizer would never find the word {word!r}, because it reads it as "
+                f"the tokenizer never finds the word {word!r}, because it normalizes it to "
                 f"{' '.join(normalized) or 'nothing'}"
             )
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
     if len(new_words) > len(slots):
         raise UserError(
-            f"{len(new_words)} words are not in the vocabulary, but it has only {len(slots)} "
-            "[unusedN] slots"
+            f"found {len(new_words)} words that are not in the vocabulary, expected at most "
+            f"{len(slots)}, its number of [unusedN] slots"
         )
     new_pieces = list(pieces)
     for slot, word in zip(slots, new_words, strict=False):
@@ -214,9 +213,9 @@ def add_words(pieces, words, do_lower_case=True):
 def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     """Count the words of UTF-8 text files of any size, split as by `BasicTokenizer`.
 
-    To bound memory, the rarest words are dropped, down to half of `max_words`, whenever there are
-    more than `max_words` distinct ones. If a dropped word recurs, it is counted from 0, so counts
-    can be slightly too low. Single characters are never dropped.
+    To limit memory, if there are more than `max_words` distinct words, the rarest ones are dropped,
+    down to half of `max_words`. A dropped word that recurs is counted from 0, so counts can be
+    slightly too low. Single characters are never dropped.
 
     Returns:
       A `Counter`. The same files in the same order give the same counts.
@@ -238,8 +237,8 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
         raise UserError(f"{', '.join(paths)}: no words found")
     if last_limit:
         console.info(
-            "more than %d distinct words: rare words were dropped while counting, in the last pass "
-            "those counted at most %d times",
+            "found more than %d distinct words: rare words were dropped, with counts of up to %d "
+            "in the last pass",
             max_words, last_limit,
         )  # fmt: skip
     return words
@@ -248,7 +247,7 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
 def _drop_rare(words, size):
     """Drop the rarest words until about `size` are left; return the largest dropped count.
 
-    The few single characters stay, because the alphabet depends on them.
+    Single characters are kept, because the alphabet depends on them.
     """
     limit = sorted(words.values())[-size - 1]
     for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
@@ -259,7 +258,7 @@ def _drop_rare(words, size):
 def learn(words, vocab_size, min_count=2, num_unused=99):
     """Learn a WordPiece vocabulary from word counts.
 
-    Uses byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2), which starts from
+    This is byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2), which starts from
     characters and repeatedly merges the most frequent pair of neighbors. The result is
     deterministic: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged pieces.
 
@@ -267,8 +266,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
       words: dict from word to count.
       vocab_size: maximum number of pieces.
       min_count: minimum number of occurrences of a character or merged piece.
-      num_unused: number of `[unusedN]` slots for later additions. With 99, the special tokens have
-        the same ids as in the published English models.
+      num_unused: number of `[unusedN]` slots. With 99, the special tokens have the same ids as in
+        the published English models.
 
     Returns:
       List of the pieces in the order of their ids.
@@ -279,7 +278,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     from tokenizers import Tokenizer, models, trainers
 
     if num_unused >= vocab_size:
-        raise UserError(f"`vocab_size={vocab_size}` is too small for `num_unused={num_unused}`")
+        raise UserError(f"`vocab_size={vocab_size}`: expected more than `num_unused={num_unused}`")
     pieces = [PAD, *(f"[unused{index}]" for index in range(num_unused)), *SPECIAL_TOKENS[1:]]
     char_counts = Counter()
     for word, count in words.items():
@@ -296,14 +295,14 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     pieces += sorted(alphabet) + sorted("##" + char for char in inner)
     if len(pieces) > vocab_size:
         raise UserError(
-            f"`vocab_size={vocab_size}` is too small: special tokens and characters alone need "
-            f"{len(pieces)}; a larger `min_count` drops rare characters"
+            f"`vocab_size={vocab_size}`: expected at least {len(pieces)}, the number of special "
+            "tokens and characters; a larger `min_count` drops rare characters"
         )
     trainer = trainers.BpeTrainer(
         # The trainer allocates memory for this number. A word has fewer merges than characters.
         vocab_size=min(vocab_size, len(pieces) + sum(map(len, words))),
         min_frequency=min_count,
-        # Includes the characters, whose ids break ties and would otherwise be random.
+        # Includes the characters, because their ids break ties and are random by default.
         special_tokens=pieces,
         continuing_subword_prefix="##",
     )
@@ -314,8 +313,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     vocab = tokenizer.get_vocab()
     if len(vocab) < vocab_size:
         console.warning(
-            "only %d pieces occur at least %d times, fewer than `vocab_size=%d`; set vocab_size in "
-            "the model's configuration to the actual size",
+            "only %d pieces occur at least %d times, fewer than `vocab_size=%d`; use the actual "
+            "size as vocab_size of the model's configuration",
             len(vocab), min_count, vocab_size,
         )  # fmt: skip
     return sorted(vocab, key=vocab.get)

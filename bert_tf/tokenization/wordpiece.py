@@ -10,14 +10,14 @@ from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
-# Bounds the memory for large corpora, which have an endless number of names and numbers.
+# Limits the memory for large corpora, which have any number of names and numbers.
 MAX_CACHED_WORDS = 500_000
-# Longer words and chunks rarely recur, as in scripts without spaces.
+# Longer words and chunks, as in scripts without spaces, rarely recur.
 MAX_CACHED_CHARS = 40
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Return `text` as a str; decode bytes as UTF-8 and drop invalid ones."""
+    """Return `text` as a str; decode bytes as UTF-8, without invalid ones."""
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
@@ -132,16 +132,16 @@ class FullTokenizer:
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
-    Arguments that are None default to the release's values; with Hugging Face's `tokenizer.json`,
+    Arguments that are None default to the release's values or, for Hugging Face's `tokenizer.json`,
     to the values in it and in the `tokenizer_config.json` next to it.
 
     Args:
       vocab_file: path of the vocabulary file or of a `tokenizer.json`; or the `vocab` of another
         tokenizer.
       do_lower_case: whether to lower-case the text; True in the release.
-      keep_special_tokens: whether "[MASK]" and the other special tokens in a text are kept as one
-        token each. By default they are split like any text, as in the release, so that the author
-        of a text cannot insert separators.
+      keep_special_tokens: whether special tokens such as "[MASK]" in a text are kept. By default
+        they are split like any text, as in the release, so that the author of a text cannot insert
+        separators.
       strip_accents: whether to strip accents; the same as `do_lower_case` in the release.
       tokenize_chinese_chars: whether each ideograph is a word; True in the release.
       max_input_chars_per_word: longer words become [UNK]; 200 in the release.
@@ -149,8 +149,8 @@ class FullTokenizer:
     Attributes:
       vocab: dict from piece to id.
       inv_vocab: dict from id to piece.
-      basic_tokenizer: the `BasicTokenizer`, which splits text into words.
-      wordpiece_tokenizer: the `WordpieceTokenizer`, which splits words into pieces.
+      basic_tokenizer: the `BasicTokenizer`.
+      wordpiece_tokenizer: the `WordpieceTokenizer`.
       special_tokens: tuple of the tokens that are not split.
       settings: dict of the arguments other than `vocab_file` and `keep_special_tokens`.
     """
@@ -235,7 +235,7 @@ class FullTokenizer:
 
         Offsets count characters (code points) of `convert_to_unicode(text)`. A stripped accent
         belongs to the span of the character before it. If a character gives several tokens, such as
-        the sounds of a Hangul syllable, all of them have its span. [UNK] has the span of its word.
+        the sounds of a Hangul syllable, they all have its span. [UNK] has the span of its word.
 
         Returns:
           A triple of lists of the same length: ids (the same as `encode`), starts, ends.

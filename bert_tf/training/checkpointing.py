@@ -1,9 +1,8 @@
-"""Checkpoints of a run: the release's format and names, the state to resume from, and the best one.
+"""Checkpoints of a run: saving, resuming, and the best checkpoint.
 
-`model.ckpt-1000` contains the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the
-release's format, so every program that reads the release's checkpoints can read it. The rest of the
-state has names under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`, ...), the loss scale
-of float16, and the training settings: batch size, seed, input files and optimizer.
+`model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the release's
+format. Other state has names under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`, ...),
+the loss scale of float16, and the training settings (batch size, seed, input files, optimizer).
 """
 
 import json
@@ -34,7 +33,7 @@ _FIELDS = {
 
 _RUN_STATE = "bert_tf/"
 
-# Excludes files that a killed process was writing, model.ckpt-9.tmp-123.index.
+# Excludes partial files of killed processes, such as model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 _DATA_NAME = re.compile(r"(model\.ckpt-\d+)\.data-\d+-of-\d+")
 
@@ -62,13 +61,13 @@ def run_state(model, optimizer, loss_scale=None):
 def latest(output_dir):
     """Return the prefix of a run's newest checkpoint, or None.
 
-    The file `checkpoint` names it, so editing that file resets a run. Without the file, the
-    checkpoint with the highest step is used.
+    It is named in the file `checkpoint`, which the user can edit to reset a run. Without the file,
+    it is the checkpoint with the highest step.
     """
     try:
         named = checkpoints.named_checkpoint(output_dir)
     except UserError as error:
-        console.warning("%s; the newest checkpoint in %s is used", error, output_dir)
+        console.warning("%s; using the newest checkpoint in %s", error, output_dir)
         named = None
     return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
 
@@ -80,10 +79,9 @@ def read_step(prefix):
 
 
 def save(output_dir, variables, training_settings=None, keep=KEEP):
-    """Write `model.ckpt-STEP`, name it in `checkpoint`, and remove all but the last `keep`.
+    """Write `model.ckpt-STEP` and `checkpoint`, and remove all but the last `keep` checkpoints.
 
-    `variables` must include `global_step`; `check_training_settings` compares `training_settings`
-    later.
+    `variables` must include `global_step`. See `check_training_settings` for `training_settings`.
     """
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
@@ -110,30 +108,30 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(setting):
-    """Encode a setting as an array: integers unchanged, a dict as the bytes of its JSON."""
+    """Encode a setting as an array: integers as they are, a dict as the bytes of its JSON."""
     if isinstance(setting, dict):
         return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
     return np.array(setting, np.int64)
 
 
 def _decode(array):
-    """Decode a setting of `_encode`: an integer, a list of integers or a dict."""
+    """Return the integer, list of integers or dict that `_encode` encoded."""
     return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
 
 
 def check_training_settings(prefix, training_settings):
     """Compare the settings of a resumed run with the settings in its checkpoint.
 
-    Different input or optimizer settings are logged as warnings, a different learning rate or
-    number of steps as information. Settings that earlier versions did not save are not compared,
+    Differences in the input or the optimizer are logged as warnings, in the learning rate or the
+    number of steps as information. Settings that the checkpoint does not have are not compared,
     except that version 0.1 had no length buckets and one input stream.
 
     Args:
       prefix: the checkpoint.
-      training_settings: dict with `train_batch_size`, `seed`, `bucket_by_length` and
+      training_settings: dict with any of `train_batch_size`, `seed`, `bucket_by_length` and
         `num_input_streams`, integers; `input`, the integers of `data.record_files.identity`;
         `optimizer`, a dict with `class_name` and hyperparameters; `learning_rate`, a dict of the
-        schedule's arguments. All entries are optional.
+        schedule's arguments.
 
     Raises:
       UserError: if the optimizer class differs.
@@ -155,18 +153,18 @@ def check_training_settings(prefix, training_settings):
             for key in sorted(old | new):
                 if old.get(key) != new.get(key):
                     values = old.get(key), new.get(key)
-                    console.info("%s was trained with %s=%s, now it is %s", prefix, key, *values)
+                    console.info("%s changed from %s to %s since %s", key, *values, prefix)
         elif name == "input":
             console.warning(
-                "%s was trained on different files (%d with %d bytes, now %d with %d bytes): the "
-                "remaining steps see different examples",
+                "the training files changed since %s (from %d with %d bytes to %d with %d bytes): "
+                "the remaining steps see different examples",
                 prefix, *old[:2], *new[:2],
             )  # fmt: skip
         else:
             console.warning(
-                "%s was trained with `%s=%d`, now it is %d: the remaining steps see different "
-                "examples than with the old value",
-                prefix, name, old, new,
+                "`%s` changed from %d to %d since %s: the remaining steps see different examples "
+                "than with the old value",
+                name, old, new, prefix,
             )  # fmt: skip
 
 
@@ -179,13 +177,13 @@ def _check_optimizer(prefix, stored, current):
             for x in (stored, current)
         )
         raise UserError(
-            f"`optimizer`: {prefix} was trained with {old}, not {new}; continue with the same "
-            "optimizer, or start a new run from its weights with `init_checkpoint`"
+            f"`optimizer`: {prefix} was trained with {old}, but this run uses {new}; continue "
+            "with the same optimizer, or start a new run from its weights with `init_checkpoint`"
         )
     for name in changed:
         console.warning(
-            "%s was trained with %s=%s in the optimizer, now it is %s",
-            prefix, name, stored[name], current[name],
+            "the optimizer's %s changed from %s to %s since %s",
+            name, stored[name], current[name], prefix,
         )  # fmt: skip
 
 
@@ -211,17 +209,14 @@ def remove_incomplete(output_dir, is_locked=True):
         is_incomplete = match and f"{match[1]}.index" not in names
         if is_incomplete and locks.is_abandoned(path, is_locked):
             system.remove(path)
-            console.info("removed %s, which has no index: a process was killed", path)
+            console.info("removed %s, which has no index, because a process was killed", path)
 
 
 def restore_latest(output_dir, variables, restored=None, names=()):
-    """Set `variables` from the newest undamaged checkpoint of a run.
+    """Set `variables` from the newest undamaged checkpoint of a run, and return its prefix.
 
     The variables in `names` already have the values of the checkpoint `restored`, if any, and are
-    not read from it again.
-
-    Returns:
-      The checkpoint's prefix, or None if the run has no checkpoint yet.
+    not read from it again. Returns None if the run has no checkpoint yet.
 
     Raises:
       UserError: if there are checkpoints but none can be read, or one belongs to a different model.
@@ -254,7 +249,7 @@ def restore(prefix, variables):
     ]
     if missing:
         console.warning(
-            "%s has no %s, which is reinitialised",
+            "%s has no %s, which is reinitialized",
             prefix,
             "dropout state, like checkpoints of the release"
             if _RUN_STATE + "seed_0" in missing
@@ -266,9 +261,8 @@ def restore(prefix, variables):
         if shape != tuple(variable.shape):
             stored = "is missing" if shape is None else f"is {shape}"
             raise UserError(
-                f"`output_dir`: {name} {stored} in {prefix}, but this run has it as "
-                f"{tuple(variable.shape)}; continue with the options of that run, or use another "
-                "`output_dir`"
+                f"`output_dir`: {name} {stored} in {prefix}, expected {tuple(variable.shape)}; "
+                "continue with the options of that run, or use another `output_dir`"
             )
     values = {name: source.tensor(name) for name in variables}
     for name, variable in variables.items():
@@ -276,17 +270,17 @@ def restore(prefix, variables):
 
 
 def check_metric(metric, names):
-    """Raise UserError if `metric` is neither None nor one of the `names` of a task's metrics."""
+    """Raise UserError if `metric` is given and not one of `names`, the metrics of a task."""
     if metric and metric not in names:
         raise UserError(
-            f"`best_metric`: {metric} is not a metric of this task, which has {', '.join(names)}"
+            f"`best_metric={metric}`: not a metric of this task, expected one of {', '.join(names)}"
         )
 
 
 def log_best_checkpoint(output_dir, argument=None):
     """Log how to use the best checkpoint of a run, if it has one.
 
-    `argument` names the argument that accepts its folder; None if `best_metric` selects it.
+    `argument` is the name of the argument that accepts its folder, None for `best_metric`.
     """
     folder = os.path.join(output_dir, BEST)
     if record := _read_record(folder):
@@ -308,8 +302,8 @@ def _read_record(folder):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    The state is kept in files, so it survives if a run is killed and resumed. Lower is better for
-    metrics with "loss" in their name, higher for all others.
+    Files keep this state if a run is killed and resumed. Lower is better for metrics with "loss" in
+    their name, higher for all others.
 
     Attributes:
       metric: name of the metric.
@@ -320,7 +314,7 @@ class BestCheckpoint:
     """
 
     def __init__(self, output_dir, metric):
-        """Read the state of the run; UserError if another metric selected its best checkpoint."""
+        """Read the state of the run; UserError if its best checkpoint is by a different metric."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
         record = _read_record(self.folder)
@@ -337,7 +331,7 @@ class BestCheckpoint:
         self.since = [x for x in self.since if x <= step]
         if self.step is not None and self.step > step:
             console.warning(
-                "%s is of step %d, but the run is at step %d: it is ignored, and the next "
+                "%s is from step %d, but the run is at step %d: it is ignored, and the next "
                 "evaluation replaces it",
                 self.folder, self.step, step,
             )  # fmt: skip
@@ -346,7 +340,8 @@ class BestCheckpoint:
     def use_data(self, data):
         """Forget the evaluations, also for early stopping, unless they were made on `data`.
 
-        `data` is the `identity` of an `EvaluationInput`. A record of version 0.1 is kept.
+        `data` is the `identity` of an `EvaluationInput`. Version 0.1 did not save it; its
+        evaluations are kept.
         """
         if self.data not in (None, data):
             console.warning(
@@ -364,7 +359,7 @@ class BestCheckpoint:
     def update(self, results, weights, writes):
         """Record an evaluation, and save the weights if they are the best so far.
 
-        Both `results` and `weights` include `global_step`. Only a process that `writes` saves.
+        `results` and `weights` include `global_step`. Files are written only if `writes`.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
         is_better = self.value is None or (
@@ -373,7 +368,7 @@ class BestCheckpoint:
         if is_better and not math.isnan(value):
             self.value, self.step, self.since = value, step, []
             if writes:
-                # The record is written last, so a run that is killed in between evaluates again.
+                # The record is written last, so that a run killed in between evaluates again.
                 save(self.folder, weights, keep=1)
                 files.copy_model_files(self.output_dir, self.folder)
         else:

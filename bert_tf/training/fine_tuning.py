@@ -41,15 +41,15 @@ def fine_tune(spec, config, command_line=None):
     >>> fine_tune(tasks.TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
-    An interrupted run resumes from its newest checkpoint in `config.output_dir`. `run.json` in this
-    folder records how the run was made, including the `command_line` (None from Python).
+    A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it
+    was made, including the `command_line` (None from Python).
 
     Returns:
       Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
       metrics.
 
     Raises:
-      UserError: if anything the user gave is wrong.
+      UserError: if an option or a file is not valid.
     """
     config.validate()
     files.check_all_reachable(config)
@@ -95,7 +95,7 @@ def _completed(config, stored):
 
 
 def _check_seed_folders(config):
-    """Raise UserError if the user must choose one of several runs in the output folder."""
+    """Raise UserError if the output folder has several runs and none was chosen."""
     folders = results.seed_folders(config.output_dir)
     if folders and config.num_seeds == 1 and checkpointing.latest(config.output_dir) is None:
         raise UserError(
@@ -107,7 +107,7 @@ def _check_seed_folders(config):
 def load_model(config, config_class):
     """Return the `PretrainedFiles` of a run; check that they match each other and the options.
 
-    `config_class` is the task's `TaskConfig` class, which has its default casing.
+    `config_class` is the task's `TaskConfig` class, which defines the default casing.
     """
     stored = config_class.load(config.output_dir)
     is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
@@ -127,10 +127,8 @@ class Run:
 
     Attributes:
       config: the completed `FineTuneConfig`.
-      workers: the `Workers`.
       paths: dict from split to feature file.
-      folder: the folder of the current seed.
-      trainer: its `Trainer`.
+      folder, trainer: the folder and the `Trainer` of the current seed.
       record: the `RunRecord` of all seeds.
     """
 
@@ -161,7 +159,7 @@ class Run:
 
     @property
     def weights_folder(self):
-        """The folder of the weights: `folder`, or the subfolder of its best checkpoint."""
+        """The folder of the weights: `folder`, or the subfolder of the best checkpoint."""
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
@@ -218,8 +216,7 @@ class Run:
     def _must_rebuild(self, features, runs):
         """Return whether features must be rebuilt; all workers must call this together.
 
-        Raises:
-          UserError: if the workers have different data, or see different folders.
+        Raises UserError if the workers have different data, or see different folders.
         """
         # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
@@ -250,7 +247,7 @@ class Run:
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
     def _batches(self, split, batch_size):
-        """Return all records of a split, in order: a `data.input_pipeline.EvaluationInput`."""
+        """Return the `data.input_pipeline.EvaluationInput` of a split."""
         # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._features[split].key, self.data.config.to_json()])
         return input_pipeline.EvaluationInput(
@@ -258,7 +255,7 @@ class Run:
         )
 
     def _record_teacher(self, split):
-        """Return the teacher that adds its logits to the records of a split, or None."""
+        """Return the teacher whose logits the records of a split contain, or None."""
         return self.teacher if split == "train" else None
 
     def evaluate(self, split, on_predictions=None):
@@ -283,7 +280,7 @@ class Run:
         return batches, "predicting", self._count(split)
 
     def run_seeds(self):
-        """Run once, or once per seed in separate folders with a table of all results."""
+        """Run once, or once per seed in separate folders, with a table of all results."""
         self.workers.chief_first(self._check_resume)  # before the others read checkpoints
         if self.config.num_seeds == 1:
             return self.run(self.config.output_dir, self.train_config.seed)

@@ -1,4 +1,4 @@
-"""Multiple devices on Keras' JAX backend, which requires batches that divide evenly."""
+"""Several devices on Keras' JAX backend, which requires batches that divide evenly."""
 
 import keras
 import numpy as np
@@ -8,10 +8,10 @@ from bert_tf import console
 
 
 def use_all_devices():
-    """On JAX, distribute data over all devices from now on, unless a distribution is set."""
+    """On JAX, distribute batches over all devices from now on, unless a distribution is set."""
     if keras.backend.backend() != "jax":
         return
-    # TensorFlow only prepares the data, on the host, but would reserve all GPU memory.
+    # TensorFlow only prepares the data on the host, but would reserve all GPU memory.
     try:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError as error:
@@ -33,13 +33,13 @@ def num_devices():
 def divide_batches(dataset, can_repeat=True):
     """Return a dataset whose batches divide over the devices, with the same gradients.
 
-    The last row is repeated with a weight of 0, and the other weights are scaled to compensate.
-    Keras counts the repeated rows when it averages over batches. If rows cannot be repeated,
-    because the loss compares examples, the last rows are dropped.
+    The last row is repeated with a weight of 0. The other weights are scaled, because Keras counts
+    the repeated rows when it averages over a batch.
 
     Args:
       dataset: batches of inputs, targets and optionally weights.
-      can_repeat: whether rows can be repeated.
+      can_repeat: whether rows can be repeated. If the loss compares examples they cannot, and the
+        last rows are dropped instead.
     """
     count = num_devices()
     if count == 1 or dataset is None:
@@ -71,12 +71,10 @@ def divide_batches(dataset, can_repeat=True):
 
 
 def predict_on_batch(model, inputs):
-    """Return a model's outputs as arrays; `inputs` is a dict of arrays with any number of rows.
-
-    With several TensorFlow devices, Keras returns every device's output for the whole batch.
-    """
+    """Return a model's outputs as arrays; `inputs` is a dict of arrays with any number of rows."""
     inputs = {name: np.asarray(x) for name, x in inputs.items()}
     size = len(next(iter(inputs.values())))
+    # With several TensorFlow devices, Keras returns the output of each one for the whole batch.
     missing = -size % num_devices()
     if missing:
         inputs = {name: x[[*range(size), *[size - 1] * missing]] for name, x in inputs.items()}

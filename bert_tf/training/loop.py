@@ -25,10 +25,9 @@ _LOCKED: set[str] = set()
 def exclusive_directory(output_dir, workers=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
-    With several `workers`, the chief locks it. The kernel releases the lock when the process ends
-    for any reason. Object stores such as `gs://` have no locks, which is logged. Locking a folder
-    again in the same process has no effect. Before training, files of killed processes are removed;
-    without a lock, only old ones.
+    With several `workers`, the chief locks it. Locking a folder again in the same process has no
+    effect. Before training, partial files of killed processes are removed. See `io.locks` for file
+    systems without locks.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
     if folder in _LOCKED or (workers is not None and not workers.is_chief):
@@ -48,7 +47,7 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
 
 
 class PreemptionHandler:
-    """Turns SIGTERM, which precedes a preemption, and Ctrl-C into a request that the loop checks.
+    """Records SIGTERM, which precedes a preemption, and Ctrl-C, so that the loop can stop.
 
     >>> with PreemptionHandler() as preemption:
     ...     while not preemption.signal:
@@ -71,7 +70,7 @@ class PreemptionHandler:
 
     def __exit__(self, *_):
         for number, handler in self._previous.items():
-            # None means that the handler was not installed from Python and cannot be restored.
+            # A handler of None was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number, _):
@@ -93,10 +92,10 @@ SECONDS_PER_REPORT = 10.0
 
 
 class Report:
-    """Logs the mean results of the steps, and writes them for TensorBoard."""
+    """Logs the mean results of the steps, and writes them to TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
-        """Create the TensorBoard writer, in a process that `writes`; the run is at `step`."""
+        """Start at `step`; write to TensorBoard only if `writes`."""
         self.num_train_steps, self.batch_size = num_train_steps, batch_size
         self.writer = (
             tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
@@ -106,9 +105,9 @@ class Report:
         self.is_first = True
 
     def add(self, step, sums, rate, is_last=False):
-        """Add the sums over the steps up to `step`; `rate` is the learning rate of the last one.
+        """Add the sums over the steps up to `step`, and log a line every few seconds.
 
-        A line is logged every few seconds, and after the last steps.
+        `rate` is the learning rate of the last step.
         """
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -136,47 +135,43 @@ class Report:
 
     @contextlib.contextmanager
     def paused(self):
-        """Exclude the time of this context, such as an evaluation, from the speed."""
+        """Exclude the time of this context, for example an evaluation, from the speed."""
         start = time.monotonic()
         yield
         self.last_time += time.monotonic() - start
 
     def close(self):
-        """Write the buffered curves to the file."""
+        """Write the buffered values."""
         self.writer.close()
 
 
-# Control returns to the host about this often, to report and to check whether to save.
+# Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
 
 
 def _unbuilt_copy(optimizer):
-    """Return an unbuilt copy of an optimizer for the current strategy.
-
-    Raises:
-      UserError: if the loop cannot use the optimizer.
-    """
+    """Return an unbuilt copy of an optimizer; UserError if the loop cannot use the optimizer."""
     if not isinstance(optimizer, AdamWeightDecay):
         raise UserError(
-            "`optimizer`: an optimizer of bert_tf.optimization was expected, found "
-            f"{type(optimizer).__name__}; other optimizers can be used with Keras' compile and fit"
+            f"`optimizer`: found {type(optimizer).__name__}, expected an optimizer of "
+            "bert_tf.optimization; use other optimizers with Keras' compile and fit"
         )
     for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
         if getattr(optimizer, name):
             raise UserError(
-                f"`{name}` of an optimizer has an effect in Keras' fit only; for the training loop "
-                "set the options of `TrainConfig`"
+                f"`{name}`: this option of an optimizer has an effect only in Keras' fit; for the "
+                "training loop use the options of `TrainConfig`"
             )
     return optimizer.unbuilt_copy()
 
 
 def _describe(optimizer):
-    """Return an optimizer and its learning rate for `checkpointing.check_training_settings`."""
+    """Describe an optimizer and its learning rate for `checkpointing.check_training_settings`."""
     settings = {
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
-    # The round trip converts NumPy numbers, and tuples to lists, as in a restored checkpoint.
+    # The round trip converts NumPy numbers and tuples, as in a restored checkpoint.
     return json.loads(json.dumps(settings, default=float))
 
 
@@ -196,7 +191,7 @@ class TrainLoop:
             self.train_step = TrainStep(trainer.task, optimizer, config)
         self.state = checkpointing.run_state(trainer.model, optimizer, self.train_step.loss_scale)
         self.weights = {**weights, "global_step": optimizer.step}
-        # Batch size, seed, buckets, streams and input determine the examples of each step.
+        # All except the optimizer determine the examples of each step.
         self.training_settings = {
             "train_batch_size": data.batch_size,
             "seed": data.seed,
@@ -216,7 +211,7 @@ class TrainLoop:
         if config.best_metric:
             self.best = checkpointing.BestCheckpoint(trainer.output_dir, config.best_metric)
             self.best.rewind(self.step)
-            # A finished run keeps its evaluations: only its last weights could be evaluated again.
+            # A finished run keeps its evaluations, because only its last weights can be evaluated.
             if self.step < num_train_steps or not self.best.has_seen(self.step):
                 self.best.use_data(eval_data.identity)
         files_key = float(data.identity[2] % 2**40) if data.identity else 0.0
@@ -225,13 +220,13 @@ class TrainLoop:
             raise UserError("`input_file`: the workers see different files")
         if mean_step != self.step:
             raise UserError(
-                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is of "
-                f"step {self.step} here and of a different one on other workers: all must see the "
+                f"`output_dir`: the newest checkpoint in {trainer.output_dir} is from step "
+                f"{self.step} here, but from a different step on other workers; all must see the "
                 "same folder"
             )
 
     def run(self, preemption):
-        """Train until the last step, early stopping, or a signal to the `PreemptionHandler`."""
+        """Train until the last step, early stopping or a signal."""
         self.preemption = preemption
         if self.best and self._is_due(self.config.eval_steps):
             self._evaluate()  # the run was stopped before or during this evaluation
@@ -263,7 +258,7 @@ class TrainLoop:
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         must_evaluate = self._is_due(self.config.eval_steps)
-        # An evaluation may take longer than the notice before a preemption, so save first.
+        # Save first, because an evaluation may take longer than the notice before a preemption.
         if self._is_due(self.config.save_checkpoints_steps) or must_evaluate or must_stop:
             self._save()
         if must_stop:
@@ -294,8 +289,7 @@ class TrainLoop:
         """Run all steps; update `step` and yield after each return to the host.
 
         Yields:
-          A pair (dict of the results summed over the steps, first step with a result that is not
-          finite or -1).
+          A pair (dict of sums of the results, first step with a result that is not finite or -1).
         """
         if self.step:
             # The chief counts the records if necessary; the others read its file.
@@ -356,7 +350,7 @@ class TrainLoop:
         raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")
 
     def _evaluate(self):
-        """Evaluate the current, saved weights, unless they were evaluated before."""
+        """Evaluate the saved weights, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
 

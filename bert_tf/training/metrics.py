@@ -8,13 +8,13 @@ from bert_tf import console
 
 
 def _accuracy(labels, predicted):
-    """Return the share of correct examples; with several labels, all of them must be correct."""
+    """Return the share of correct examples; with several labels, all must be correct."""
     correct = labels == predicted
     return correct.mean() if correct.ndim == 1 else correct.all(-1).mean()
 
 
 def _score(name, labels, predicted, **options):
-    """Return a function of `sklearn.metrics` of labels and predictions."""
+    """Return the value of a function of `sklearn.metrics`."""
     from sklearn import metrics
 
     return getattr(metrics, name)(labels, predicted, **options)
@@ -23,8 +23,8 @@ def _score(name, labels, predicted, **options):
 def _averaged_metric(name, average):
     """Return a function for the metric "f1", "precision" or "recall", 0 where it is undefined.
 
-    The average is "binary" (label 1 of two), "micro" (from the counts of all labels), "macro" (mean
-    of the labels that occur) or "weighted" (macro, weighted by the number of examples).
+    `average` is "binary" (label 1 of two), "micro" (from the counts of all labels), "macro" (mean
+    over the labels that occur) or "weighted" (macro, weighted by the number of examples).
     """
     return functools.partial(_score, f"{name}_score", average=average, zero_division=0)
 
@@ -34,7 +34,7 @@ def _correlation(name, labels, predicted):
 
     labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
     if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
-        # SciPy's warning would not name the metric.
+        # SciPy's warning does not name the metric.
         console.warning("no %s correlation: all labels or all scores are the same", name)
         return float("nan")
     return getattr(stats, f"{name}r")(labels, predicted).statistic

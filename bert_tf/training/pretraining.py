@@ -30,14 +30,14 @@ from bert_tf.training.trainer import Trainer
 def pretrain(config, command_line=None):
     """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
-    An interrupted run resumes from its newest checkpoint in `config.output_dir`. `run.json` in this
-    folder records how the run was made, including the `command_line` (None from Python).
+    A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it
+    was made, including the `command_line` (None from Python).
 
     Returns:
       Dict of metrics, or None without `do_eval`.
 
     Raises:
-      UserError: if anything the user gave is wrong.
+      UserError: if an option or a file is not valid.
     """
     config.check()
     files.check_all_reachable(config)
@@ -74,7 +74,7 @@ class PretrainingData:
     """
 
     def __init__(self, config, bert_config):
-        """Find the files of a `PretrainingConfig`, and make the batches for its model."""
+        """Find the files of a `PretrainingConfig`, and make the inputs for its model."""
         train, self._config = config.train, config
         has_pairs = config.objective != "none"
         schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
@@ -98,13 +98,13 @@ class PretrainingData:
         count, sizes = self.train.num_input_streams, self.train.sizes
         if len(sizes) % count:
             raise UserError(
-                f"`num_input_streams={count}` does not divide the number of input files, "
-                f"{len(sizes)}"
+                f"`num_input_streams={count}`: found {len(sizes)} input files, expected a multiple "
+                f"of {count}"
             )
         if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
             raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
         if self._config.dynamic_masking:
-            num_checked = None  # reading does not detect files that are already masked
+            num_checked = None  # reading does not detect records that are already masked
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:
@@ -128,10 +128,9 @@ def _make_masking(config, bert_config):
 
 
 def _new_model_files(config, bert_config):
-    """Return the files that other programs need to load the checkpoints: dict from path to text.
+    """Return the missing files that programs need to load the checkpoints: dict from path to text.
 
-    They contain the model config and, if known, the vocabulary and the casing. Existing files are
-    left out.
+    They contain the model config and, if known, the vocabulary and the casing.
 
     Raises:
       UserError: if the folder holds a run with a different config or vocabulary.
@@ -188,7 +187,7 @@ def _run(config, bert_config, strategy, data, record):
     if config.do_train:
         if train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(
-                "`best_metric` without `eval_file`: the best checkpoint is chosen on the training "
+                "`best_metric` without `eval_file` selects the best checkpoint on the training "
                 "records"
             )
         steps = config.num_train_steps

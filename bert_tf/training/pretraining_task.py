@@ -20,13 +20,10 @@ class PretrainingTask(Task):
     )
 
     def __init__(self, config, dtype=None, has_pairs=True):
-        """Make the model.
+        """Make the model of a `BertConfig`.
 
-        Args:
-          config: a `BertConfig`.
-          dtype: a Keras dtype policy.
-          has_pairs: whether text pairs have labels. Otherwise the pooler and the next sentence head
-            are not trained.
+        Without `has_pairs`, text pairs have no labels, and the pooler and the next sentence head
+        are not trained.
         """
         self.model = BertPretrainer(config, dtype=dtype)
         self._has_pairs = has_pairs

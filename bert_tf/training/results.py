@@ -22,10 +22,7 @@ def write_eval_results(path, results):
 def evaluate_and_write(run, split, make_report=None):
     """Evaluate a split; the chief writes eval_results.txt and, with `make_report`, eval_report.txt.
 
-    Args:
-      run: the `training.fine_tuning.Run`.
-      split: name of the split.
-      make_report: function from all predictions of the split to the report text, or None.
+    `run` is the `training.fine_tuning.Run`; `make_report` maps the predictions to the report text.
     """
     reports = []
 
@@ -45,10 +42,10 @@ def evaluate_and_write(run, split, make_report=None):
 
 
 def as_text(predicted, labels, separator=","):
-    """Return predictions as a list of N texts.
+    """Return the predictions for N examples as a list of texts.
 
     Args:
-      predicted: for N examples label ids (N,), 0 and 1 (N, L), or scores (N,).
+      predicted: label ids (N,), 0 and 1 (N, L) for several labels, or scores (N,).
       labels: the L labels in the order of their ids; empty for scores.
       separator: separates the labels of one example.
     """
@@ -65,7 +62,7 @@ def as_text(predicted, labels, separator=","):
 def write_predictions(folder, split, ids, predicted, labels, answers):
     """Write `test_results.tsv` as the release does, and `test_predictions.tsv`.
 
-    The first has one line of numbers for each example and no header. The second has a header, and
+    The first has a line of numbers for each example and no header. The second has a header, and
     columns for id, prediction and the probability of each label.
 
     Args:
@@ -73,8 +70,8 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
       split: one of the "test" splits.
       ids: ids of the N examples.
       predicted: the N predictions, as text.
-      labels: in the order of their ids; empty for scores, which are the predictions themselves.
-      answers: array (N, labels) of probabilities, or (N,) of scores.
+      labels: the L labels in the order of their ids; empty for scores.
+      answers: array (N, L) of probabilities, or (N,) of scores.
     """
     lines = ("\t".join(map(str, row)) + "\n" for row in answers.reshape(len(answers), -1))
     results_path = result_file(folder, "test_results", split, ".tsv")
@@ -97,10 +94,7 @@ def seed_folders(output_dir):
 
 
 def write_seeds(path, results):
-    """Write a tab-separated table of several runs with their mean and spread, and log it.
-
-    `results` is a dict from seed to a dict of metrics.
-    """
+    """Log and write a tab-separated table of a dict from seed to metrics, with mean and spread."""
     names = sorted(next(iter(results.values())))
     values = np.array(
         [[metrics[name] for name in names] for metrics in results.values()], "float64"

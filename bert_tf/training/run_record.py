@@ -26,17 +26,17 @@ _MAX_BYTES = 8 << 30
 class RunRecord:
     """The record of a run: versions, command lines, configuration, digests and metrics.
 
-    A resumed run keeps the command lines of the earlier runs and the initial weights of the first.
-    A run that only evaluates adds its command line and its metrics.
+    A resumed run keeps the earlier command lines and the initial weights of the first run. A run
+    that only evaluates adds its command line and its metrics.
     """
 
     def __init__(self, config, data_files, model_files, command_line):
-        """Make a record; `start` and `finish` write it.
+        """Make a record, which `start` and `finish` write.
 
         Args:
           config: a `FineTuneConfig` or `PretrainingConfig`.
           data_files: the paths of the data.
-          model_files: the `checkpoints.PretrainedFiles` that the run starts from.
+          model_files: the `checkpoints.PretrainedFiles` of the initial weights.
           command_line: the command as text, None for a run from Python.
         """
         self._config, self._data_files, self._model = config, data_files, model_files
@@ -45,9 +45,9 @@ class RunRecord:
         self._values, self._thread = None, None
 
     def start(self):
-        """Write the record, unless the run only evaluates an earlier one, and start the digests.
+        """Write the record, and compute its digests in a background thread.
 
-        A background thread computes them. Further calls have no effect.
+        Further calls have no effect, nor does a call if the run only evaluates an earlier one.
 
         Raises:
           UserError: if the file exists but is not a run record.
@@ -108,9 +108,9 @@ class RunRecord:
 
 
 def _digests(paths, budget):
-    """Return a dict from path to size and SHA-256, and the remaining budget in bytes.
+    """Return a dict from path to size and SHA-256, and the rest of the `budget` in bytes.
 
-    The SHA-256 is None for files that exceed the budget and for remote files.
+    The SHA-256 is None for remote files and for files that exceed the budget.
     """
     digests = {}
     for path in paths:

@@ -16,13 +16,10 @@ GROWTH_STEPS = 2000
 class LossScale:
     """The dynamic loss scale of Micikevicius et al., arXiv:1710.03740, section 3.2.
 
-    It prevents underflow and overflow of float16 gradients: the loss is multiplied by `value` and
+    To prevent underflow and overflow of float16 gradients, the loss is multiplied by `value`, and
     its gradients are divided by it. A step whose gradients are not finite is skipped and halves the
     scale; `GROWTH_STEPS` finite steps in a row double it. A skipped step counts as a step, and its
-    batch is not used again.
-
-    Attributes:
-      variables: the variables that a checkpoint must contain, by name.
+    batch is not used again. A checkpoint must contain `variables`, a dict by name.
     """
 
     def __init__(self):
@@ -40,11 +37,7 @@ class LossScale:
         self.value, self.good_steps, self.skipped_steps = self.variables.values()
 
     def unscale(self, gradients):
-        """Divide reduced gradients by the scale.
-
-        Returns:
-          A pair (dict of the gradients, bool scalar: whether all are finite).
-        """
+        """Divide reduced gradients by the scale; also return whether all are finite."""
         gradients = {name: gradient / self.value for name, gradient in gradients.items()}
         return gradients, tf.math.is_finite(tf.linalg.global_norm(list(gradients.values())))
 
@@ -56,9 +49,9 @@ class LossScale:
           norm: their global norm.
 
         Returns:
-          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. The norm is 0 for a step that
-          is skipped because the scale is too large, since the scale will adapt. At the smallest
-          scale, which cannot be the cause, `skipped_steps` is 0 and the norm is unchanged.
+          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. For a skipped step the norm
+          is 0, because the scale will adapt, except at the smallest scale, which cannot be the
+          cause: there `skipped_steps` is 0 and the norm is unchanged.
         """
         scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
         is_scale_too_large = ~is_finite & (scale > MIN_SCALE)
@@ -77,14 +70,14 @@ class LossScale:
 class TrainStep:
     """A training step of a `training.Task`; `replica_step` is called in replica context.
 
-    `names` lists its results: each loss, their sum, the norm of the gradients before clipping and,
-    in float16, the loss scale and 1 for a step that was skipped.
+    `names` are the names of its results: each loss, their sum, the gradient norm before clipping
+    and, in float16, the loss scale and 1 for a skipped step.
     """
 
     def __init__(self, task, optimizer, config):
-        """Create the variables of the loss scale, if any; must be called in the strategy's scope.
+        """Create the loss scale, if any; must be called in the strategy's scope.
 
-        The `optimizer` is already built; `config` is a `TrainConfig`.
+        The `optimizer` must be built; `config` is a `TrainConfig`.
         """
         self.task, self.optimizer, self.config = task, optimizer, config
         self.names = (*task.loss_names, "loss", "gradient_norm")
@@ -99,7 +92,7 @@ class TrainStep:
                 self._gradients, autograph=False, jit_compile=True if config.xla else None
             )
 
-    @tf.autograph.experimental.do_not_convert  # AutoGraph would double the time of tracing
+    @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
     def replica_step(self, batch):
         """Train on this replica's share of a batch. Return a dict of float32 scalars."""
         replica = tf.distribute.get_replica_context()

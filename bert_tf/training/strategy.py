@@ -29,10 +29,7 @@ _LOST = (
 
 
 def tf_config():
-    """Read the environment variable TF_CONFIG.
-
-    Returns:
-      The number of workers, including the chief; 1 if TF_CONFIG is not set.
+    """Return the number of workers in TF_CONFIG, including the chief; 1 if it is not set.
 
     Raises:
       UserError: if it is malformed, or the task is neither a chief nor a worker.
@@ -50,21 +47,22 @@ def tf_config():
         num_tasks = len(cluster.get(kind, ()))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            'TF_CONFIG: {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
-            f'"index": 0}}}} was expected, found {text!r}'
+            f'TF_CONFIG: found {text!r}, expected {{"cluster": {{"worker": ["host:port", ...]}}, '
+            '"task": {"type": "worker", "index": 0}}'
         ) from None
     if kind not in ("chief", "worker"):
         raise UserError(
-            f"TF_CONFIG: the task type {kind!r} is not supported; all tasks are chief or worker, "
-            "which evaluate too"
+            f"TF_CONFIG: the task type is {kind!r}, expected chief or worker, which evaluate too"
         )
     if index not in range(num_tasks):
-        raise UserError(f"TF_CONFIG: task {kind} {index}, but the cluster has only {num_tasks}")
+        raise UserError(
+            f"TF_CONFIG: the task is {kind} {index}, expected an index less than {num_tasks}"
+        )
     return count
 
 
 class Workers:
-    """The worker processes of a strategy, from the perspective of this process."""
+    """The worker processes of a strategy, as seen by one of them."""
 
     def __init__(self, strategy):
         self._strategy = strategy
@@ -95,7 +93,7 @@ class Workers:
                 raise
             raise Stopped(
                 f"another worker was lost ({reason(error)}); unless its own output shows an error, "
-                "restart all workers: the run is resumed from its newest checkpoint",
+                "restart all workers, and the run resumes from its newest checkpoint",
                 Stopped.RESUME_ME,
             ) from error
 
@@ -107,12 +105,9 @@ class Workers:
 
 
 def make_strategy(*args, **options):
-    """Make and log the `tf.distribute.Strategy` of a `DeviceConfig`.
+    """Make a `tf.distribute.Strategy` from the arguments of `DeviceConfig`.
 
-    Takes the arguments of `DeviceConfig`, such as `distribution_strategy="mirrored"`.
-
-    Raises:
-      UserError: if the device is not available.
+    Raises UserError if the device is not available.
     """
     device = DeviceConfig(*args, **options)
     distribution = device.distribution_strategy
@@ -130,7 +125,7 @@ def make_strategy(*args, **options):
         return _make_multi_worker_strategy(workers)
     if workers > 1:
         console.warning(
-            "TF_CONFIG names %d workers, but with `distribution_strategy=%s` each trains alone",
+            "TF_CONFIG has %d workers, but with `distribution_strategy=%s` each trains alone",
             workers, distribution,
         )  # fmt: skip
     gpus = tf.config.list_logical_devices("GPU")
@@ -139,8 +134,8 @@ def make_strategy(*args, **options):
     if distribution == "mirrored" or (distribution == "auto" and len(gpus) > 1):
         if not gpus:
             console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
-        # Collectives between logical CPU devices collide when a process has several strategies;
-        # reducing on one device does not, and costs nothing there.
+        # Collectives between logical CPU devices collide if a process has several strategies.
+        # Reduction to one device does not, and costs nothing on a CPU.
         cross_device_ops = None if gpus else tf.distribute.ReductionToOneDevice()
         strategy = tf.distribute.MirroredStrategy(names, cross_device_ops)
     else:
@@ -154,7 +149,7 @@ def make_strategy(*args, **options):
 def default_strategy():
     """Return a strategy for all devices, or Keras' own strategy for a single device.
 
-    Keras rejects optimizers that were created outside the strategy of their model.
+    With its own strategy, Keras accepts optimizers that were created outside a scope.
     """
     if keras.backend.backend() == "jax":
         use_all_devices()
@@ -218,9 +213,9 @@ def on_all_replicas(function, strategy, spec=None):
     Args:
       function: maps the batch of a replica to a dict of tensors (B, ...).
       strategy: a `tf.distribute.Strategy`.
-      spec: the `tf.TensorSpec`s of a batch that is not distributed, for which the function is
-        traced once. Without a spec, it is traced for the first shape and once more for all others;
-        on a TPU, which needs static shapes, it is traced for each shape.
+      spec: the `tf.TensorSpec`s of a batch that is not distributed. The function is traced once
+        with a spec; without one, once for the first shape and once for all others, or on a TPU,
+        which requires static shapes, once for each shape.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -242,7 +237,7 @@ def set_seed(seed):
 # The device files of TPU chips. Other devices may also use the newer driver, VFIO.
 _TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
 
-# Runs in a separate process: a TPU is reserved by the process that initialised it.
+# Runs in a separate process, because a process that initializes a TPU reserves it.
 _COUNT_TPU = """\
 from bert_tf.training import make_strategy
 print(make_strategy(use_tpu=True, tpu_name="local").num_replicas_in_sync)
@@ -268,10 +263,9 @@ class Devices(NamedTuple):
 
 
 def find_devices():
-    """Find the devices that the scripts can train on: a TPU, else all GPUs, else the CPU.
+    """Return the `Devices` that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
-    Returns:
-      `Devices`. This process does not reserve them, so its child processes can use them.
+    This process does not reserve them, so its child processes can use them.
 
     Raises:
       UserError: if there is a TPU that cannot be used.
@@ -305,13 +299,11 @@ def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
 
 
 def per_replica(batch_size, strategy, argument, parts=1):
-    """Check that a global batch divides over the replicas, and each replica's share into `parts`.
-
-    Returns:
-      The batch size of one replica.
+    """Return the batch size of one replica.
 
     Raises:
-      UserError: if it does not; the message suggests the nearest valid sizes.
+      UserError: if the batch does not divide over the replicas, or their batches into `parts`. The
+        message suggests the nearest valid sizes.
     """
     replicas = strategy.num_replicas_in_sync
     unit = replicas * parts
@@ -333,10 +325,9 @@ MIN_XLA_STEPS = 2000
 
 
 def use_xla(xla, strategy, num_train_steps=None):
-    """Return whether to compile training steps with XLA; with `xla=None` the device decides.
+    """Return whether to compile training steps with XLA; `xla=None` means a GPU with many steps.
 
-    XLA is faster on a GPU if there are many steps, and slower on a CPU. A TPU always compiles, and
-    must not be asked to.
+    XLA is slower on a CPU. On a TPU, which always compiles, the result is False.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return False

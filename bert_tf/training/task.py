@@ -20,16 +20,15 @@ class Task:
     """A model with its losses, predictions and metrics.
 
     Subclasses create `model` in their constructor, which runs in the strategy's scope. All methods
-    except `on_warm_start` and `metrics` are traced into the training or prediction step. They must
-    use TensorFlow operations only, with static shapes except for the sequence length (which is also
-    static on a TPU).
+    except `on_warm_start` and `metrics` are traced, so they must use TensorFlow operations only.
+    Their shapes are static except for the sequence length (on a TPU it is static too).
     """
 
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
-    # Whether losses or predictions read the model's outputs at padding. If not, a CPU does not
-    # compute these outputs (`modeling.token_layout`).
+    # Whether losses or predictions read the model's outputs at padding. If not, they are not
+    # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
     # Whether the loss of an example depends on the outputs of all replicas.
     compares_replicas = False
@@ -37,9 +36,8 @@ class Task:
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
-        The loop sums them over the replicas, and over the micro-batches of gradient accumulation,
-        before it calls `losses`. So each loss is the mean over the global batch, even if the
-        weights are distributed unevenly.
+        They are summed over the replicas and the micro-batches of gradient accumulation before
+        `losses` is called, so that each loss is the mean over the global batch.
         """
         raise NotImplementedError
 
@@ -47,7 +45,7 @@ class Task:
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
         Args:
-          outputs: outputs of the model for `batch`, in training.
+          outputs: the model's training outputs for `batch`.
           batch: dict of tensors (B, ...), B the batch size of one replica.
           weights: the sums of `loss_weights` over the global batch.
         """
@@ -61,9 +59,9 @@ class Task:
         """Adapt weights after a warm start; `loaded` has the names of the loaded weights."""
 
     def metrics(self, predictions):
-        """Return the metrics of a whole split, a dict, from a dict of numpy arrays (N, ...).
+        """Return the metrics of a split, a dict, from the predictions, a dict of arrays (N, ...).
 
-        The keys are `metric_names`. Lower is better if "loss" is part of the name, else higher.
+        The keys are `metric_names`. Lower is better for names that contain "loss", else higher.
         """
         raise NotImplementedError
 
@@ -86,12 +84,12 @@ class RecordFormat:
 class TaskData:
     """The validated data of a run, and how to evaluate and predict them.
 
-    A split is named "train", "dev" or "test", or starts with such a name ("dev_mismatched").
+    The name of a split starts with "train", "dev" or "test", such as "dev_mismatched".
 
     Attributes:
       examples: dict from split to examples, for the splits that were read.
       config: the `TaskConfig` of the run.
-      version: bump when the same data produce different features.
+      version: bump when the same data give different features.
       unit: plural noun for training examples in messages.
       sequence_unit: plural noun for the content of a sequence in messages.
       metric_names: names of the metrics of an evaluation.
@@ -128,7 +126,7 @@ class TaskData:
         raise NotImplementedError
 
     def write_features(self, split, path, tokenizer, **teacher_logits):
-        """Write the features of a split to a TFRecord file, and return a dict for its metadata."""
+        """Write the features of a split to a TFRecord file; return a dict for its metadata."""
         raise NotImplementedError
 
     def features(self, split, path, tokenizer, teacher=None):
@@ -136,9 +134,9 @@ class TaskData:
 
         Args:
           split: one of `splits`.
-          path: of the TFRecord file.
+          path: path of the TFRecord file.
           tokenizer: a `FullTokenizer`.
-          teacher: what `make_teacher` returned if its logits are added, or None.
+          teacher: the result of `make_teacher` if the records have its logits, or None.
         """
         fingerprint = {
             **self.fingerprint(split),
@@ -152,14 +150,14 @@ class TaskData:
         return self.caches[split]
 
     def log_truncated(self, split, features):
-        """Log how many texts of a split are truncated, if its `FeatureCache` has counted them."""
+        """Log how many texts of a split are truncated, if its `FeatureCache` has their lengths."""
         if counts := (features.metadata or {}).get("lengths"):
             config = self.config
             limits = config.max_seq_length, config.bert_config.max_position_embeddings
             log_truncated(split, counts, *limits, self.truncation_advice(), self.sequence_unit)
 
     def truncation_advice(self):
-        """Return an option, with its value, that avoids truncation; "" if there is none."""
+        """Return an option with a value that avoids truncation, "" if there is none."""
         return ""
 
     def count(self, split, features):
@@ -178,7 +176,7 @@ class TaskData:
         return {"S": self.config.max_seq_length}
 
     def num_labels(self, split):
-        """Return the number of labels: label ids in the records must be lower."""
+        """Return the number of labels; label ids in the records must be lower."""
         return 2
 
     def record_format(self, split, with_teacher=False):
@@ -190,9 +188,7 @@ class TaskData:
     def make_task(self, dtype=None, teacher=None):
         """Make the `Task`, in the strategy's scope.
 
-        Args:
-          dtype: a Keras dtype policy.
-          teacher: what `make_teacher` returned if the model learns from a teacher.
+        `dtype` is a Keras dtype policy; `teacher` is the result of `make_teacher`, or None.
         """
         raise NotImplementedError
 
@@ -200,32 +196,24 @@ class TaskData:
         """Load the teacher of a `configs.FineTuneConfig`, for tasks that support distillation.
 
         Returns:
-          An object with a `fingerprint`, a text, and a method `logits(examples, strategy,
+          An object with a `fingerprint`, a str, and a method `logits(examples, strategy,
           batch_size, folder)` that returns an array (N, L) for N examples.
         """
         raise NotImplementedError
 
     def evaluate(self, run, split):
-        """Evaluate a split and write its result files.
+        """Evaluate a "dev" split of a `training.fine_tuning.Run`, and write its result files.
 
-        Args:
-          run: the `training.fine_tuning.Run`, with its trainer, folder and batches.
-          split: one of the "dev" splits.
-
-        Returns:
-          Dict of metrics, with `global_step`.
+        Returns a dict of metrics, with `global_step`.
         """
         raise NotImplementedError
 
     def predict(self, run, split):
-        """Predict a split and write its result files; arguments as for `evaluate`."""
+        """Predict a "test" split of a `training.fine_tuning.Run`, and write its result files."""
         raise NotImplementedError
 
     def evaluate_and_predict(self, run):
-        """Evaluate and predict as the config of the run specifies.
-
-        Returns a dict from each evaluated split to its metrics.
-        """
+        """Evaluate and predict as the run's config specifies; return metrics by split."""
         splits = self.splits("dev") if run.config.do_eval else ()
         results = {split: self.evaluate(run, split) for split in splits}
         for split in self.splits("test") if run.config.do_predict else ():

@@ -23,10 +23,10 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 class TaskConfig(Config):
     """The configuration of a task and of its trained model.
 
-    Subclasses add options, such as files and lengths, and values that follow from the data, such as
-    labels. As the `task` of a `FineTuneConfig`, it has only the options that the user sets. With a
-    `bert_config`, it is the complete config of a model, which is saved next to the weights. The
-    files have the format of version 0.1, so folders of that version still load.
+    Subclasses add options, such as files and lengths, and values from the data, such as labels. The
+    `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`, it
+    is the complete config of a model, which is saved next to the weights in the format of version
+    0.1.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -80,9 +80,9 @@ class TaskConfig(Config):
         return vocabulary_text(self.vocab_file)
 
     def keep_vocabulary(self, other=None):
-        """Read the vocabulary, or copy it from a config with the same file, and return self.
+        """Read the vocabulary, or copy it from a config with the same file; return self.
 
-        Pipelines do not need the file afterwards.
+        Afterwards, the file is no longer needed.
         """
         source = self if other is None else other
         vars(self).update(vocab=source.vocab, vocabulary_text=source.vocabulary_text)
@@ -91,11 +91,11 @@ class TaskConfig(Config):
     def check(self, config, is_resumed):
         """Raise UserError for options that cannot be combined, before any data are read.
 
-        `config` is the `FineTuneConfig`; `is_resumed`: whether the output folder has a checkpoint.
+        `config` is the `FineTuneConfig`; `is_resumed` says whether the run has a checkpoint.
         """
 
     def of_model(self, model, **values):
-        """Return the config of a run from its `PretrainedFiles` and `values` of the data."""
+        """Return the config of a run from its `PretrainedFiles` and from `values` of the data."""
         return dataclasses.replace(
             self,
             bert_config=model.bert_config,
@@ -108,8 +108,8 @@ class TaskConfig(Config):
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
-        `labels` are its label names, if the subclass has labels. `**options` are values of other
-        attributes, None for the default.
+        `labels` are used by subclasses with labels; `**options` are other attributes, None for the
+        default.
         """
         given = {name: value for name, value in options.items() if value is not None}
         default = cls().resolve().max_seq_length
@@ -117,17 +117,17 @@ class TaskConfig(Config):
         return cls(bert_config, vocab_file, do_lower_case, max_seq_length=length, **given)
 
     def save(self, folder):
-        """Write the side file, `bert_config.json` and `vocab.txt` into a folder, all or none."""
+        """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
         texts = {
             files.CONFIG: self.bert_config.to_json_string(),
             files.VOCABULARY: self.vocabulary_text,
-            # Last: where this file exists, the others do.
+            # Written last: if this file exists, so do the others.
             self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
         }
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
 
     def to_json(self):
-        """Return the values of the side file; tokenizer settings only if not the release's."""
+        """Return the values of the side file; omit tokenizer settings with the release's values."""
         values = super().to_json().items()
         values = {name: value for name, value in values if name not in EXTRA_SETTINGS}
         return {**values, **extra_settings(self.tokenizer_settings)}
@@ -149,7 +149,7 @@ class TaskConfig(Config):
         try:
             return cls.from_json(values, bert_config=bert_config, vocab_file=vocab_file)
         except UserError as error:
-            raise UserError(f"{path}: {error}; a file written by {script} was expected") from None
+            raise UserError(f"{path}: {error}; expected a file written by {script}") from None
 
     @classmethod
     def check_folder(cls, folder):
@@ -163,7 +163,7 @@ class TaskConfig(Config):
                 )
 
     def resumed(self, folder):
-        """Return this config with the values fixed by an earlier run in `folder`."""
+        """Return this config with the values that an earlier run in `folder` fixed."""
         return self
 
     def fixed_values(self):
@@ -173,11 +173,7 @@ class TaskConfig(Config):
         return values | self.tokenizer_settings
 
     def check_resume(self, folder):
-        """Check that a run in `folder` has the same `fixed_values`, such as model and vocabulary.
-
-        Raises:
-          UserError: if a value differs.
-        """
+        """Raise UserError if a run in `folder` has different `fixed_values`, such as the model."""
         stored = self.load(folder)
         if stored is None:
             return
@@ -224,7 +220,7 @@ SHORTEST = 5
 
 
 def valid_length(max_seq_length, config, default=128):
-    """Return a checked length; None means the default, or the model's limit if that is lower."""
+    """Return a checked length; None means the default or, if lower, the model's limit."""
     if max_seq_length is None:
         max_seq_length = min(default, config.max_position_embeddings)
     check_length(max_seq_length, config)
@@ -232,11 +228,11 @@ def valid_length(max_seq_length, config, default=128):
 
 
 def check_length(max_seq_length, config):
-    """Raise UserError if sequences are too long for the model or too short for any text."""
+    """Raise UserError if a length exceeds the model's limit or is too short for two texts."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"`max_seq_length={max_seq_length}` exceeds the model's max_position_embeddings, "
             f"{config.max_position_embeddings}"
         )
     if max_seq_length < SHORTEST:
-        raise UserError(f"`max_seq_length={max_seq_length}` is less than {SHORTEST}")
+        raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")

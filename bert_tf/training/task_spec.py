@@ -1,7 +1,6 @@
-"""The parts of a task, and the registry of all tasks; imported without TensorFlow.
+"""The parts of a task, and the registry of all tasks; does not import TensorFlow.
 
-`bert_tf.tasks` registers the built-in tasks. The framework looks tasks up here and never refers to
-one by name.
+`bert_tf.tasks` registers the built-in tasks.
 """
 
 import dataclasses
@@ -19,9 +18,9 @@ class ServedTask:
     """A kind of exported model, as `model.json` and `export_model.py --task` name it.
 
     Attributes:
-      answers: the subclass of `serving.answers.Answers`, or its "module:name"; None to return all
+      answers: the subclass of `serving.answers.Answers`, or its "module:name"; None returns all
         outputs as answers.
-      config: values of the task's `TaskConfig` that distinguish this kind from others.
+      config: the values of the task's `TaskConfig` that distinguish this kind.
       options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
@@ -42,17 +41,16 @@ class TaskSpec:
       script: the training script.
       side_file: name of the file that stores the `TaskConfig` in a model's folder.
       config_class: the `TaskConfig` class.
-      read: function from (task_config, model, splits, stored) to `TaskData`, where `task_config` is
-        a resolved `config_class`, `model` are `checkpoints.PretrainedFiles`, `splits` the set of
-        "train", "dev" and "test" that are needed, and `stored` the `TaskConfig` of a
-        trained run, or None.
+      read: function from (task_config, model, splits, stored) to `TaskData`, with a resolved
+        `config_class`, `checkpoints.PretrainedFiles`, the required set of "train", "dev" and
+        "test", and the `TaskConfig` of a trained run or None.
       make_model: function from (config, dtype) to the Keras model.
       make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
       pretrained_servable: function from (preset, `configs.ServingConfig`, max_seq_length,
         **options) to the `serving.Servable` of a model without a fine-tuned head.
       pipeline: the `bert_tf.pipelines` class that takes strings.
-      served: dict from names of exported models to `ServedTask`. If it is empty, the task is served
-        under its own name with all outputs as answers.
+      served: dict from names of exported models to `ServedTask`. If empty, the task is served under
+        its own name with all outputs as answers.
       can_distill: whether the task can learn from a teacher.
       heads: class-name suffixes of the transformers models with this head, such as "ForMaskedLM".
     """

@@ -33,7 +33,7 @@ class Trainer:
         """Build the model and load its weights.
 
         The weights come from the newest checkpoint in `output_dir` (to resume a run), else from
-        `init_checkpoint` (a warm start), else they are random. The source is logged.
+        `init_checkpoint` (a warm start), else they are random.
 
         Args:
           make_task: function without arguments that returns the `training.Task`.
@@ -41,7 +41,7 @@ class Trainer:
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
-          labels: label names of the classification layer, if any.
+          labels: labels of the classification layer, if any.
 
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
@@ -69,15 +69,15 @@ class Trainer:
             self.task.on_warm_start(loaded)
         elif must_be_trained:
             raise UserError(
-                f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`; "
-                "the predictions would be those of random weights"
+                f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`, "
+                "so the weights would be random"
             )
         else:
             console.info("weights: random, because there is no `init_checkpoint`")
 
     @property
     def step(self):
-        """The step of the checkpoint from which the weights were loaded, 0 without one."""
+        """The step of the loaded checkpoint, 0 without one."""
         return checkpointing.read_step(self.checkpoint) if self.checkpoint else 0
 
     def fit(self, data, optimizer, num_train_steps, config=None, eval_data=None):
@@ -85,8 +85,8 @@ class Trainer:
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: an unbuilt optimizer of `bert_tf.optimization`. If its learning rate is a
-            function, it is called once, when the step is traced; it may read a `tf.Variable`.
+          optimizer: an unbuilt optimizer of `bert_tf.optimization`. A learning rate that is a
+            function is called once, when the step is traced; it may read a `tf.Variable`.
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
@@ -94,7 +94,7 @@ class Trainer:
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was
             started with a different optimizer.
-          Stopped: after SIGTERM or Ctrl-C, once the state is saved; or if another worker is lost.
+          Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
         config = config or TrainConfig()
         if config.xla is not None and isinstance(self.strategy, tf.distribute.TPUStrategy):
@@ -114,7 +114,7 @@ class Trainer:
             loop.run(preemption)
 
     def use_best(self, metric):
-        """Load the best checkpoint by a metric; UserError if the run has none for that metric."""
+        """Load the best checkpoint by a metric; UserError if the run has none."""
         check_metric(metric, self.task.metric_names)
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
@@ -125,7 +125,7 @@ class Trainer:
 
     @functools.cached_property
     def _predict_step(self):
-        """The function that maps a distributed batch to the predictions of all replicas."""
+        """Function from a distributed batch to the predictions of all replicas."""
         task = self.task
 
         def replica_step(batch):
@@ -140,8 +140,8 @@ class Trainer:
         Every worker gets the predictions of all workers.
 
         Args:
-          data: a `data.input_pipeline.EvaluationInput`: batches with `is_real_example` (B,), 0 for
-            the padding rows of the last batch, which are dropped.
+          data: a `data.input_pipeline.EvaluationInput`, whose batches have `is_real_example` (B,).
+            It is 0 for the padding rows of the last batch, which are dropped.
           description: label of the progress bar.
           total: number of examples, if known.
           on_batch: function to call after each batch.
@@ -158,11 +158,7 @@ class Trainer:
         progress.done()
 
     def predict_all(self, data, description, total=None, on_batch=None):
-        """Return the predictions of all batches as one dict of numpy arrays; see `predict`.
-
-        Raises:
-          UserError: if there are no examples.
-        """
+        """Return all predictions as one dict of numpy arrays; UserError without examples."""
         parts = list(self.predict(data, description, total, on_batch))
         if not parts:
             raise UserError(f"{description}: there are no examples")
@@ -173,8 +169,8 @@ class Trainer:
     ):
         """Return a dict of the metrics over all of `data`, and `global_step`.
 
-        `data`, `total` and `on_batch` are as for `predict`. `step` is the step of the weights, by
-        default the step of their checkpoint. `name` labels the curves in TensorBoard, and
+        `data`, `total` and `on_batch` are as for `predict`. `step` is the step of the weights, None
+        for the step of their checkpoint. `name` labels the curves in TensorBoard, and
         `on_predictions` is called with the result of `predict_all`.
         """
         predictions = self.predict_all(data, "evaluating", total, on_batch)
@@ -186,7 +182,7 @@ class Trainer:
         return results
 
     def write_curves(self, results, name="eval"):
-        """Write results, with `global_step`, to TensorBoard, on the chief."""
+        """Write results, which include `global_step`, to TensorBoard, on the chief."""
         if not self.workers.is_chief:
             return
         if name not in self._eval_writers:

@@ -132,7 +132,7 @@ def test_errors(prefix, tmp_path):
             checkpoints.warm_start(model, str(path))
 
     check_error(tmp_path / "none", "there is no checkpoint .*none")
-    check_error(tmp_path, f"`init_checkpoint`: .* in the folder {tmp_path}, found none")
+    check_error(tmp_path, f"`init_checkpoint`: found none in the folder {tmp_path}, expected one")
     (tmp_path / "text").write_text("hello")
     check_error(tmp_path / "text", "is not a checkpoint")
     check_error(
@@ -144,7 +144,7 @@ def test_errors(prefix, tmp_path):
     check_error(prefix, "has 2 layers, but the model has 1", BertModel(other(num_hidden_layers=1)))
     foreign = tmp_path / "foreign"
     checkpoints.write(str(foreign), {"x": np.zeros(2, "float32")})
-    check_error(foreign, "foreign: none of its weights is in the model; the checkpoint has x, the")
+    check_error(foreign, "foreign: none of its weights is in the model; found x, ")
     for ending in (".index", ".data-00000-of-00001"):
         copy = tmp_path / f"cut{ending}"
         copy.mkdir()

@@ -139,8 +139,8 @@ def test_errors(release, tmp_path):
         assert not (tmp_path / "out").exists()
 
     other = {**TINY.to_dict(), "hidden_size": 32}
-    check_error("vocab_size must be an integer", vocab_size=10**12)
-    check_error("max_position_embeddings must be", max_position_embeddings=10**12)
+    check_error("vocab_size is 10*, expected an integer", vocab_size=10**12)
+    check_error("max_position_embeddings is", max_position_embeddings=10**12)
     check_error("`vocab_size=40` would remove 10 of the model's 50", vocab_size=40)
     check_error("`keep_optimizer` cannot be combined", keep_optimizer=True, vocab_size=60)
     check_error(

@@ -197,8 +197,8 @@ def test_errors(server, tmp_path, monkeypatch):
         "`model`: 'bert-base' is neither a folder nor one of .*uncased_L-12_H-768_A-12",
         name="bert-base",
     )
-    check_error("the server answers 404", name="uncased_L-4_H-128_A-2")
-    check_error("an address that begins with http", base_url="ftp://127.0.0.1/x")
+    check_error("the server returned 404", name="uncased_L-4_H-128_A-2")
+    check_error("an address that starts with http", base_url="ftp://127.0.0.1/x")
     closed = "http://127.0.0.1:9"
     check_error(
         rf"{closed}/2020_02_20/{NAME}.zip cannot be reached .*refused.* save it as .*",

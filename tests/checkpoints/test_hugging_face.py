@@ -168,7 +168,7 @@ def test_hugging_face_config_round_trip():
         ({"model_type": "roberta"}, "model_type is 'roberta', expected one of 'bert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True"),
-        ({"hidden_act": "silu"}, "hidden_act must be one of gelu, gelu_new"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', expected one of gelu, gelu_new"),
     ],
 )
 def test_configs_of_other_models_are_errors(change, message):
@@ -213,7 +213,7 @@ def test_broken_folders(folder, tmp_path):
     weights.write_text("some text")
     check_error(folder, "not a readable safetensors file")
     safetensors.save_file({f"x.{key}": value for key, value in arrays.items()}, weights)
-    check_error(folder, "none of its weights is in the model; the checkpoint has x.")
+    check_error(folder, "none of its weights is in the model; found x.")
     less = {key: value for key, value in arrays.items() if "layer.1.output" not in key}
     safetensors.save_file(less, weights)
     check_error(folder, "lacks bert/encoder/layer_1/output/dense/kernel")

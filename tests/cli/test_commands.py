@@ -26,9 +26,9 @@ def test_run_prints_command_and_output(tmp_path, capsys):
 
 def test_failing_script_is_an_error(monkeypatch, root, capsys):
     monkeypatch.chdir(root)
-    with pytest.raises(bert_tf.UserError, match=r"^run_ner\.py ended with exit status 1$"):
+    with pytest.raises(bert_tf.UserError, match=r"^run_ner\.py exited with status 1$"):
         commands.run("run_ner.py", help="?")
-    with pytest.raises(bert_tf.UserError, match="ended with exit status"):
+    with pytest.raises(bert_tf.UserError, match="exited with status"):
         commands.run("gone.py", flag=True)
     assert "--flag\n" in capsys.readouterr().out
 

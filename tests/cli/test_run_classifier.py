@@ -71,7 +71,7 @@ def test_regression(run, run_script, tmp_path):
         above={"eval_pearson": 0.9}, rows=["a b", "d c d"],
         values=lambda answer: [answer["score"]],
     )  # fmt: skip
-    assert "bad rows left out: 1, the first: " in log and "dev.tsv, line 18" in log
+    assert "bad rows skipped: 1, the first: " in log and "dev.tsv, line 18" in log
     assert float(read_results(out / "eval_results.txt")["eval_loss"]) < 1
     assert "mean absolute error" in (out / "eval_report.txt").read_text()
     assert json.loads((out / "classifier.json").read_text())["task_type"] == "regression"
@@ -147,7 +147,7 @@ def test_several_labels(run, run_script, tmp_path):
         ),
         (
             ["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"],
-            "--tfds_splits: expected at most 3",
+            "--tfds_splits: found 4 splits, expected at most 3",
         ),
         (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits requires --tfds_na"),
         (["--do_train", "--task_name=ax"], "--do_train: this task has no train split"),

@@ -261,10 +261,10 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
     [
         ("--layer_combination=last", "--layer_combination requires --features_only"),
         ("--features_only --init_checkpoint=x",
-         "--layer_combination=concat_last_four requires 4 layers, but the model has 1"),
+         "--layer_combination=concat_last_four: the model has 1 layers, expected at least 4"),
         ("--features_only --layer_combination=last", "--features_only.*--init_checkpoint"),
         ("--features_only --layer_combination=last --init_checkpoint=x --layer_decay=0.9",
-         "--layer_decay: .*--features_only"),
+         "--layer_decay cannot be combined with --features_only"),
         ("--tag_column=0 --word_column=2 --output_scheme=iobes",
          "--output_scheme=iobes cannot be combined with .* none"),
         ("--tag_column=ner", "--tag_column=ner: expected a column number"),
@@ -272,7 +272,7 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         ("--tfds_name=x --dev_file=y", "--data_dir cannot be combined with --tfds_name"),
         ("--train_file=none.txt", r"--train_file: .* none\.txt"),
         ("--tag_scheme=iob2", r"train\.txt, line 4: .*I-PER.* iob2"),
-        ("--best_metric=eval_f2 --eval_steps=5", "--best_metric: eval_f2"),
+        ("--best_metric=eval_f2 --eval_steps=5", "--best_metric=eval_f2: not a metric"),
     ],
 )  # fmt: skip
 def test_invalid_flags(run, tmp_path, flags, match):
@@ -304,7 +304,7 @@ def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
     with pytest.raises(
-        bert_tf.UserError, match=r"--document_context .*-DOCSTART-.*train\.txt has none"
+        bert_tf.UserError, match=r"--document_context: .*train\.txt has no -DOCSTART- lines"
     ):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             "--document_context")  # fmt: skip

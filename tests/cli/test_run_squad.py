@@ -180,10 +180,10 @@ INVALID_QUESTIONS = [
     ({k: v for k, v in GOOD.items() if k != "answers"}, ["qas[0] (id 1)", "'answers'"]),
     (
         {**GOOD, "answers": [{"text": "C", "answer_start": "4"}]},
-        ["qas[0] (id 1)", "'answer_start'", 'found "4"'],
+        ["qas[0] (id 1)", "'answer_start'", 'is "4"'],
     ),
-    ({**GOOD, "answers": [{"text": "C", "answer_start": 400}]}, ["no usable questions"]),
-    ({**GOOD, "answers": [{"text": " ", "answer_start": 1}]}, ["no usable questions"]),
+    ({**GOOD, "answers": [{"text": "C", "answer_start": 400}]}, ["no valid questions"]),
+    ({**GOOD, "answers": [{"text": " ", "answer_start": 1}]}, ["no valid questions"]),
     ({**GOOD, "answers": GOOD["answers"] * 2}, ["qas[0] (id 1)", "found 2"]),
     (question("1", "a", CONTEXT, is_impossible=True), ["(id 1)", "--version_2_with_negative"]),
 ]
@@ -193,7 +193,7 @@ JSON = json.dumps(
 INVALID_FILES = [
     (JSON[: JSON.index('"qas"') + 20], ["truncated"]),
     (JSON.replace('"answer_start"', ' , "answer_start"'), ["line ", "invalid JSON"]),
-    ("[]", ["expected an object, found []"]),
+    ("[]", ["found [], expected an object"]),
     ('{"version": 1}', ["'data' is missing"]),
     ('{"data": [' + "1" * 5000 + "]}", ["line 1, ", "invalid JSON: Exceeds the limit"]),
     (JSON.replace(CONTEXT, "\u00e9").encode("latin-1"), ["UTF-8", "byte"]),
@@ -224,7 +224,7 @@ def test_invalid_input_is_located(run, tmp_path):
         dataset(path, [(CONTEXT, [entry])])
         check([str(path), *parts])
     dataset(path, [("", [GOOD])])
-    check([str(path), "no usable questions"])
+    check([str(path), "no valid questions"])
     for content, parts in INVALID_FILES:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         check([str(path), *parts])

@@ -130,13 +130,23 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
 @pytest.mark.parametrize(
     ("name", "data", "options", "message"),
     [
-        ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: expected text in column 2"),
-        ("a.csv", "review,n\na,b,c\n", {}, "line 2: 3 columns.* 2"),
+        (
+            "a.csv",
+            "n,review\n1,a\n2\n",
+            {},
+            r"a\.csv, line 3: found 1 columns, expected text in column 2",
+        ),
+        ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
         ("a.csv", "review\n", {}, "no rows"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"no column 'x', only \['n', 'review'\]"),
-        ("a.csv", "n,review\n", {"text_columns": ["n", "review"]}, "column for each of text"),
+        (
+            "a.csv",
+            "n,review\n",
+            {"text_columns": ["n", "review"]},
+            "found 2 columns, expected one for each of text",
+        ),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
-        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: expected a text"),
+        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: found .*, expected a text"),
         ("a.jsonl", '{"review": "a"}\n[]\n', {}, "line 2: expected a JSON object"),
     ],
 )

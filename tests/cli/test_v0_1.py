@@ -56,4 +56,4 @@ def test_training_is_resumed(run_script, tmp_path):
     assert f"reusing {folder}/train.tf_record" in log
     assert "step 5 to 6" in log or "step 4 to 6" in log
     assert (folder / "model.ckpt-6.index").exists()
-    assert "was trained with --bucket_by_length=0, now it is 1" in log
+    assert "--bucket_by_length changed from 0 to 1 since " in log

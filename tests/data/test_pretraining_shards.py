@@ -114,16 +114,17 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
     make_shards().create()
     before = shard_contents()
     fails(
-        r"made/x\.json.* dupe_factor 2, not 3;", config=dataclasses.replace(CONFIG, dupe_factor=3)
+        r"dupe_factor 2, expected 3; .*made/x\.json",
+        config=dataclasses.replace(CONFIG, dupe_factor=3),
     )
-    fails("num_shards 3, not 4;", num_shards=4)
+    fails("num_shards 3, expected 4;", num_shards=4)
     source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
-    fails("split_sentences false, not true;", source=source)
+    fails("split_sentences false, expected true;", source=source)
     with open("b.txt", "a") as writer:
         writer.write("\nThe cat.\n")
-    fails(r'input \["b.txt", .*\], not \["b.txt", .*\];')
+    fails(r'input \["b.txt", .*\], expected \["b.txt", .*\];')
     (text_folder / "made/x.json").unlink()
-    fails(r"made/x-00000-of-00003 exists, but not made/x\.json")
+    fails(r"made/x-00000-of-00003 exists, but made/x\.json")
     (text_folder / "made/x.json").write_text("{}")
     fails(r"made/x\.json")
     assert shard_contents() == before
@@ -131,12 +132,12 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
 
 def test_memory_limit():
     sizes = [[20_000_000, 100_000, 20_000_000]]
-    with pytest.raises(UserError, match=r"^`max_memory_mb=200` .* document of 20,000,000 tokens"):
+    with pytest.raises(UserError, match=r"^`max_memory_mb=200`: .* document of 20,000,000 tokens"):
         make_shards()._check_memory(sizes, 1, 200)
     sizes[0][2] = 100_000
-    with pytest.raises(UserError, match=r"^`max_memory_mb=200` .* `num_shards=\d+` is about enou"):
+    with pytest.raises(UserError, match=r"^`max_memory_mb=200`: .* `num_shards=\d+` is about enou"):
         make_shards()._check_memory(sizes, 1, 200)
-    with pytest.raises(UserError, match=r"^`max_memory_mb=100` .* processes alone take 130 MB"):
+    with pytest.raises(UserError, match=r"^`max_memory_mb=100`: .* processes alone take 130 MB"):
         make_shards()._check_memory(sizes, 1, 100)
 
 
@@ -156,7 +157,7 @@ def test_memory_of_compiled_code(caplog):
     assert "`max_memory_mb=620` leaves no memory for compiled code" in caplog.text
     assert "all processes together 390 MB" in caplog.text
     assert not check(2, 620, False)
-    with pytest.raises(UserError, match=r"^`max_memory_mb=380` is not enough"):
+    with pytest.raises(UserError, match=r"^`max_memory_mb=380`: .* MB"):
         check(2, 380, True)
 
 
@@ -232,7 +233,7 @@ def test_remote_file_systems(text_folder, monkeypatch):
         with tf.io.gfile.GFile(path, "rb") as reader:
             assert reader.read() == (text_folder / "local" / path.rsplit("/", 1)[1]).read_bytes()
     assert shards.create().documents == 22
-    with pytest.raises(UserError, match=r"^`work_dir` .*ram://other/x.work"):
+    with pytest.raises(UserError, match=r"^`work_dir`: .*ram://other/x.work"):
         make_shards("ram://other/x", source=source).create()
 
 

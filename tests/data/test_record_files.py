@@ -89,7 +89,9 @@ def test_side_file_of_other_data_is_ignored_with_a_message(shards, tmp_path, cap
     assert caplog.text.strip().endswith(f"size: {paths[2]}")
     (tmp_path / "x.counts.json").write_text("[1]")
     assert record_files.read_counts(paths, record_files.sizes(paths)) is None
-    assert "x.counts.json: not a side file of TFRecord files, it is ignored" in caplog.text
+    assert (
+        "x.counts.json is ignored, because it is not a side file of TFRecord files" in caplog.text
+    )
 
 
 def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path, caplog):

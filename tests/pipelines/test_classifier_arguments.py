@@ -20,7 +20,7 @@ pytest.importorskip("tensorflow_text")
     [
         ({"labels": None}, "`labels` must be given"),
         ({"labels": "ab"}, "`labels`: .* single str"),
-        ({"labels": ["a"]}, "`labels`: expected at least two"),
+        ({"labels": ["a"]}, "`labels`: found a, expected at least two"),
         ({"labels": ["a", "a"]}, "`labels`: a label occurs twice"),
         ({"task_type": "regression"}, "`labels` cannot be combined with `task_type=regression`"),
         ({"task_type": "tagging"}, "`task_type=tagging`: expected one of classification"),
@@ -45,23 +45,29 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a b", ["pos"]), "`texts`: expected a list of texts.*single str"),
+        (("a b", ["pos"]), "`texts`: found a single str, expected a list of texts"),
         ((["a", 3], ["pos", "neg"]), "`texts`: .*item 1 is 3"),
         (([("a", "b", "c")], ["pos"]), "`texts`: .*item 0"),
         (([], []), "`texts` is empty"),
         ((["a"],), "`labels` must be given"),
-        ((["a", "b"], ["pos"]), "`texts` and `labels` .*2 and 1"),
+        ((["a", "b"], ["pos"]), "`texts` and `labels`: found 2 and 1 items"),
         ((["a", "b"], "ab"), "`labels`: .*single str"),
-        ((["a", "b"], ["pos", "bad"]), "`labels`: item 1 is 'bad', not one of the labels neg, pos"),
+        (
+            (["a", "b"], ["pos", "bad"]),
+            "`labels`: item 1 is 'bad', expected one of the labels neg, pos",
+        ),
         ((["a", "b"], ["pos", 2]), "`labels`: item 1 is 2"),
         ((["a"], ["pos"], (["a"],)), "`validation_data`: expected"),
         ((["a"], ["pos"], (tf.data.Dataset.range(1), ["a"])), "`validation_data`: expected"),
         ((["a"], ["pos"], (["a"], ["x"])), "`validation_data`: item 0 is 'x'"),
         ((["a"], ["pos"], None, 0.5), "`validation_split=0.5`"),
-        ((DATASET,), r"`texts`: expected batches of texts; call its method `batch"),
+        ((DATASET,), r"`texts`: found single texts, expected batches; call `batch"),
         ((DATASET.batch(2), ["pos"]), "`labels` cannot be combined with a dataset"),
         ((DATASET.batch(2).map(lambda x, y: x),), "`texts`: expected a dataset of"),
-        ((DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),), "must be strings"),
+        (
+            (DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),),
+            "expected strings or pairs",
+        ),
         ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
         ((UNKNOWN_COLUMNS,), r"`texts`: the labels of the dataset have the shape \(None, None\)"),
         ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
@@ -141,7 +147,7 @@ def test_data_frames(encoder_folder, is_stand_in):
     assert classifier.predict(two) == classifier.predict([("a", "c"), ("b", "d")])
     ((_, targets),), _ = captured_fit(classifier, one, frame(label=["pos", "neg"]), epochs=1)
     assert sorted(targets.numpy()) == [0, 1] and classifier.config.num_texts == 1
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected .*item 0 is array"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 0 is array.*expected"):
         classifier.predict(frame(x=["a"], y=["b"], z=["c"]))
 
 
@@ -151,12 +157,16 @@ def test_two_lists_are_pairs_and_keys_are_not_texts(encoder_folder):
     assert classifier.predict((["a", "b"], ["c", "d"])) == expected
     assert classifier.predict([["a", "c"], ["b", "d"]]) == expected
     assert classifier.predict(tuple(np.array(["a", "b"]))) == classifier.predict(["a", "b"])
-    with pytest.raises(bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]` must .*2 and 1"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"`texts\[0\]` and `texts\[1\]`: found 2 and 1 items"
+    ):
         classifier.predict((["a", "b"], ["c"]))
     for keyed in ({"a"}, {"a": 1}.keys()):
-        with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a list of texts.* found a"):
+        with pytest.raises(bert_tf.UserError, match=r"`texts`: found a.* expected a list of texts"):
             classifier.predict(keyed)
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: expected a column text or .*, found a"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"`texts`: found the columns a.*, expected text or "
+    ):
         classifier.predict({"a": 1})
 
 
@@ -178,7 +188,7 @@ def test_unknown_label_in_a_dataset(encoder_folder):
 
 def test_wrong_weights(encoder_folder):
     classifier = make(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match=r"`class_weight`: 'x': 1.0, not one of"):
+    with pytest.raises(bert_tf.UserError, match=r"`class_weight`: 'x': 1.0, expected one of"):
         classifier.fit(["a"], ["pos"], class_weight={"x": 1.0})
     with pytest.raises(bert_tf.UserError, match="`texts` and `sample_weight`"):
         classifier.fit(["a"], ["pos"], sample_weight=[1.0, 2.0])
@@ -271,10 +281,10 @@ def test_forms_of_the_arguments(encoder_folder):
     [
         ([[1, 1]] * 12, "one-hot row of 2 numbers"),
         ([[0, 1, 0]] * 12, "expected a label or a one-hot row of 2 numbers"),
-        ([0.5] * 12, "not one of the labels"),
-        ([2.0] * 12, "not one of the labels"),
-        ([None] * 12, "not one of the labels"),
-        ([float("nan")] * 12, "not one of the labels"),
+        ([0.5] * 12, "expected one of the labels"),
+        ([2.0] * 12, "expected one of the labels"),
+        ([None] * 12, "expected one of the labels"),
+        ([float("nan")] * 12, "expected one of the labels"),
     ],
 )
 def test_wrong_forms_of_labels(encoder_folder, labels, message):
@@ -313,5 +323,5 @@ def test_losses_are_of_logits(encoder_folder):
 
 def test_number_of_classes(encoder_folder):
     assert make(encoder_folder, None, num_classes=3).config.labels == ("0", "1", "2")
-    with pytest.raises(bert_tf.UserError, match="`labels` and `num_classes` cannot"):
+    with pytest.raises(bert_tf.UserError, match="`labels` cannot be combined with `num_classes`"):
         make(encoder_folder, num_classes=2)

@@ -147,7 +147,7 @@ def test_a_single_str_is_an_error(model_and_tokenizer):
     with pytest.raises(TypeError, match="list of texts"):
         list(vectors(model_and_tokenizer)("the cabin"))
     for texts, message in (({"the cabin": 1}, "found a dict"), ([None], "item 0 is None")):
-        with pytest.raises(bert_tf.UserError, match=f"`texts`: expected .*{message}"):
+        with pytest.raises(bert_tf.UserError, match=f"`texts`: {message}.*, expected"):
             list(vectors(model_and_tokenizer)(texts))
     with pytest.raises(bert_tf.UserError, match="`batch_size=0`: expected an integer"):
         pipelines.TokenVectors(*model_and_tokenizer, batch_size=0)
@@ -156,12 +156,15 @@ def test_a_single_str_is_an_error(model_and_tokenizer):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": [7]}, r"`layers`: .* layer 7; .* 2, numbered 0 to 1 or -1 to -2"),
+        (
+            {"layers": [7]},
+            "`layers`: found 7, expected numbers from 0 to 1 or from -1 to -2, .* 2 layers",
+        ),
         ({"layers": []}, "`layers` is empty"),
-        ({"words": "last"}, "`words`: 'last' .* first, mean"),
+        ({"words": "last"}, "`words=last`: expected one of first, mean"),
         (
             {"layer_combination": "weighted_sum_all", "layer_weights": [1.0]},
-            "`layer_weights` has 1 .*`layer_combination=weighted_sum_all` .* 2 ",
+            "`layer_weights`: found 1 numbers, expected 2 .*`layer_combination=weighted_sum_all`",
         ),
         ({"max_seq_length": 13}, "`max_seq_length=13`.* 12"),
         ({"max_seq_length": 4}, "`max_seq_length=4`.* 5"),
@@ -228,8 +231,8 @@ def test_layers_and_heads_of_attention(attention):
     (full,), (text,) = attention(["a b"]), selected(["a b"])
     np.testing.assert_allclose(text.values, full.values[[1, 0]][:, [1]], atol=1e-6)
     for options, message in (
-        ({"heads": [2]}, "`heads`: .* head 2; .* 2, numbered 0 to 1"),
-        ({"layers": [-7]}, "`layers`: .* layer -7; .* 2, numbered 0 to 1"),
+        ({"heads": [2]}, "`heads`: found 2, expected numbers from 0 to 1 or .* 2 heads"),
+        ({"layers": [-7]}, "`layers`: found -7, expected numbers from 0 to 1"),
         ({"heads": []}, "`heads` is empty"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):

@@ -43,7 +43,10 @@ def test_columns_of_a_frame_are_matched_with_the_labels(task_type):
     # If the names differ, the given order is used.
     for frame in (Frame(z=z, x=x, y=y), Frame(a=x, b=y, c=z)):
         assert encoder.encode(frame, "labels").tolist() == expected
-    with pytest.raises(bert_tf.UserError, match="each of the labels x, y, z, found x, y"):
+    with pytest.raises(
+        bert_tf.UserError,
+        match="found the columns x, y, expected one for each of the labels x, y, z",
+    ):
         encoder.encode(Frame(x=[1], y=[0]), "labels")
 
 

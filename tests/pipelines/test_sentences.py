@@ -223,7 +223,10 @@ def test_nearest_neighbors():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"layer": 2}, "`layer=2`.* 2 layers"), ({"pooling": "sum"}, "`pooling`: 'sum'")],
+    [
+        ({"layer": 2}, "`layer=2`.* 2 layers"),
+        ({"pooling": "sum"}, "`pooling=sum`: expected one of"),
+    ],
 )
 def test_errors(model_and_tokenizer, options, message):
     with pytest.raises(bert_tf.UserError, match=message):

@@ -69,12 +69,14 @@ def test_a_label_is_not_the_second_text():
 
 def test_missing_columns_are_named():
     with pytest.raises(
-        bert_tf.UserError, match=r"`texts`: expected a column review or text, found x"
+        bert_tf.UserError, match=r"`texts`: found the columns x, expected review or text"
     ):
         Recorder().fit({"x": ["a"]})
     with pytest.raises(bert_tf.UserError, match=r"`labels`: .*no column label or score"):
         Recorder().fit({"text": ["a"]})
-    with pytest.raises(bert_tf.UserError, match=r"`validation_data`: expected a column review"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"`validation_data`: found the columns .*, expected review"
+    ):
         Recorder().fit(["a"], [1], {"x": ["a"]})
 
 
@@ -95,7 +97,9 @@ def test_names_of_labels_of_a_dataset(caplog):
     assert "are read as" not in caplog.text
     assert labels(["neg", "pos"], [0, 1]) == [0, 1]
     assert "labels neg, pos are read as no, yes" in caplog.text
-    with pytest.raises(bert_tf.UserError, match="labels a, b, c, but the model has no, yes"):
+    with pytest.raises(
+        bert_tf.UserError, match="labels a, b, c, expected the labels of the model: no, yes"
+    ):
         labels(["a", "b", "c"], [0])
 
 

@@ -128,7 +128,7 @@ def test_tags_without_spans(encoder_folder, tmp_path):
     ner.save_to_preset(tmp_path / "saved")
     loaded = bert_tf.TokenClassification.from_preset(tmp_path / "saved")
     assert loaded.predict(SENTENCES) == ner.predict(SENTENCES)
-    with pytest.raises(bert_tf.UserError, match="expected lists of words"):
+    with pytest.raises(bert_tf.UserError, match="found strings, expected lists of words"):
         ner.fit(TEXTS, ENTITIES)
 
 
@@ -169,22 +169,22 @@ def test_an_entity_takes_whole_words(encoder_folder, caplog):
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: the model does not know the label ORG"),
+        (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: the label is ORG, expected one of"),
         (["a b"], [[(0, 9, "PER")]], "item 0: the entity PER from 0 to 9 contains no word"),
         (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2 contains no word"),
         (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps the one before it"),
-        (["a b"], [[{"start": 0, "label": "PER"}]], "expected start, end and label, found"),
+        (["a b"], [[{"start": 0, "label": "PER"}]], "PER'}, expected start, end and label"),
         (["a b"], ["PER"], "item 0 is 'PER', expected a list of entities"),
-        (["a b"], [[], []], "must have the same length, found 1 and 2"),
-        (["a b", ["a"]], [[], []], "expected texts, item 1"),
-        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tags for 2 words"),
+        (["a b"], [[], []], "found 1 and 2 items, expected the same number"),
+        (["a b", ["a"]], [[], []], "item 1 is ['a'], expected a text"),
+        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tags, expected one for each of 2 words"),
         ([["a", "b"]], [["O", 9]], "the tag of the word b is 9, expected a name or an index less"),
         ([["a", "b"]], [["O", None]], "the tag of the word b is None"),
-        ([["a", "b"]], [["O", "B-ORG"]], "item 0: the model does not know the tag B-ORG"),
+        ([["a", "b"]], [["O", "B-ORG"]], "item 0: the tag is B-ORG, expected one of"),
         ([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]], "the tag I-LOC is not valid here"),
-        ([["a", 3]], [["O", "O"]], "`texts`: item 0: expected words, found 3"),
+        ([["a", 3]], [["O", "O"]], "`texts`: item 0: found 3, expected words"),
         ([[]], [[]], "`texts`: item 0 has no words"),
-        ([], [], "`texts`: there are no words"),
+        ([], [], "`texts`: found no words"),
         ([["\ud800"]], [["O"]], "item 0"),
         ("a b", [], "`texts`"),
     ],

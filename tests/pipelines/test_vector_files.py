@@ -44,12 +44,12 @@ def test_errors(tmp_path):
     path = tmp_path / "new"
     for file_format, dtype in (("npz", "float32"), ("tfrecord", "float64")):
         with (
-            pytest.raises(bert_tf.UserError, match=rf"{path}: '(npz|float64)'"),
+            pytest.raises(bert_tf.UserError, match=rf"{path}: found '(npz|float64)'"),
             pipelines.vector_writer(str(path), file_format, dtype),
         ):
             pass
     with (
-        pytest.raises(bert_tf.UserError, match=f"{path}: expected 3 rows, got 2"),
+        pytest.raises(bert_tf.UserError, match=f"{path}: found 2 rows, expected 3"),
         pipelines.array_writer(str(path), 3, 4) as write,
     ):
         write(np.zeros(4))

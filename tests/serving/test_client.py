@@ -246,7 +246,7 @@ def test_a_deadline(connect, served):
         ({"server": "http://localhost:1"}, "`server=http://localhost:1`: expected host:port"),
         ({"api": "soap"}, "`api=soap`: expected one of rest, grpc"),
         ({"metadata": {"task": "question_answering", "inputs": ["question", "context"]}},
-         "model m has the inputs text, numbers, but model.json .* question, context"),
+         "model m has the inputs text, numbers, expected question, context as in model.json"),
     ],
 )  # fmt: skip
 def test_invalid_arguments(connect, changes, message):
@@ -276,5 +276,5 @@ def test_invalid_timeouts(connect, timeout):
 def test_labels_of_another_model(connect):
     metadata = {"task": "classification", "inputs": ["text", "numbers"], "labels": ["x"]}
     client = connect(metadata=metadata)
-    with pytest.raises(bert_tf.UserError, match=r"2 labels, but its model.json has 1"):
+    with pytest.raises(bert_tf.UserError, match=r"2 labels, expected 1 as in its model.json"):
         client(rows_of(1))

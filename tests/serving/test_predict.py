@@ -74,11 +74,11 @@ def test_rows_in_python(vocab_file):
     )
     assert sentences(["a b", b"c"]) == sentences([{"text": "a b"}, {"text": "c"}])
     for model, rows, message in [
-        (sentences, "a b", "`rows`: expected a list of rows"),
-        (sentences, [1], "row 0: expected a text or a dict with text, found 1"),
-        (sentences, ["a", {"texts": "a"}], "row 1: .* dict with text, found texts"),
+        (sentences, "a b", "`rows`: found a single str, expected a list of rows"),
+        (sentences, [1], "row 0: found 1, expected a text or a dict with text"),
+        (sentences, ["a", {"texts": "a"}], "row 1: found texts, .* dict with text"),
         (sentences, ["a b c", "\ud800"], "row 1, text: .* lone surrogate"),
-        (pairs, ["a"], "row 0: expected a dict with context, endings, found 'a'"),
+        (pairs, ["a"], "row 0: found 'a', expected a dict with context, endings"),
         (pairs, [{"context": "a", "endings": ["b", "\ud800"]}], "row 0, endings: .* lone surrog"),
     ]:
         with pytest.raises(bert_tf.UserError, match=message):
@@ -140,8 +140,8 @@ def test_predictor_loads_a_model_of_version_0_1(exported, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"inputs": ["text", "x"]}, "has the inputs numbers, text, but its model.json names text, x"),
-     ({"task": "fill_mask"}, "lacks the outputs words of the task fill_mask"),
+    [({"inputs": ["text", "x"]}, "has the inputs numbers, text, expected text, x as in"),
+     ({"task": "fill_mask"}, "has the outputs label, .* expected words for the task fill_mask"),
      (None, "cannot be loaded")],
 )  # fmt: skip
 def test_damaged_models(predictor, tmp_path, changes, message):

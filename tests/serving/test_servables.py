@@ -155,7 +155,7 @@ def test_weights_of_8_bits_are_the_nearest():
     [
         (
             configs.ServingConfig(sequence_buckets=(13,)),
-            r"`sequence_buckets`: .* 1 and .*\(12\), found 13$",
+            r"`sequence_buckets`: found 13, .* 1 and .*\(12\)$",
         ),
         (configs.ServingConfig(weights="int4"), "`weights=int4`: .* float32, bfloat16, int8"),
         (configs.ServingConfig(weights="float32", dtype="bfloat16"), "`weights=float32` cannot be"),

@@ -110,7 +110,7 @@ def test_outputs_of_other_shapes_and_large_numbers(serve):
     row = [{"text": "a"}]
     for probabilities, message in (
         ([0.5], r"do not match the task classification: probabilities \(1,\), words \(1,\)$"),
-        ([[0.5, 0.25, 0.25]], "the model has 3 labels, but its model.json has 2"),
+        ([[0.5, 0.25, 0.25]], "the model has 3 labels, expected 2 as in its model.json"),
         ([[10**400, 0]], r"INVALID_RESPONSE \(not a response of TF Serving: OverflowError"),
     ):
         server = serve({"words": ["a"], "probabilities": probabilities})
@@ -180,7 +180,9 @@ def test_a_response_without_end(head, monkeypatch):
 @pytest.mark.parametrize("task", ["token_classification", "encoder"])
 def test_metadata_of_another_task(serve, task):
     metadata = {"task": task, "inputs": ["text"]}
-    with pytest.raises(bert_tf.UserError, match=f"lacks .* {task}; it has probabilities, words"):
+    with pytest.raises(
+        bert_tf.UserError, match=f"has the outputs probabilities, words, expected .* {task}"
+    ):
         serving.Client(serve(ONE_MASK), "m", metadata=metadata, retries=0)
 
 

@@ -30,10 +30,10 @@ def test_balanced_and_given_weights():
     [
         ("regression", ["balanced"], "`class_weights`.*regression"),
         ("classification", ["balanced"], "`class_weights=balanced`.*'y'"),
-        ("classification", ["1"], "`class_weights`.*2 non-negative numbers .* x, y, found 1$"),
-        ("classification", ["1", "-1"], "`class_weights`.*found 1,-1"),
-        ("classification", ["1", "nan"], "`class_weights`.*found 1,nan"),
-        ("classification", ["1", "much"], "`class_weights`.*found 1,much"),
+        ("classification", ["1"], "`class_weights=1`: .*2 non-negative numbers .* x, y$"),
+        ("classification", ["1", "-1"], "`class_weights=1,-1`: expected"),
+        ("classification", ["1", "nan"], "`class_weights=1,nan`: expected"),
+        ("classification", ["1", "much"], "`class_weights=1,much`: expected"),
     ],
 )
 def test_weights_that_cannot_be_used(task_type, choice, message):

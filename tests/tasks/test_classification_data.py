@@ -36,11 +36,11 @@ def test_labels_of_the_training_set(tmp_path, caplog):
 def test_unknown_labels(tmp_path, caplog):
     folder = write_files(tmp_path, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\nc\tz\n")
     source = FileSource(custom_dataset(), folder)
-    with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 2: .*'z' .* x, y"):
+    with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 2: .*'z', expected one of x, y"):
         read_data(source, ["train", "dev"])
     data = read_data(source, ["dev"], skip_bad_rows=True)  # as in train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
-    assert "bad rows left out: 2, the first: " in caplog.text
+    assert "bad rows skipped: 2, the first: " in caplog.text
     source = FileSource(custom_dataset(labels=("z", "y", "x")), folder)
     assert read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
     source = FileSource(custom_dataset(labels=("w",)), folder)

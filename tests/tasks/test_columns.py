@@ -84,10 +84,14 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
         ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.* 'Boody'.*'Body', 'Stars'"),
         ("a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
         ("a\tb\n", {"text": ("0",)}, "`text_columns`.*`label_column`"),
-        ("a\tb\n", {"text": ("0",), "label": ("5",)}, r"line 1: label .*column 6.* 2 \("),
+        (
+            "a\tb\n",
+            {"text": ("0",), "label": ("5",)},
+            r"line 1: found 2 columns, expected label in column 6 \(",
+        ),
         ("a\tb\n", {"label": ("1",)}, "`label_column`.*`text_columns`"),
-        ("a\tb\tc\td\n", {}, "line 1: 4 columns"),
-        ("only\n", {}, "line 1: 1 columns"),
+        ("a\tb\tc\td\n", {}, "line 1: found 4 columns"),
+        ("only\n", {}, "line 1: found 1 columns"),
         ("text\tstars\na\t1\n", {}, r"line 1.* 'label'"),
         ("question\tlabel\na\t1\n", {}, "line 1.* 'text' or 'text_a' or .*`text_columns`"),
         ("", {}, "no examples"),
@@ -158,7 +162,7 @@ def test_a_development_file_has_the_header_of_the_training_file(tmp_path):
 
 
 def test_common_names_that_leave_a_choice(read):
-    with pytest.raises(bert_tf.UserError, match=r"'topic' and 'class' may .*label_column"):
+    with pytest.raises(bert_tf.UserError, match=r"'topic' and 'class'; .*label_column"):
         read("text,topic,class\na,x,y\n", name="a.csv")
     assert read("text,topic,class\na,x,y\n", "test", name="a.csv")[0][0] == "a"
     assert read("text,topic,class\na,x,y\n", name="a.csv", label=("class",))[0][2] == "y"

@@ -166,7 +166,7 @@ def test_spellings_of_names(typed, expected):
 
 
 def test_unknown_name():
-    with pytest.raises(bert_tf.UserError, match=r"`task_name`.*'qqqp'.*CoLA, .*, tsv"):
+    with pytest.raises(bert_tf.UserError, match=r"`task_name=qqqp`: expected one of CoLA, .*, tsv"):
         find_task("qqqp")
 
 
@@ -180,7 +180,10 @@ def test_all_of_glue_can_be_submitted():
     ("arguments", "message"),
     [
         ((None, None, Layout(label=("a", "b"))), "`label_column`.*`task_type=multi_label`"),
-        (("multi_label", ("x",), Layout(label=("a", "b"))), "`labels` has 1 .*`label_column`.* 2 "),
+        (
+            ("multi_label", ("x",), Layout(label=("a", "b"))),
+            "`labels`: found 1 names, .* 2 columns of `label_column`",
+        ),
         ((None, ("x", "x"), None), "`labels`.* x, x"),
         (("regression", ("x",), None), "`labels`.*regression"),
         ((None, None, Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),

@@ -218,5 +218,5 @@ def test_what_does_not_fit(run_script, flags, tmp_path, experiments):
     with pytest.raises(bert_tf.UserError, match="--doc_stride requires --long_documents=windows"):
         run_script("run_classifier", *flags, *model, "--doc_stride=2")
     (tmp_path / "train.tsv").write_text("text_a\ttext_b\tlabel\na\tb\t0\nc\td\t1\n")
-    with pytest.raises(bert_tf.UserError, match="--long_documents=windows requires single texts"):
+    with pytest.raises(bert_tf.UserError, match="--long_documents=windows: found pairs of texts"):
         run_script("run_classifier", *flags, *model, "--long_documents=windows")

@@ -211,7 +211,7 @@ def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     (example,), endings = read_examples(str(tmp_path / "some.csv"), config)
     assert endings == ("ending0", "ending1", "ending10")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
-    assert "bad rows left out: 2, the first: " in caplog.text
+    assert "bad rows skipped: 2, the first: " in caplog.text
 
 
 def test_missing_files_are_named(tmp_path):

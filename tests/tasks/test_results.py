@@ -57,7 +57,7 @@ def test_submissions_are_collected_in_one_zip(tmp_path, caplog):
     assert caplog.messages[-1].endswith(": CoLA, SST-2, MRPC, QQP, QNLI, RTE, WNLI")
     before = (folder / "submission.zip").read_bytes()
     for ids in (["0", "2"], ["1", "2"], ["0", "0"], ["0", "x"]):
-        with pytest.raises(bert_tf.UserError, match=r"`glue_submission`: SST-2\.tsv"):
+        with pytest.raises(bert_tf.UserError, match=r"`glue_submission`: .* SST-2\.tsv"):
             write("sst2", "test", ids, ["0", "1"])
     assert not (folder / "SST-2.tsv").exists()
     assert (folder / "submission.zip").read_bytes() == before

@@ -156,7 +156,10 @@ HEADER = "sentence1\tsentence2\tscore\n"
         (HEADER, r"bad\.tsv: "),
         ("", r"bad\.tsv, line 1: "),
         ("a\tsentence2\n1\t2\n", "line 1: .*'sentence1' or .*`text_columns`"),
-        ("anchor\tpositive\tnegative\tscore\na\tb\tc\t1\n", "scores require pairs"),
+        (
+            "anchor\tpositive\tnegative\tscore\na\tb\tc\t1\n",
+            "found scores of anchor, positive, negative, expected pairs",
+        ),
     ],
 )
 def test_errors_name_the_line_and_the_column(tmp_path, text, message):
@@ -177,13 +180,13 @@ def test_values_of_json_are_text(tmp_path):
     ("flags", "message"),
     [
         (["--gradient_accumulation_steps=2"], "--mini_batch_size"),
-        (["--loss=triplet"], "--loss=triplet requires 3 texts"),
+        (["--loss=triplet"], "--loss=triplet: found 2 texts per example, expected 3"),
         (["--loss=cosine"], "--loss=cosine requires .scores"),
         (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999.*from 1 to"),
-        (["--matryoshka_dims=x"], "'x' is not a number"),
+        (["--matryoshka_dims=x"], "found 'x', expected a number"),
         (["--layer=3"], "--layer=3 "),
         (["--best_metric=eval_spearman", "--eval_steps=1"], "eval_spearman"),
-        (["--text_columns=anchor"], "--text_columns: expected two or three"),
+        (["--text_columns=anchor"], "--text_columns: found anchor, expected two or three"),
     ],
 )
 def test_what_does_not_fit_is_refused(run_script, tmp_path, flags, message):

@@ -19,8 +19,8 @@ from tests.squad_helpers import letters
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", r"expected an object, found \[\]"),
-        ('{"data": {}}', "'data' must be a list, found {}"),
+        ("[]", r"found \[\], expected an object"),
+        ('{"data": {}}', "'data' is {}, expected a list"),
         ('{"data": [1}', "line 1, character 12: .*Expecting ',' delimiter"),
         ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6: .*Expecting ':' delimiter"),
         ('{"data": []}\n{', "line 2, character 1: .*Extra data"),
@@ -32,7 +32,7 @@ from tests.squad_helpers import letters
         ('{"data": [' + "1" * 5000 + "]}", "line 1, .*digits"),
         ('{"data": [' + "[" * 100_000, "line 1, .*nested"),
         (b'{"data": ["caf\xe9"]}', "byte 14 is not UTF-8 text"),
-        ('{"data": [7]}', r"data\[0\]: expected an object, found 7"),
+        ('{"data": [7]}', r"data\[0\]: found 7, expected an object"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: 'context' is m"),
     ],
 )
@@ -93,14 +93,17 @@ def test_numbers_as_ids(tmp_path):
     ("changes", "message"),
     [
         ({"id": None}, "line 2: 'id' is missing"),
-        ({"id": True}, "line 2: 'id' must be a string"),
-        ({"context": 5}, "line 2: 'context' must be a string"),
+        ({"id": True}, "line 2: 'id' is true, expected a string"),
+        ({"context": 5}, "line 2: 'context' is 5, expected a string"),
         ({"answers": {"text": ["a"]}}, r"line 2 \(id 0d\)\.answers: 'answer_start' is missing"),
         (
             {"answers": {"text": ["a"], "answer_start": []}},
-            "'text' has 1 items, but 'answer_start' 0",
+            "'text' has 1 items, but 'answer_start' has 0",
         ),
-        ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "'answer_start' must be an integer"),
+        (
+            {"answers": {"text": ["a"], "answer_start": [0.5]}},
+            "'answer_start' is .*, expected an integer",
+        ),
     ],
 )
 def test_invalid_rows_are_located(tmp_path, changes, message):
@@ -125,7 +128,7 @@ def test_answers_that_a_purpose_needs():
     check(None, False, "predict")
     for arguments, message in (
         ((None, False, "train"), "'answers' is missing"),
-        (((answer, answer), False, "train"), "exactly one answer .*found 2"),
+        (((answer, answer), False, "train"), "found 2 answers, expected exactly one"),
         (((), False, "eval"), "'answers' is empty.*`version_2_with_negative`"),
         (((answer,), True, "eval"), "no answer.*`version_2_with_negative`"),
     ):
@@ -206,7 +209,9 @@ def test_tfds_splits(folder):
 
 
 def test_tfds_errors(folder):
-    with pytest.raises(bert_tf.UserError, match=r"`tfds_name`: other .* id, question, answers; it"):
+    with pytest.raises(
+        bert_tf.UserError, match=r"`tfds_name`: other .* expected also id, question, answers"
+    ):
         squad.TfdsQuestions("other", "train", str(folder))
     with pytest.raises(bert_tf.UserError, match="`tfds_splits`: squad, none: "):
         list(squad.TfdsQuestions("squad", "train", str(folder), "none").paragraphs())

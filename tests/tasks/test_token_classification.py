@@ -196,8 +196,8 @@ def test_column_files(tmp_path):
     [
         ("a O\nb c O\n", "line 2: found 3 columns, expected 2"),
         ("a O\n\n\nb\n", "line 4: found 1 columns, expected 2"),
-        ("a\n", "line 1: expected a word and a tag, found only 'a'"),
-        ("a\0 O\n", "line 1: contains a NUL"),
+        ("a\n", "line 1: found only 'a', expected a word and a tag"),
+        ("a\0 O\n", "line 1: found a NUL"),
         ("\n\n", ": the file contains no sentences"),
         ("a O\ncaf\xe9 O\n", r"line 2: not UTF-8 \(byte 4 is 0xe9\)"),
     ],
@@ -232,7 +232,7 @@ def test_invalid_tags(tmp_path):
     (kept,) = tagging.valid_sentences(sentences, odd, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     sentences = [reading.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
-    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW; expected one of O, "):
+    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW, expected one of O, "):
         tagging.valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
 
 
@@ -283,7 +283,7 @@ def test_tfds_sentences(data_set):
         (["a\n"], [0], r"the word 'a\\n' "),
         (["a\0"], [0], r"the word 'a\\x00' "),
         (["a", b"caf\xe9"], [0, 0], "not UTF-8"),
-        (["a", "b"], [0], "2 words but 1 tags"),
+        (["a", "b"], [0], "found 1 tags, expected one for each of 2 words"),
         (["a", "b"], [0, -1], "a word has no tag"),
     ):
         source = data_set([good, (words, tags)])

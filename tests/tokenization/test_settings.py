@@ -198,7 +198,7 @@ def test_gaps_in_the_ids_are_a_warning(hf_folder, caplog):
             lambda t, c: t["model"].update(continuing_subword_prefix="@@"),
             'model.continuing_subword_prefix is "@@"',
         ),
-        (lambda t, c: t["model"].update(vocab=["a"]), "model.vocab is not an object"),
+        (lambda t, c: t["model"].update(vocab=["a"]), 'model.vocab is ["a"], expected an object'),
         (lambda t, c: t["model"]["vocab"].update(b=5), "model.vocab has 2 pieces with the id 5"),
         (lambda t, c: t["model"].update(max_input_chars_per_word="x"), "max_input_chars_per_word"),
         (lambda t, c: t["normalizer"].update(type="Lowercase"), 'normalizer.type is "Lowercase"'),

@@ -136,9 +136,9 @@ def test_from_preset(tmp_path, caplog):
     [
         (([1, 2],), "`texts`: expected a string"),
         (([["a", "b"]],), r"`texts`: .*\(1, 2\).*`pairs`"),
-        ((["a"], tf.constant([1])), "`pairs`: expected strings, found"),
+        ((["a"], tf.constant([1])), "`pairs`: found .*int32.*, expected strings"),
         ((keras.Input((3,), dtype="string"),), r"`texts`: .*\(None, 3\)"),
-        ((keras.Input((), dtype="int32"),), "`texts`: expected strings, found int32"),
+        ((keras.Input((), dtype="int32"),), "`texts`: found int32, expected strings"),
     ],
 )
 def test_wrong_texts(tokenizer, arguments, message):
@@ -148,7 +148,7 @@ def test_wrong_texts(tokenizer, arguments, message):
 
 
 def test_wrong_arguments(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`vocabulary`: required tokens .* \[UNK\]"):
+    with pytest.raises(bert_tf.UserError, match=r"`vocabulary`: the required tokens \[UNK\]"):
         bert_tf.BertTokenizer(["a"])
     with pytest.raises(bert_tf.UserError, match="`max_seq_length=4`"):
         bert_tf.BertTokenizer(WORDS, max_seq_length=4)
@@ -181,7 +181,7 @@ def test_import_bert_tf_is_enough_to_load(tmp_path):
 
 
 def test_a_lone_surrogate_is_reported(tokenizer):
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 1: .* character 2 .*'\\ud800'"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 1: character 2 .*'\\ud800'"):
         tokenizer(["a", "b \ud800"])
     with pytest.raises(bert_tf.UserError, match=r"`texts`: item 0: .* lone surrogate"):
         check_pairs([("a", "\udcff")], "texts")

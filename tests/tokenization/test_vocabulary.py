@@ -111,7 +111,7 @@ def test_words_that_the_tokenizer_never_finds(word, lower, reading):
 
 def test_added_words_follow_the_casing_and_fit():
     assert tokenization.add_words(PIECES, ["Lynx", "caf\u00e9"], False)[1] == ["Lynx", "caf\u00e9"]
-    with pytest.raises(UserError, match=r"3 words .* 2 \[unusedN\] slots"):
+    with pytest.raises(UserError, match=r"3 words .* at most 2, .*\[unusedN\] slots"):
         tokenization.add_words(PIECES, ["a", "b", "c"])
 
 
@@ -173,7 +173,7 @@ def test_learned_size(caplog):
         assert not caplog.records
         pieces = vocabulary.learn(WORD_COUNTS, 1000, num_unused=1)
     assert f"only {len(pieces)} pieces" in caplog.text and "`vocab_size=1000`" in caplog.text
-    with pytest.raises(UserError, match=r"`vocab_size=20` .* 27; .*`min_count`"):
+    with pytest.raises(UserError, match=r"`vocab_size=20`: expected at least 27, .*`min_count`"):
         vocabulary.learn(WORD_COUNTS, 20, num_unused=1)
 
 
@@ -234,7 +234,9 @@ def test_real_text(shared):
 
 def test_more_unused_slots_than_pieces():
     """The error comes before the slots are made, which would take all memory."""
-    with pytest.raises(UserError, match=r"^`vocab_size=100` is too small for `num_unused=10{12}`$"):
+    with pytest.raises(
+        UserError, match=r"^`vocab_size=100`: expected more than `num_unused=10{12}`$"
+    ):
         vocabulary.learn({"a": 2}, 100, 1, 10**12)
 
 

@@ -154,7 +154,7 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
     run_scripted(tmp_path, [0.1, 0.2, 0.9], 6, **options)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-4"\n')
     run_scripted(tmp_path, [0.1, 0.3, 0.2], 8, best_metric="accuracy")
-    assert "is of step 6, but the run is at step 4" in caplog.text
+    assert "is from step 6, but the run is at step 4" in caplog.text
     record = read_record(tmp_path)
     assert (record["step"], record["value"], record["since"]) == (6, 0.3, [8])
 
@@ -201,7 +201,7 @@ def test_evaluation_does_not_change_the_training(scripted, tmp_path):
 
 
 def test_metrics_are_checked_before_training(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 .*accuracy, loss"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: .*accuracy, loss"):
         run_scripted(tmp_path, [], 4, best_metric="f1")
     (tmp_path / "best").mkdir()
     record = {"metric": "loss", "value": 0.1, "step": 2, "since": []}
@@ -214,5 +214,5 @@ def test_missing_best_checkpoint_is_an_error(tmp_path):
     trainer = training.Trainer(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=r"`best_metric`: .*best has no checkpoint"):
         trainer.use_best("accuracy")
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: f1 is not a metric.*accuracy"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: not a metric.*accuracy"):
         trainer.use_best("f1")

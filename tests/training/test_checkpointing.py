@@ -139,7 +139,7 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
     for step, value in ((2, 0.1), (4, 0.2), (6, 0.9)):
         evaluate(best, step, value)
     best = resume(tmp_path, step=4)
-    assert "is of step 6, but the run is at step 4" in caplog.text
+    assert "is from step 6, but the run is at step 4" in caplog.text
     assert (best.step, best.value) == (None, None)
     evaluate(best, 6, 0.3)
     evaluate(best, 8, 0.2)

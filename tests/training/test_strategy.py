@@ -39,15 +39,15 @@ def test_device_arguments(caplog):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "was expected, found '{'"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "was expected, found"),
+        ("{", "found '{', expected"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "found .*, expected"),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            "task worker 2, but the cluster has only 2",
+            "the task is worker 2, expected an index less than 2",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}}',
-            "task type 'evaluator'",
+            "the task type is 'evaluator'",
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
     cluster = {"worker": ["a:1", "b:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
     training.make_strategy(distribution_strategy="one_device")
-    assert "TF_CONFIG names 2 workers" in caplog.text
+    assert "TF_CONFIG has 2 workers" in caplog.text
     assert "`distribution_strategy=one_device`" in caplog.text
 
 

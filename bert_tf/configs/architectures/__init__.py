@@ -17,7 +17,7 @@ ARCHITECTURES = {
 
 
 def find_architecture(model_type):
-    """Return the `Architecture` for a "model_type"; raise UserError if it is not supported."""
+    """Return the `Architecture` of a "model_type"; raise UserError if it is not supported."""
     if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         supported = ", ".join(map(repr, ARCHITECTURES))
         raise UserError(f"model_type is {model_type!r}, expected one of {supported}")

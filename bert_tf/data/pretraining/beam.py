@@ -1,7 +1,7 @@
-"""Creation of shards with Apache Beam, on one machine or many, with the results of `Shards.create`.
+"""Creation of shards with Apache Beam on any number of machines, as in `Shards.create`.
 
-One worker tokenizes each file, and one worker creates each shard. All workers need access to the
-input and the output.
+One worker tokenizes each file, and one worker creates each shard. All workers must be able to
+access the input and the output.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 def create_shards(shards, runner, options):
     """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
 
-    `runner` is a name such as "DirectRunner", `options` a list of Beam's flags such as
-    ["--project=mine"]. Raises UserError like `Shards.create`, or if Beam is not installed or
+    `runner` is a name such as "DirectRunner", and `options` a list of Beam's flags such as
+    ["--project=mine"]. Raises UserError as in `Shards.create`, or if Beam is not installed or
     rejects a flag.
     """
     try:
@@ -42,7 +42,7 @@ def create_shards(shards, runner, options):
             | beam.Reshuffle()
             | "tokenize" >> beam.FlatMap(_tokenize_file, shards, frozenset(missing))
         )
-        # Shards without documents are created, too.
+        # Shards without documents are created too.
         all_missing = pipeline | "shards" >> beam.Create([(shard, None) for shard in missing])
         _ = (
             (blocks, all_missing)
@@ -57,8 +57,8 @@ def create_shards(shards, runner, options):
             message = extract_user_error(error)
             if type(error).__name__ == "KilledWorker":  # of Dask
                 message = (
-                    "several workers that worked on the same part were lost; run the command "
-                    "again, which keeps the shards that are complete"
+                    "several workers that processed the same part were lost; run the command "
+                    "again, which keeps the complete shards"
                 )
             if not message:
                 raise

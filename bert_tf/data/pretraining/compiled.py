@@ -57,7 +57,7 @@ def draw(corpus, documents, config, masker, rng, parts, on_progress):
     masking = _Masking.of(masker, corpus, config)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
-    # The next document, its next sentence and target length; both are 0 at its beginning.
+    # The next document, its next sentence and its target length; both are 0 at its beginning.
     place = np.zeros(3, np.int64)
     segments = np.empty((_BLOCK_SIZE, 5), np.int64)
     counts = np.empty(_BLOCK_SIZE, np.int32)
@@ -183,7 +183,7 @@ def _shuffle(items, count, state):
     shift, last = _shift(count), count - 1
     while last > 0:
         drawn = _word(state) >> shift
-        # A draw that is too large swaps nothing. A branch would be slow, as it is unpredictable.
+        # A draw that is too large swaps nothing. A branch would be unpredictable and thus slow.
         is_valid = drawn <= last
         other = drawn if is_valid else last
         items[last], items[other] = items[other], items[last]
@@ -213,7 +213,7 @@ def _below(count, state):
 
 @_compile
 def _shift(count):
-    """Return how many of 32 random bits to discard for draws below `count`."""
+    """Return the number of 32 random bits to discard for draws below `count`."""
     return 32 - math.frexp(count)[1]  # the exponent is the number of bits
 
 

@@ -147,7 +147,7 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Tokenize a source, see `sources`, to a `Corpus`; raise UserError if it has no text.
+    """Tokenize a source to a `Corpus`; raise UserError if it has no text.
 
     `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
     """

@@ -1,8 +1,8 @@
 """Creation of instances from a corpus.
 
-Text, configuration and seed determine the same instances as in the 2018 release, in the same order,
-because the random generator is called in the same places. Unlike in the release, the text is a flat
-array of token ids, and instances are indices into it.
+The instances and their order are the same as in the 2018 release, because the random generator is
+called in the same places. Unlike in the release, the text is a flat array of token ids, and
+instances are indices into it.
 
 A function in `_SEGMENT_ITERATORS` passes once through the documents and yields the two segments of
 each instance as (a_start, a_end, b_start, b_end, label), where the bounds are indices into
@@ -14,8 +14,8 @@ each instance as (a_start, a_end, b_start, b_end, label), where the bounds are i
 * config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
 
 Sentences are collected up to the target length, and the chunk is split at a random sentence. The
-target is usually the maximum length, to make full use of the computation. Some documents have a
-shorter one, to reduce the mismatch between pre-training and fine-tuning.
+target is usually the maximum length. Some documents have a shorter one, to reduce the mismatch
+between pre-training and fine-tuning.
 """
 
 import functools
@@ -31,8 +31,8 @@ from bert_tf.data.pretraining.corpus import cumulative_offsets
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.tokenization.packing import truncate_at_random
 
-# Compiled code is used from this number of tokens in all passes. They take 3 seconds without it;
-# compiling takes 5 seconds once, and loading 0.6.
+# Compiled code is used for at least this number of tokens in all passes, which take 3 seconds
+# without it. Compiling takes 5 seconds once, and loading 0.6.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
@@ -65,7 +65,7 @@ class Instances:
         """Shuffle instances given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
         self.starts = cumulative_offsets(counts)
-        # A dummy entry, so that lookups with index 0 are valid if nothing is masked.
+        # A dummy entry, so that index 0 is valid if nothing is masked.
         self.masks = np.asarray(masks or array("q", [0]))
         order = array("q", range(len(self.segments)))
         shuffle(order, rng)
@@ -92,8 +92,8 @@ def create_instances(
     """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
     `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with numbers of processed documents; each counts `dupe_factor` times. `compiled`, from
-    `find_compiled`, only saves time.
+    called with numbers of processed documents; each counts `dupe_factor` times. `compiled` is the
+    result of `find_compiled`, or None.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
@@ -111,7 +111,7 @@ def create_instances(
 def find_compiled(num_tokens, config):
     """Return the module `compiled`, or None if it cannot be loaded or would not save time.
 
-    `num_tokens` is the total size of the corpora that this process handles.
+    `num_tokens` is the total size of this process's corpora.
     """
     if config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
         return None
@@ -126,7 +126,7 @@ def find_compiled(num_tokens, config):
 
 @functools.cache  # once
 def _log_without_numba(error):
-    console.info("creating takes longer without a working Numba (pip install numba): %s", error)
+    console.info("instances are created faster with Numba (pip install numba): %s", error)
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):
@@ -199,7 +199,7 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
 def _full_sentences(sentences, documents, config, rng, on_progress):
     """Yield one segment of as many sentences as fit: "FULL-SENTENCES" of RoBERTa, arXiv:1907.11692.
 
-    At the end of a document, b is the beginning of the next one, if a whole sentence fits. An
+    At the end of a document, b is the beginning of the next one if a whole sentence fits. An
     instance crosses at most one boundary. Sentences longer than an instance continue in the next.
     """
     number, position = 0, None

@@ -134,8 +134,8 @@ def unpack_masks(masks):
 def shuffle(items, rng, num_needed=None):
     """Shuffle in place with the draws of `rng.shuffle(items)`, in half the time.
 
-    Creating instances spends most of its time here. Only the first `num_needed` items are defined,
-    None for all.
+    Most of the time to create instances is spent here. Only the first `num_needed` items are
+    defined, None for all.
     """
     getrandbits = rng.getrandbits
     count = len(items)

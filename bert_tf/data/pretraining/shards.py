@@ -1,10 +1,10 @@
 """Creation of instances from a corpus of any size, in shards, by several processes.
 
 Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized,
-and their tokens are written to one file per shard. Then each shard is created like a separate
-corpus, with a random generator seeded by the text "SEED/SHARD". So the result depends only on text,
-configuration and number of shards, and memory depends only on the size of a shard. A restart
-creates the missing shards.
+and their tokens are written to one file per shard. Then each shard is created as a separate corpus,
+with a random generator seeded by the text "SEED/SHARD". The result depends only on text,
+configuration and number of shards, and memory only on the size of a shard. A restart creates the
+missing shards.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
 in OUTPUT.counts.json (see `record_files`). Meanwhile OUTPUT.work has tokens and counts (see
@@ -43,7 +43,7 @@ class Shards:
     """The shards of a source, see `sources`.
 
     `path` is the prefix of their file names. The temporary work folder is created in the local
-    folder `work_dir`, by default in the folder of `path`.
+    folder `work_dir`, None for the folder of `path`.
     """
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
@@ -76,10 +76,7 @@ class Shards:
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def existing(self):
-        """Return the set of existing shard files.
-
-        The folder is listed once, since an object store takes tens of milliseconds per request.
-        """
+        """Return the set of existing shard files, from one listing of the folder."""
         folder = os.path.dirname(self._path)
         system = files.system(self._path)
         if folder and not system.isdir(folder):
@@ -88,14 +85,14 @@ class Shards:
         return {path for path in self.paths() if os.path.basename(path) in names}
 
     def create(self, num_processes=1, max_memory_mb=0):
-        """Create the missing shards and log a table of all; return the `Counts` of all.
+        """Create the missing shards, and return and log the `Counts` of all.
 
         `max_memory_mb` limits the memory of all processes together, 0 for no limit. Raises
         UserError if existing files have a different configuration or input, or a shard exceeds the
         limit.
         """
         if "://" in self._work_dir.path:
-            raise UserError(f"`work_dir` must be a local folder, not {self._work_dir.path}")
+            raise UserError(f"`work_dir`: found {self._work_dir.path}, expected a local folder")
         return self.create_with(lambda: self._create_missing(num_processes, max_memory_mb))
 
     def create_with(self, create_missing):
@@ -145,11 +142,11 @@ class Shards:
             if shard in with_counts:
                 console.info("%s exists", path)
             else:
-                console.info("%s exists, but its counts do not; it is created again", path)
+                console.info("%s exists without its counts; it is created again", path)
         try:
             create_missing()
         except UserError:
-            # Without any results there is nothing to resume.
+            # Without results there is nothing to resume.
             if not self.existing() and not self._work_dir.has_sizes():
                 self._work_dir.remove()
                 files.system(self._path).remove(self._metadata_path)
@@ -170,10 +167,7 @@ class Shards:
         return metadata
 
     def _write_record_counts(self, metadata):
-        """Write the side file with the record counts.
-
-        Training works without it, so a folder that is not writable is not an error.
-        """
+        """Write the side file with the record counts; only log failures, since it is optional."""
         paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
         if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
             return
@@ -211,7 +205,7 @@ class Shards:
         """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
-                f"{self.source.name}: changed while it was read; remove {self._metadata_path} and "
+                f"{self.source.name}: changed during reading; remove {self._metadata_path} and "
                 "start again"
             )
 
@@ -222,8 +216,8 @@ class Shards:
         if not system.exists(path):
             if existing := self.existing():
                 raise UserError(
-                    f"`output_file`: {min(existing)} exists, but not {path} with its "
-                    "configuration; remove it or choose another name"
+                    f"`output_file`: {min(existing)} exists, but {path} with its configuration "
+                    "does not; remove it or choose another name"
                 )
             return {"made_of": self._fingerprint}
         try:
@@ -239,8 +233,8 @@ class Shards:
                 old, new = next(pair for pair in pairs if pair[0] != pair[1])
             old, new = (json.dumps(x)[-60:] for x in (old, new))
             raise UserError(
-                f"`output_file`: according to {path}, the existing shards have {name} {old}, not "
-                f"{new}; remove it and them, or choose another name"
+                f"`output_file`: the existing shards have {name} {old}, expected {new}; remove "
+                f"them and {path}, or choose another name"
             )
         return metadata
 
@@ -253,7 +247,7 @@ class Shards:
             system.remove(os.path.join(folder, name))
 
     def _write_tokens(self, num_processes):
-        """Write the tokens of all shards to the work folder, unless they exist; return sizes."""
+        """Write the tokens of all shards to the work folder, if missing; return their sizes."""
         if sizes := self._work_dir.read_sizes():
             return sizes
         with self._work_dir.writing_tokens() as writer:
@@ -268,7 +262,7 @@ class Shards:
     def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
         """Raise UserError if the shards exceed the memory limit.
 
-        Returns whether to use compiled code, if `is_compiled`: it may not fit within the limit.
+        Returns `is_compiled`, or False if compiled code does not fit within the limit.
         """
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, the main process only reads the text.
@@ -294,12 +288,12 @@ class Shards:
                 "(separate documents by blank lines)"
             )
         else:
-            # Shards are not exactly equal: add 20%.
+            # Add 20%, because shards differ in size.
             enough = int(self.num_shards * shard_mb * num_processes / available_mb * 1.2) + 1
             advice = f"`num_shards={enough}` is about enough (remove {self._metadata_path} first)"
         raise UserError(
-            f"`max_memory_mb={max_memory_mb}` is not enough for {self.num_shards} shards in "
-            f"{num_processes} processes, which take about {total_mb:.0f} MB; {advice}"
+            f"`max_memory_mb={max_memory_mb}`: {self.num_shards} shards in {num_processes} "
+            f"processes take about {total_mb:.0f} MB; {advice}"
         )
 
     def _estimate_mb(self, tokens, sentences):

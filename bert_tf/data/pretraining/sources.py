@@ -1,4 +1,4 @@
-"""Sources of text: text or JSON files, read document by document, and sentence splitting."""
+"""Text or JSON files, read document by document, and sentence splitting."""
 
 import json
 import re
@@ -28,14 +28,14 @@ class FileSource:
         .json, optionally followed by .gz, and text for all others.
       text_field: the key of the text in a JSON object, a list of sentences or a string, which is
         split into sentences.
-      split_sentences: whether to split lines of text files into sentences, too.
+      split_sentences: whether to split lines of text files into sentences too.
     """
 
     unit = "kB"
 
     def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
         if format not in INPUT_FORMATS:
-            raise UserError(f"`input_format`: {format!r} is not one of {', '.join(INPUT_FORMATS)}")
+            raise UserError(f"`input_format={format}`: expected one of {', '.join(INPUT_FORMATS)}")
         self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # Raises a UserError for a missing file.
@@ -61,8 +61,8 @@ class FileSource:
             yield from self.read_documents(file)
         if self._num_unfinished:
             console.info(
-                "%d files end without a blank line; their last document ends with the file (in the "
-                "2018 release it continued in the next file)",
+                "%d files end without a blank line; their last document ends there (in the 2018 "
+                "release it continues in the next file)",
                 self._num_unfinished,
             )
 
@@ -105,16 +105,19 @@ class FileSource:
             except json.JSONDecodeError as error:
                 raise UserError(f"{where}: expected one JSON object ({error.msg})") from None
             if not isinstance(value, dict):
-                raise UserError(f"{where}: expected one JSON object, not {line.strip()[:40]}")
+                raise UserError(f"{where}: found {line.strip()[:40]}, expected one JSON object")
             if field not in value:
                 keys = ", ".join(value) or "none"
                 raise UserError(
-                    f"{where}: no key {field!r}; its keys are {keys} (see `text_field`)"
+                    f"{where}: found the keys {keys}, expected {field!r} (see `text_field`)"
                 )
             text = value[field]
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):
-                raise UserError(f"{where}: {field!r} must be a string or a list of strings")
+                raise UserError(
+                    f"{where}: {field!r} is {json_files.quoted(text)}, expected a string or a list "
+                    "of strings"
+                )
             lines = [x for x in (text if is_list else [text]) if x.strip()]
             num_empty += not lines
             if lines:

@@ -27,7 +27,7 @@ _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 class WorkDir:
     """The work folder `path`, created by `locked`.
 
-    Tokens require a local folder, counts work on any file system. `fingerprint` is a JSON value.
+    Tokens require a local folder; counts can be on any file system. `fingerprint` is a JSON value.
     """
 
     def __init__(self, path, num_shards, fingerprint):
@@ -68,7 +68,7 @@ class WorkDir:
         """Remove the folder, which must be locked."""
         self._clear()
         system = files.system(self.path)
-        # Remove the lock last, because then another process may use the folder.
+        # Remove the lock last, because another process may use the folder afterwards.
         for path in map(self._join, ("made_of.json", ".lock")):
             if system.exists(path):
                 system.remove(path)
@@ -82,7 +82,7 @@ class WorkDir:
                 raise
 
     def _clear(self):
-        """Remove all but lock and fingerprint; sizes first, so that partial tokens are unused."""
+        """Remove all but lock and fingerprint; sizes first, so that no run uses partial tokens."""
         system = files.system(self.path)
         names = set(system.listdir(self.path)) - {".lock", "made_of.json"}
 
@@ -161,17 +161,14 @@ class WorkDir:
         num_tokens = sum(len(block.ids) for block in blocks)
         num_sentences = sum(len(block.sentences) for block in blocks)
         if [num_tokens, num_sentences] != size[:2]:
-            raise DamagedFile(
-                f"{path}: damaged, not the tokens that were written; remove {self.path}"
-            )
+            raise DamagedFile(f"{path}: the tokens are damaged; remove {self.path}")
         return blocks
 
 
 class TokenWriter:
     """Buffered writer of blocks to one file per shard in an empty folder.
 
-    Attributes:
-      sizes: see `WorkDir.read_sizes`.
+    `sizes` is as in `WorkDir.read_sizes`.
     """
 
     def __init__(self, folder, num_shards):

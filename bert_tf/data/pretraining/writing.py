@@ -18,10 +18,10 @@ _BATCH_SIZE = 250
 
 
 def columns(instances, first, last, corpus, vocab, config):
-    """Return the features of instances `first` to `last` - 1.
+    """Return the features of instances `first` to `last` - 1, see `records.pretraining_schema`.
 
-    The result is a dict of arrays (I, S), (I, P) or (I, 1), see `records.pretraining_schema`.
-    `corpus`, `vocab` and `config` must be the arguments of `create_instances`.
+    The result is a dict of arrays (I, S), (I, P) or (I, 1). `corpus`, `vocab` and `config` must be
+    the arguments of `create_instances`.
     """
     chosen = instances.order[first:last]
     segments = instances.segments[chosen]
@@ -50,10 +50,9 @@ def columns(instances, first, last, corpus, vocab, config):
 
 
 def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
-    """Write instances to TFRecord files in turn. Either all files appear, at the end, or none.
+    """Write instances to TFRecord files in turn, and return a dict from path to their number.
 
     `on_progress` is called with numbers of written instances; other arguments as for `columns`.
-    Returns a dict from path to number of instances.
     """
     total = len(instances)
     with tfrecord.writing(paths) as write_records:
@@ -77,7 +76,7 @@ class Counts(NamedTuple):
     masked: int = 0  # masked tokens in the instances
     filled: int = 0  # tokens in the instances, without padding
     places: int = 0  # tokens in the instances, with padding
-    capped: int = 0  # instances with fewer masks than `masked_lm_prob` asks for
+    capped: int = 0  # instances with fewer masks than `masked_lm_prob` requires
 
     @classmethod
     def from_instances(cls, instances, corpus, vocab, config):
@@ -134,8 +133,8 @@ def warn_about_limits(counts, config):
     if num_single and config.objective == "nsp":
         what = "the corpus is" if len(counts) == 1 else f"{num_single} of {len(counts)} shards are"
         console.warning(
-            "%s a single document, so its random next sentences come from that same document; "
-            "separate documents by blank lines",
+            "%s a single document, so random next sentences are from the same document; separate "
+            "documents by blank lines",
             what,
         )
     total = sum(counts, Counts())
@@ -149,16 +148,16 @@ def warn_about_limits(counts, config):
 
 
 def check_has_instances(source, num_instances):
-    """Raise UserError if no instance was created, since all sentences have a single token."""
+    """Raise UserError if no instance was created, because all sentences have a single token."""
     if not num_instances:
         raise UserError(f"{source.name}: no instance can be created from its text")
 
 
 def create_in_memory(source, paths, tokenizer, config):
-    """Create the instances of a source, see `sources`, in memory as in the release.
+    """Create the instances of a source in memory, as in the release, and return their `Counts`.
 
-    Writes them to the TFRecord files `paths` in turn. `tokenizer` is a `FullTokenizer`, `config` an
-    `InstanceConfig`. Returns the `Counts`, or raises UserError if there are no instances.
+    They are written to the TFRecord files `paths` in turn. `tokenizer` is a `FullTokenizer`,
+    `config` an `InstanceConfig`. Raises UserError if there are no instances.
     """
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab

@@ -55,5 +55,7 @@ def labels_and_probabilities(outputs, metadata):
     if not labels and "labels" in outputs:
         labels = plain(outputs["labels"])
     if len(labels) != len(values):
-        raise UserError(f"the model has {len(values)} labels, but its model.json has {len(labels)}")
+        raise UserError(
+            f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
+        )
     return labels, dict(zip(labels, plain(values), strict=True))

@@ -55,9 +55,9 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
       num_texts: 2 if the training set has pairs, else 1.
       columns: dict from the options that name columns to their values for the training file, given
         by the user or found in its header.
-      dev_split: the `DevSplit` of the rows held out of the training set, or None.
-      scores: the `ScoreScale` of a regression whose logits are standardised; None if the logits are
-        the scores, as in all checkpoints outside a run's folder; see `checkpoints.open_checkpoint`.
+      dev_split: the `DevSplit` of the held-out training rows, or None.
+      scores: the `ScoreScale` of a regression with standardized logits; None if the logits are the
+        scores, as in all checkpoints outside a run's folder (see `checkpoints.open_checkpoint`).
     """
 
     GROUPS = (
@@ -85,8 +85,8 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
     task_type: str | None = option(
         None,
-        "Type of the task in custom files: one label per text (classification, the default), a "
-        "score (regression), or any number of labels (multi_label). (bert_tf)",
+        "Type of the task in custom files: one label per text (classification), a score "
+        "(regression), or any number of labels (multi_label). Default: classification. (bert_tf)",
         choices=("classification", "regression", "multi_label"),
         saved=True,
         fixed=True,
@@ -101,7 +101,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
     labels: tuple[str, ...] = option(
         (),
-        "Labels in the order of their ids; found in the training set if not given. (bert_tf)",
+        "Labels in the order of their ids. Default: found in the training set. (bert_tf)",
         saved=True,
         fixed=True,
         inferred=True,
@@ -112,16 +112,16 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     delimiter: str | None = option(
         None,
-        "Character between the columns of custom files: comma, semicolon, tab, pipe, or another "
-        "character; detected if not given. (bert_tf)",
+        "Delimiter of the columns of custom files: comma, semicolon, tab, pipe, or any other "
+        "character. Default: detected. (bert_tf)",
     )
     numeric_columns: tuple[str, ...] = option(
         (), "Columns of numeric features, by name or by number from 0. (bert_tf)", fixed=True
     )
     numeric_as: str | None = option(
         None,
-        "How to use numeric features: vector, the default, normalizes them and concatenates them "
-        "with the pooled output; text puts them before the text as words. (bert_tf)",
+        "How to use numeric features: vector normalizes them and concatenates them with the pooled "
+        "output; text puts them before the text as words. Default: vector. (bert_tf)",
         choices=("vector", "text"),
         saved=True,
         fixed=True,
@@ -129,33 +129,33 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     dev_fraction: float | None = option(
         None,
-        "Share of the training rows to hold out for evaluation, stratified by label, instead of a "
-        "development set. (bert_tf)",
+        "Fraction of the training rows to hold out for evaluation, stratified by label, instead of "
+        "dev_file. (bert_tf)",
         minimum=0.0,
         maximum=1.0,
     )
     dev_seed: int = option(
         0,
-        "Seed for choosing the held-out rows, independent of the training seed. (bert_tf)",
+        "Random seed for the held-out rows, independent of the training seed. (bert_tf)",
         minimum=0,
         maximum=2**32 - 1,
     )
     standardize_scores: bool = option(
         True,
-        "Standardise scores by the mean and standard deviation of the training set; predictions "
+        "Standardize scores by the mean and standard deviation of the training set; predictions "
         "and metrics keep the units of the data. A resumed run keeps its setting. (bert_tf)",
     )
     long_documents: str = option(
         "truncate",
-        "What to do with texts longer than max_seq_length: truncate them as in the release, or "
-        "read overlapping windows and pool their logits. (bert_tf)",
+        "How to process texts longer than max_seq_length: truncate them, as in the release, or "
+        "split them into overlapping windows and pool the logits. (bert_tf)",
         choices=("truncate", "windows"),
         saved=True,
         fixed=True,
     )
     doc_stride: int | None = option(
         None,
-        "Tokens between the starts of two windows, half a window if not given. (bert_tf)",
+        "Stride between windows, in tokens. Default: half a window. (bert_tf)",
         minimum=1,
         saved=True,
         requires=("long_documents", "windows"),
@@ -170,7 +170,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     max_windows: int = option(
         16,
-        "Maximum number of windows per text; the rest of the text is left out. (bert_tf)",
+        "Maximum number of windows per text; longer texts are truncated. (bert_tf)",
         minimum=1,
         saved=True,
         requires=("long_documents", "windows"),
@@ -221,7 +221,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
 
     @property
     def numeric_inputs(self):
-        """The numeric features that are an input of the model, not written into the text."""
+        """The numeric features that are an input of the model, not part of the text."""
         return self.numeric_features if self.numeric_as == "vector" else ()
 
     def check(self, config, is_resumed):
@@ -231,8 +231,8 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
         if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
             raise UserError(
-                f"`dev_fraction={self.dev_fraction:g}`: expected a number greater than 0 and less "
-                "than 1"
+                f"`dev_fraction={self.dev_fraction:g}`: expected a number between 0 and 1 "
+                "(exclusive)"
             )
         if self.glue_submission and config.num_seeds > 1:
             raise UserError("`glue_submission` requires a single run: use `num_seeds=1`")
@@ -248,7 +248,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         values = super().to_json()
         if not self.windows:
             del values["long_documents"]
-        # Side files use the name of version 0.1.
+        # The saved files use the name of version 0.1.
         values["numbers"] = values.pop("numeric_features")
         if not values["numbers"]:
             del values["numeric_as"]
@@ -276,7 +276,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
-        """Take over the scale of scores and numeric features from the run in `folder`."""
+        """Use the scale of scores and numeric features from the run in `folder`."""
         stored = self.load(folder)
         if stored is None:
             return self

@@ -25,13 +25,7 @@ from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
-    """The examples of each split of a dataset.
-
-    Attributes:
-      dataset: the `glue.DatasetSpec`.
-      examples: dict from split to list of `Example`.
-      config: the `ClassificationConfig`.
-    """
+    """The dict `examples` from split to list of `Example`, and the `glue.DatasetSpec`."""
 
     version = 2
 
@@ -167,8 +161,7 @@ def read(task_config, model, splits, stored=None):
         or task_config.dev_file
     ):
         raise UserError(
-            "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out rows of the "
-            "training file"
+            "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out training rows"
         )
     examples, labels, numeric_features = read_splits(
         source,
@@ -186,8 +179,8 @@ def read(task_config, model, splits, stored=None):
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     if has_pairs and task_config.long_documents == "windows":
         raise UserError(
-            "`long_documents=windows` requires single texts, but these data have pairs; pairs can "
-            "only be truncated"
+            "`long_documents=windows`: found pairs of texts, expected single texts; pairs can only "
+            "be truncated"
         )
     config = task_config.of_model(
         model,
@@ -215,12 +208,13 @@ def make_model(config, dtype=None):
 
 
 def _dev_split(task_config, stored):
-    """Return the `DevSplit` of the trained model, or of the options for a new one; may be None."""
+    """Return the `DevSplit` of the trained model, or from the options of a new one, or None."""
     fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
     if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
             f"`dev_fraction={fraction:g}`, but the model was trained with "
-            f"{trained.fraction if trained else 'all rows'}: it would be evaluated on training rows"
+            f"{trained.fraction if trained else 'all rows'}, so it would be evaluated on training "
+            "rows"
         )
     if stored:
         return None if task_config.dev_file else trained
@@ -233,6 +227,6 @@ def _with_digest(dev_split, examples):
     if dev_split.digest not in ("", value):
         raise UserError(
             "`train_file`: the rows have changed since training, so different rows would be held "
-            "out for evaluation; give the original file, or a `dev_file`"
+            "out for evaluation; use the original file or a `dev_file`"
         )
     return dev_split._replace(digest=value)

@@ -1,4 +1,4 @@
-"""Distillation: compute the logits of a fine-tuned teacher for a student to learn from."""
+"""Distillation: compute the logits of a fine-tuned teacher for the training of a student."""
 
 import functools
 import hashlib
@@ -19,21 +19,13 @@ from bert_tf.training.trainer import Trainer
 
 
 class Teacher:
-    """A fine-tuned classifier, loaded from the output folder of its run.
-
-    Attributes:
-      distillation: the `DistillationConfig`.
-    """
+    """A fine-tuned classifier, loaded from the output folder of its run."""
 
     def __init__(self, folder, spec, student, distillation, dtype="float32"):
-        """Find the teacher, and check that it was trained for the same task.
+        """Find the teacher, and raise UserError if it was trained for a different task.
 
-        Args:
-          folder: the output folder of its run, or the folder of its best checkpoint.
-          spec: the `TaskSpec` of both models.
-          student: the `ClassificationConfig` of the model to train.
-          distillation: the `DistillationConfig`.
-          dtype: the teacher's Keras dtype policy.
+        `folder` is the output folder of its run, or the folder of its best checkpoint. `spec` is
+        the `TaskSpec` of both models, `student` the `ClassificationConfig` of the student.
         """
         self._folder, self._student, self._dtype = folder, student, dtype
         self.distillation = distillation
@@ -60,7 +52,7 @@ class Teacher:
             if teacher_value != student_value:
                 raise UserError(
                     f"`teacher_dir`: the model in {folder} has the {name} "
-                    f"{teacher_value or 'none'}, but the student has {student_value or 'none'}"
+                    f"{teacher_value or 'none'}, expected {student_value or 'none'} for the student"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
@@ -78,9 +70,9 @@ class Teacher:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):
-        """Compute the logits (N, L) of N examples, in the order of the student's labels.
+        """Return the logits (N, L) of N examples, in the order of the student's labels.
 
-        All workers must call this method. It writes a temporary file of features into `folder`.
+        All workers must call this method. It writes a temporary file to `folder`.
         """
         config = self._config
         task_class = TASK_CLASSES[config.task_type]
@@ -98,7 +90,7 @@ class Teacher:
             self._folder,
             must_be_trained=True,
         )
-        # A resumed run removes files with such a name that a killed run has left.
+        # A resumed run removes files with such names if a killed run has left them.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
         tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         length = config.max_seq_length

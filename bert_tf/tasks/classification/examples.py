@@ -1,4 +1,4 @@
-"""Labelled examples: their labels, numeric features and class weights."""
+"""Labeled examples: their labels, numeric features and class weights."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ class Example:
     Attributes:
       where: file and line, for messages.
       text_a: the first text.
-      text_b: the second text of a pair, else None.
+      text_b: the second text of a pair, or None.
       label: a str; a float for regression; a tuple of str for multi-label tasks.
       id: the id in the data, or the row number from 0.
       numbers: the values of the numeric features.
@@ -40,7 +40,7 @@ class Example:
 
 
 def read_label(dataset, cells):
-    """Return the label in the cells of the label columns, usually one; ValueError if invalid."""
+    """Return the label in the cells of the label columns; raise ValueError if it is invalid."""
     if dataset.task_type == "regression":
         return read_number(cells[0], "the score")
     if dataset.task_type == "multi_label":
@@ -59,7 +59,7 @@ def _read_label_set(dataset, cells):
     pairs = list(zip(dataset.labels or dataset.layout.label, cells, strict=True))
     for name, cell in pairs:
         if cell.strip() not in ("0", "1"):
-            raise ValueError(f"expected 0 or 1 for the label {name}, found {cell!r}")
+            raise ValueError(f"the label {name} is {cell!r}, expected 0 or 1")
     return tuple(name for name, cell in pairs if cell.strip() == "1")
 
 
@@ -71,7 +71,7 @@ def label_set(label):
 
 
 def find_labels(examples):
-    """Return the distinct labels, sorted as numbers if all are integers, else as text."""
+    """Return the distinct labels, sorted as numbers if all are integers, else as strings."""
     labels = {label for example in examples for label in label_set(example.label)}
     if all(label.removeprefix("-").isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
@@ -84,17 +84,19 @@ def with_known_labels(examples, labels, bad):
     for example in examples:
         unknown = [label for label in label_set(example.label) if label not in known]
         if unknown:
-            bad(f"{example.where}: the label {unknown[0]!r} is not one of {', '.join(labels)}")
+            bad(
+                f"{example.where}: the label is {unknown[0]!r}, expected one of {', '.join(labels)}"
+            )
         else:
             result.append(example)
     return result
 
 
 def hold_out(examples, dev_split, stratify):
-    """Divide a training set into two lists: examples for training and held-out examples.
+    """Split a training set into a list for training and a list of held-out examples, in order.
 
-    Both keep the order. With `stratify`, both have the labels in the same proportions; labels with
-    a single example are for training.
+    With `stratify`, both have the labels in the same proportions; the example of a label that
+    occurs once is for training.
     """
     from sklearn.model_selection import train_test_split
 
@@ -120,7 +122,7 @@ def hold_out(examples, dev_split, stratify):
 
 
 def make_example(where, texts, label, row_id, layout=None, cells=()):
-    """Make an `Example` with the numbers in `cells`, the numeric columns of a `columns.Layout`."""
+    """Make an `Example`; `cells` are the numeric columns of a `columns.Layout`."""
     pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
     numbers = tuple(read_number(cell, name) for name, cell in pairs)
     text_a, text_b = (*texts, None)[:2]
@@ -152,7 +154,7 @@ def measure_scores(examples):
     scale = ScoreScale(values.mean().item(), values.std().item())
     console.info(
         "scores of the training set: mean %.4g, standard deviation %.4g; the loss uses "
-        "standardised scores",
+        "standardized scores",
         *scale,
     )
     return scale
@@ -173,9 +175,10 @@ def normalize(values, numeric_features):
 def class_weights(choice, examples, labels, task_type):
     """Return and log the loss weight of each label.
 
-    `choice` is ("balanced",) or L numbers as text. The balanced weight of a label that n of N
-    examples have is N / (L * n), which gives all labels the same total weight and examples a mean
-    weight of 1. For `multi_label` it is (N - n) / n, which balances examples with and without it.
+    `choice` is ("balanced",) or L numbers as text. The balanced weight of a label with n of N
+    examples is N / (L * n): all labels have the same total weight, and the mean weight of the
+    examples is 1. For `multi_label` it is (N - n) / n, which balances examples with and without
+    the label.
     """
     if task_type == "regression":
         raise UserError("`class_weights` cannot be combined with `task_type=regression`")
@@ -197,8 +200,8 @@ def class_weights(choice, examples, labels, task_type):
             weights = []
         if len(weights) != len(labels) or not all(0 <= w < math.inf for w in weights):
             raise UserError(
-                f"`class_weights`: expected balanced, or {len(labels)} non-negative numbers for "
-                f"the labels {', '.join(labels)}, found {','.join(choice)}"
+                f"`class_weights={','.join(choice)}`: expected balanced, or {len(labels)} "
+                f"non-negative numbers for the labels {', '.join(labels)}"
             )
     pairs = zip(labels, weights, strict=True)
     console.info("class weights: %s", ", ".join(f"{label} {weight:.4g}" for label, weight in pairs))

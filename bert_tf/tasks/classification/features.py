@@ -1,4 +1,4 @@
-"""Convert labelled texts to features, as in the release."""
+"""Convert labeled texts to features, as in the release."""
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import encode_batches, write_records
@@ -9,9 +9,9 @@ from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
 def record_schema(task_class, numeric_features=(), with_teacher=False, windows=None):
-    """Return the schema of the records for one of the `task.TASK_CLASSES`.
+    """Return the record schema of one of the `task.TASK_CLASSES`.
 
-    `with_teacher` adds a teacher's logits, and `windows` the windows of long texts.
+    `with_teacher` adds a teacher's logits, `windows` the windows of long texts.
     """
     return {
         **(records.windowed(task_class.schema) if windows else task_class.schema),
@@ -31,21 +31,18 @@ def convert_examples(
     lengths=None,
     windows=None,
 ):
-    """Convert examples to the values of records, as in the release.
+    """Yield a dict for `record_schema` for each of N examples, as in the release.
 
     Args:
-      examples: list of N `Example`s.
-      labels: sequence of L labels in the order of their ids.
+      examples: list of `Example`.
+      labels: the L labels in the order of their ids.
       tokenizer: a `FullTokenizer`.
-      max_seq_length: S.
+      max_seq_length: maximum sequence length, in tokens.
       task_class: one of the `task.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s that normalize the numbers of the examples.
-      teacher_logits: array (N, L) of the logits of a teacher, or None.
-      lengths: a `packing.LengthCounter` that counts the lengths of the examples, or None.
+      teacher_logits: array (N, L), or None.
+      lengths: a `packing.LengthCounter` that counts the lengths, or None.
       windows: the `DocumentWindows` of the texts; None to truncate them.
-
-    Yields:
-      A dict for `record_schema` for each example.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
@@ -54,7 +51,8 @@ def convert_examples(
             label = task_class.encode(example.label, labels)
         except ValueError:
             raise UserError(
-                f"{example.where}: the label {example.label!r} is not one of {', '.join(labels)}"
+                f"{example.where}: the label is {example.label!r}, expected one of "
+                f"{', '.join(labels)}"
             ) from None
         values = {}
         if numeric_features:

@@ -33,13 +33,13 @@ class DatasetSpec:
     Attributes:
       files: dict from split to `File`. Splits are "train", "dev" and "test"; a second development
         or test set has a suffix, as in "dev_mismatched", and so do its result files.
-      labels: the labels in the order of their ids; None to find them in the training set.
+      labels: the labels in the order of their ids; None for the labels of the training set.
       task_type: a key of `task.TASK_CLASSES`.
       metrics: names of `metrics.METRICS` in addition to the metrics of the task type.
       submission: dict from split to the name of its file on GLUE's leaderboard, without `.tsv`.
       score_range: the lowest and highest score that the leaderboard accepts.
       features: names of the texts in tensorflow-datasets.
-      label_aliases: dict from other spellings of a label in the files to the label.
+      label_aliases: dict from other spellings in the files to labels.
       layout: the `Layout` of custom files; None if `files` has the columns.
     """
 
@@ -64,7 +64,7 @@ _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
 _SENTENCES = ("sentence1", "sentence2")
 
-# The columns of most files of sentence pairs.
+# The columns of most files with sentence pairs.
 _PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
 # The gold label is the last column; development sets have five annotators' labels before it.
 _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
@@ -154,13 +154,13 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the `DatasetSpec` for a name such as "SST-2", "sst2" or "mnli_matched".
+    """Return the `DatasetSpec` of a name such as "SST-2", "sst2" or "mnli_matched".
 
     `language` is the language of XNLI. Raise UserError if the name is unknown.
     """
     dataset = DATASETS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if dataset is None:
-        raise UserError(f"`task_name`: {name!r} is not one of {', '.join(DATASETS)}")
+        raise UserError(f"`task_name={name}`: expected one of {', '.join(DATASETS)}")
     files = {split: _in_language(file, language) for split, file in dataset.files.items()}
     return dataclasses.replace(dataset, files=files)
 
@@ -175,20 +175,20 @@ def _in_language(file, language):
 def custom_dataset(task_type=None, labels=None, layout=None):
     """Return the `DatasetSpec` of custom files; raise UserError if the arguments do not match.
 
-    `labels` are in the order of their ids, or None to find them in the training set.
+    `labels` are in the order of their ids; None for the labels of the training set.
     """
     layout = layout or Layout()
     task_type = task_type or "classification"
     if len(layout.text) > 2:
-        raise UserError(f"`text_columns`: expected one or two columns, found {len(layout.text)}")
+        raise UserError(f"`text_columns`: found {len(layout.text)} columns, expected one or two")
     if len(layout.label) > 1:
         if task_type != "multi_label":
             raise UserError("`label_column`: several columns require `task_type=multi_label`")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
             raise UserError(
-                f"`labels` has {len(labels)} names, but `label_column` has "
-                f"{len(layout.label)} columns"
+                f"`labels`: found {len(labels)} names, expected one for each of the "
+                f"{len(layout.label)} columns of `label_column`"
             )
     if labels and len(set(labels)) < len(labels):
         raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
@@ -202,15 +202,15 @@ def custom_dataset(task_type=None, labels=None, layout=None):
 def write_submission(folder, dataset, split, ids, predicted):
     """Write a dataset's file for GLUE's leaderboard, and `submission.zip` with all files so far.
 
-    `predicted` has a label or a score for each of the `ids`, which must be 0, 1, 2 and so on in any
-    order: the leaderboard requires every row.
+    `predicted` has a label or score for each of the `ids`. The leaderboard requires every row, so
+    the ids must be 0, 1, 2 and so on, in any order.
     """
     name = dataset.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
-            f"`glue_submission`: {name}.tsv requires a prediction for each row of the "
-            f"leaderboard's test set, numbered from 0, but these {len(rows)} rows have other ids"
+            f"`glue_submission`: found {len(rows)} rows with other ids, expected a prediction in "
+            f"{name}.tsv for each row of the leaderboard's test set, numbered from 0"
         )
     if dataset.score_range:
         lowest, highest = dataset.score_range

@@ -15,11 +15,10 @@ from bert_tf.pipelines.arguments import check_list
 class LabelEncoder:
     """Converts labels to training targets.
 
-    A label is given by name or, unless the names are numbers, by index.
+    A label is a name or, unless the names are numbers, an index.
     """
 
     def __init__(self, task_type, labels):
-        """Store the task type and the names of the labels in the order of their ids."""
         self._task_type, self._labels = task_type, tuple(labels)
         self._ids = {label: index for index, label in enumerate(self._labels)}
         self._has_indices = not any(label.lstrip("-").isdecimal() for label in self._labels)
@@ -46,7 +45,7 @@ class LabelEncoder:
     def _in_order(self, values, argument):
         """Return the rows of a DataFrame with its label columns in the order of the labels.
 
-        If no column is named after a label, the order is kept. Values that are not a DataFrame with
+        If no column is named after a label, the order is kept. Values other than a DataFrame with
         several columns are returned unchanged.
         """
         columns = [str(name) for name in getattr(values, "columns", ())]
@@ -56,8 +55,8 @@ class LabelEncoder:
         if set(columns) & set(self._labels):
             if sorted(columns) != sorted(self._labels):
                 raise UserError(
-                    f"`{argument}`: expected a column for each of the labels "
-                    f"{abbreviate(self._labels, 9)}, found {abbreviate(columns, 9)}"
+                    f"`{argument}`: found the columns {abbreviate(columns, 9)}, expected one for "
+                    f"each of the labels {abbreviate(self._labels, 9)}"
                 )
             order = [columns.index(label) for label in self._labels]
         # With columns of different types, `to_numpy` returns objects.
@@ -75,10 +74,9 @@ class LabelEncoder:
                 return self._ids[str(int(value))]
             if self._has_indices and value in range(len(self._labels)):
                 return int(value)
-        raise ValueError(f"not one of the labels {abbreviate(self._labels, 9)}")
+        raise ValueError(f"expected one of the labels {abbreviate(self._labels, 9)}")
 
     def _id_of_row(self, row):
-        """Return the id for an array of one label, or for a one-hot row."""
         if row.size == 1:
             return self._label_id(row.item())
         is_one_hot = row.shape == (len(self._labels),) and row.dtype.kind in "biuf"
@@ -87,7 +85,6 @@ class LabelEncoder:
         return int(row.argmax())
 
     def _to_row(self, value):
-        """Return a row of 0 and 1 for a list of labels or a row of 0 and 1."""
         if isinstance(value, (str, bytes)):
             raise ValueError("expected a list of labels")
         values = list(value)
@@ -111,10 +108,10 @@ class LabelEncoder:
         if len(texts) > 2 or not all(isinstance(x, tf.TensorSpec) and x.dtype == tf.string
                                      for x in texts):  # fmt: skip
             raise UserError(
-                f"`{argument}`: the texts of the dataset must be strings or pairs of strings"
+                f"`{argument}`: expected strings or pairs of strings as the texts of the dataset"
             )
         if any(x.shape.rank == 0 for x in texts):
-            raise UserError(f"`{argument}`: expected batches of texts; call its method `batch`")
+            raise UserError(f"`{argument}`: found single texts, expected batches; call `batch`")
         self.check_spec(spec[1], argument)
         if len(spec) == 3:
             LabelEncoder("regression", ()).check_spec(spec[2], argument, "sample weights")
@@ -192,8 +189,8 @@ class LabelEncoder:
             return weights
         if not isinstance(class_weight, Mapping):
             raise UserError(
-                f"`class_weight`: expected a dict from label to weight, or balanced, found "
-                f"{class_weight!r:.50}"
+                f"`class_weight`: found {class_weight!r:.50}, expected a dict from label to "
+                "weight, or balanced"
             )
         for label, weight in class_weight.items():
             try:

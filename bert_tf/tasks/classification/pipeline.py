@@ -1,4 +1,4 @@
-"""`TextClassifier`: fine-tuning and prediction on strings, with labels or scores as output."""
+"""`TextClassifier`: fine-tuning and prediction of labels or scores, on strings."""
 
 import dataclasses
 import os
@@ -48,13 +48,12 @@ class TextClassifier(TaskPipeline):
     >>> classifier.save_to_preset("sentiment")
     >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
 
-    A model predicts one label (`task_type="classification"`), any number of labels ("multi_label")
-    or a score ("regression"). `model` is a Keras model on token ids: freeze its layers, save it as
-    a `.keras` file, or train it with your own loop. To train on several devices, create the
-    classifier in the scope of a strategy.
+    The answer is one label (`task_type="classification"`), any number of labels ("multi_label") or
+    a score ("regression"). To train on several devices, create the classifier in the scope of a
+    strategy.
 
     Attributes:
-      model: the `BertClassifier`.
+      model: the `BertClassifier`, a Keras model on token ids.
       config: the `tasks.ClassificationConfig`.
       tokenizer: the `BertTokenizer`.
     """
@@ -76,18 +75,17 @@ class TextClassifier(TaskPipeline):
     ) -> "TextClassifier":
         """Create a classifier from a pre-trained or fine-tuned model.
 
-        Settings default to those saved with the model by `run_classifier.py`, `save_to_preset` or
-        Hugging Face. If the model has no head for the labels, a new one is initialised.
+        If the model has no head for the labels, a new one is initialized.
 
         Args:
-          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
-            or the name of a published model (`checkpoints.MODELS`) or "hf://OWNER/NAME", downloaded
-            if it is not in the cache.
-          labels: the labels in the order of their ids; by default the saved ones.
-          task_type: "classification", "multi_label" or "regression". By default the saved type,
-            else "regression" for a head with one output, else "classification".
-          max_seq_length: longest sequence in tokens; by default the saved length, else 128.
-          do_lower_case: whether the model is uncased; by default the saved casing.
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
+          labels: the labels in the order of their ids; None for the saved ones.
+          task_type: "classification", "multi_label" or "regression". None for the saved type, else
+            "regression" for a head with one output, else "classification".
+          max_seq_length: maximum sequence length, in tokens; longer texts are truncated. None for
+            the saved setting, else 128.
+          do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random.
           num_classes: number of labels, named "0", "1" and so on, instead of `labels`.
@@ -97,7 +95,7 @@ class TextClassifier(TaskPipeline):
         """
         if num_classes is not None:
             if labels is not None:
-                raise UserError("`labels` and `num_classes` cannot be combined")
+                raise UserError("`labels` cannot be combined with `num_classes`")
             labels = list(range(num_classes))
         return cls._from_preset(
             preset,
@@ -132,7 +130,7 @@ class TextClassifier(TaskPipeline):
         values = {**values, "task_type": task_type, "labels": labels}
         if not stored:
             return {**values, "num_texts": 1}
-        # These describe the old training data; a loaded head outputs scores in their own units.
+        # These describe the old training data; a loaded head returns scores in their units.
         return {**values, "columns": {}, "dev_split": None, "scores": None}
 
     @with_keras_names(x="texts", y="labels")
@@ -155,8 +153,8 @@ class TextClassifier(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        Unless `compile` was called, the optimizer is the release's, with 10 % warm-up and linear
-        decay over the steps of this call.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call. Use `compile` to set a different one.
 
         Args:
           texts: list of texts or of pairs (text_a, text_b); a tuple of two lists of texts; a
@@ -167,21 +165,21 @@ class TextClassifier(TaskPipeline):
             list of labels or a row of 0 and 1; for "regression" a number.
           validation_data: (texts, labels), (texts, labels, sample weights), a list of
             `InputExample`, or a dataset.
-          validation_split: share of the texts to validate on, taken from the end of the list.
+          validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of texts per step, over all devices.
-          learning_rate: the peak learning rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
-          class_weight: dict from labels, or their indices, to the loss weights of their texts, by
-            default 1; or "balanced", which gives each label the same total weight.
+          class_weight: dict from labels, or their indices, to the loss weights of their texts, 1 if
+            missing; or "balanced", which gives each label the same total weight.
           sample_weight: loss weight of each text.
           shuffle: whether to reshuffle the texts in each epoch.
-          bucket_by_length: whether to form batches of texts of similar length, which is faster
-            because of less padding, but makes batches less random.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+          bucket_by_length: whether to batch texts of similar length: faster, because there is less
+            padding, but less random.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -226,7 +224,7 @@ class TextClassifier(TaskPipeline):
         sample_weight: Any = None,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and metrics by name; the arguments are as for `fit`."""
+        """Return a dict of the loss and metrics; see `fit` for the arguments."""
         data = self._to_tensors((texts, labels, sample_weight))
         return self._evaluate(self._dataset(data, batch_size, "texts"), options)
 
@@ -236,17 +234,16 @@ class TextClassifier(TaskPipeline):
         """Predict labels or scores.
 
         Args:
-          texts: a text, or what `fit` accepts, without labels; the labels of a dataset are ignored.
+          texts: a text, or texts as in `fit`; the labels of a dataset are ignored.
           batch_size: number of texts per step; None for 32 (long texts) to 256 (short texts).
           verbose: ignored; accepted for compatibility with Keras.
 
         Returns:
-          A list of dicts, one for each text, or a single dict if `texts` is a str. They are the
-          answers of `bert_tf.serving.Predictor`: "label", or "labels" for "multi_label", and
-          "probabilities" by label; "score" and "logits" for "regression".
+          A list of dicts, one per text, or a single dict if `texts` is a str: "label", or "labels"
+          for "multi_label", and "probabilities" by label; "score" and "logits" for "regression".
 
         Raises:
-          UserError: if `texts` is not valid.
+          UserError: if `texts` is invalid.
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
@@ -278,9 +275,9 @@ class TextClassifier(TaskPipeline):
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
         """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
 
-        Texts become a tuple of one or two string tensors (N,), labels become targets. Return a
-        dataset unchanged; `only_lists` are arguments that it cannot be combined with. `arguments`
-        are the names of the values in messages.
+        Texts become a tuple of one or two string tensors (N,), labels become targets. A dataset is
+        returned unchanged and cannot be combined with the arguments `only_lists`. `arguments` are
+        the names of the values in messages.
         """
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
@@ -308,8 +305,8 @@ class TextClassifier(TaskPipeline):
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
         """Return a dataset of batches (inputs, targets) or (inputs, targets, weights).
 
-        `data` is what `_to_tensors` returns, `label_weights` is float32 (L,) or None, and `bucket`
-        forms batches of texts of similar length. Errors name `argument`.
+        `data` is the result of `_to_tensors`, `label_weights` is float32 (L,) or None, and `bucket`
+        batches texts of similar length. Errors name `argument`.
         """
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
@@ -333,12 +330,12 @@ class TextClassifier(TaskPipeline):
 
 
 def _split(columns, share):
-    """Split columns into (training, validation), where validation has a share at the end."""
+    """Split columns into (training, validation); validation is the last `share` of the rows."""
     size = len(columns[1])
     first = size - int(size * share)
     if not 0 < share < 1 or first == size:
         raise UserError(
-            f"`validation_split={share}`: expected a share of the {size} texts, between 0 and 1"
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that splits {size} texts"
         )
     return tuple(
         tf.nest.map_structure(lambda x, part=part: x[part], columns)
@@ -366,7 +363,7 @@ def _num_outputs(checkpoint):
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):
-    """Return the given labels, or else the labels saved with the model, as a tuple of str."""
+    """Return the given labels, else the labels saved with the model, as a tuple of str."""
     if task_type == "regression":
         if labels is not None:
             raise UserError("`labels` cannot be combined with `task_type=regression`")
@@ -382,5 +379,5 @@ def _choose_labels(labels, task_type, stored, checkpoint):
     if not labels:
         raise UserError(f"`labels` must be given: {checkpoint} has no classifier head")
     if task_type == "classification" and len(labels) < 2:
-        raise UserError(f"`labels`: expected at least two, found {', '.join(labels)}")
+        raise UserError(f"`labels`: found {', '.join(labels)}, expected at least two labels")
     return check_labels(labels)

@@ -21,12 +21,12 @@ from bert_tf.tokenization import convert_to_unicode
 
 @dataclasses.dataclass
 class InputExample:
-    """A labelled text or pair of texts, as in the release.
+    """A labeled text or pair of texts, as in the release.
 
     Attributes:
       guid: the id of the example, written to `test_predictions.tsv`.
       text_a: the text, or the first text of a pair.
-      text_b: the second text of a pair, else None.
+      text_b: the second text of a pair, or None.
       label: one of the labels; may be None in a test set.
     """
 
@@ -37,10 +37,10 @@ class InputExample:
 
 
 class DataProcessor:
-    """Base class of the examples and labels of a custom task, as in the release.
+    """Base class of custom tasks: their examples and labels, as in the release.
 
     `run_classifier.py --processor=MODULE:CLASS` creates an instance without arguments and calls
-    only the methods of the splits it needs. `data_dir` is the value of `--data_dir`.
+    only the methods of the required splits. `data_dir` is the value of `--data_dir`.
     """
 
     def get_train_examples(self, data_dir: str | None) -> Iterable[InputExample]:
@@ -52,7 +52,7 @@ class DataProcessor:
         raise NotImplementedError
 
     def get_test_examples(self, data_dir: str | None) -> Iterable[InputExample]:
-        """Return the test set. Its labels are not used."""
+        """Return the test set; its labels are ignored."""
         raise NotImplementedError
 
     def get_labels(self) -> list:
@@ -67,23 +67,18 @@ class DataProcessor:
 
 
 class ProcessorSource:
-    """The examples of a processor, with the interface of `reading.FileSource`.
-
-    Attributes:
-      dataset: a `glue.DatasetSpec` with the labels of the processor.
-      columns: an empty dict, as there are no files.
-    """
+    """The examples of a processor, with the interface of `reading.FileSource`."""
 
     def __init__(self, reference, data_dir=None):
-        """Create the processor that "module:class" names; raise UserError if that fails."""
+        """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
         self._name, self._data_dir = reference, data_dir
         self._processor = _make(reference)
         self.columns = {}
         labels = tuple(map(_as_label, self._call("get_labels")))
         if len(set(labels)) < max(len(labels), 2):
             raise UserError(
-                f"`processor={reference}`: expected at least two different labels from get_labels, "
-                f"found {', '.join(labels) or 'none'}"
+                f"`processor={reference}`: found the labels {', '.join(labels) or '(none)'} in "
+                "get_labels, expected at least two different ones"
             )
         self.dataset = DatasetSpec({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
@@ -96,7 +91,6 @@ class ProcessorSource:
         return check_list(values, f"processor={self._name}", f"a list from {method}")
 
     def splits(self, base):
-        """Return a list with `base`, which is the only split."""
         return [base]
 
     def read(self, split, bad=None):
@@ -109,7 +103,7 @@ class ProcessorSource:
                 getattr(example, name, None) for name in ("text_a", "text_b", "label", "guid")
             )
             if text_a is None:
-                raise ValueError(f"expected an InputExample with text_a, found {shown(example)}")
+                raise ValueError(f"found {shown(example)}, expected an InputExample with text_a")
             if label is None and split != "test":
                 raise ValueError("the label is missing")
             return Example(

@@ -1,4 +1,4 @@
-"""Read examples of text classification from files."""
+"""Read text classification examples from files."""
 
 import itertools
 import os
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import find_columns, with_header
+from bert_tf.data.columns import find_columns, get_cell, with_header
 from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -22,12 +22,12 @@ class FileSource:
 
     Attributes:
       dataset: a `glue.DatasetSpec`.
-      columns: dict from the splits read so far to their `Columns`.
+      columns: dict from each split read so far to its `Columns`.
       files: paths of the files read so far.
     """
 
     def __init__(self, dataset, data_dir=None, paths=None):
-        """Create a source; `paths` may have files that replace "train", "dev" or "test"."""
+        """Create a source; `paths` is a dict of files for "train", "dev" or "test", or None."""
         self.dataset, self._data_dir = dataset, data_dir
         self.columns, self.files = {}, []
         self._paths = {base: path for base, path in (paths or {}).items() if path}
@@ -59,7 +59,7 @@ class FileSource:
 
         Args:
           split: a key of `dataset.files`. Test examples have no labels.
-          bad: the `BadRows` that collects invalid rows; None to raise an error at the first.
+          bad: `BadRows` that collects invalid rows; None to raise an error for the first.
 
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.
@@ -88,7 +88,10 @@ class FileSource:
             if has_quotes and any(map(_is_quoted, example.texts().values())):
                 quoted(where)
             if columns.ignores_surplus and len(row[0]) > columns.width:
-                surplus(f"{where}: {len(row[0])} columns, but the first line has {columns.width}")
+                surplus(
+                    f"{where}: found {len(row[0])} columns, expected {columns.width} as in the "
+                    "first line"
+                )
             return example
 
         places = ((f"{path}, {table_format.unit} {number}", row) for number, *row in rows)
@@ -111,7 +114,7 @@ class FileSource:
         return find_columns(path, names, layout, split, count, has_names)
 
     def _with_header(self, path, table_format, columns, first):
-        """Mark the first row as a header if its label column suggests so."""
+        """Treat the first row as a header if its label cell suggests so."""
         position = columns.labels[0]
         if len(first) <= position:
             return columns
@@ -143,7 +146,7 @@ def read_examples(dataset, data_dir, split, path=None, bad=None):
 def collect_examples(dataset, rows, make, bad, error):
     """Convert rows to a list of `Example` with `BadRows.collect`.
 
-    Rows with a blank text are invalid. In GLUE's files they are only counted, because the release
+    Rows with a blank text are invalid; in GLUE's files they are only counted, because the release
     uses them. `error` is the message of the UserError if there are no examples.
     """
     bad, empty = bad or BadRows(), BadRows(skip=True)
@@ -167,22 +170,23 @@ def collect_examples(dataset, rows, make, bad, error):
 
 
 def _find_format(path, layout):
-    """Return the format of a file, from its name if the columns are known, else its content."""
+    """Return the format of a file: from its name if the columns are known, else its content."""
     if layout is None:
         return tables.format_by_name(path)
     table_format = tables.find_format(path, layout.delimiter, layout.likely_names)
     is_restored = "delimiter" in layout.restored
     if layout.delimiter and not is_restored and not table_format.is_delimited:
-        raise UserError(f"`delimiter={layout.delimiter}`, but {path} is {table_format}")
+        raise UserError(
+            f"`delimiter={layout.delimiter}`: {path} is {table_format}, expected delimited text"
+        )
     return table_format
 
 
-# Limits of the log line about a file: columns, and characters of a text.
+# Limits of the log line about a file: number of columns, and of characters of a text.
 _MAX_COLUMNS, _MAX_CHARACTERS = 12, 40
 
 
 def _report(path, table_format, columns, examples):
-    """Log the format and columns that were found in a file, and its first example."""
     roles = columns.roles()
     names = [
         f"{columns.name(i)} ({roles[i]})" if i in roles else columns.name(i)
@@ -212,34 +216,27 @@ def _is_quoted(text):
 
 
 def _example(dataset, where, index, row, problem, columns, with_label):
-    """Return the example of a row; None if it is in another language, ValueError if invalid."""
+    """Return the example of a row, None for other languages; raise ValueError if it is invalid."""
     if problem:
         raise ValueError(problem)
 
-    def cell(position, what):
-        if not -len(row) <= position < len(row):
-            raise ValueError(
-                f"{what} is expected in column {position + 1}, but the row has {len(row)}"
-            )
-        return row[position]
-
     def text(position, what):
-        value = cell(position, what)
+        value = get_cell(row, position, what)
         try:
             return tables.as_text(value)
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
 
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
-        # Values after an unquoted comma, for example, would be in the wrong columns.
-        raise ValueError(f"{len(row)} columns, but the first line has {columns.width}")
-    if columns.language and cell(columns.language[0], "language") != columns.language[1]:
+        # For example, an unquoted comma moves the values after it to the wrong columns.
+        raise ValueError(f"found {len(row)} columns, expected {columns.width} as in the first line")
+    if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
     texts = list(map(text, columns.texts, ("text_a", "text_b")))
     row_id = str(index) if columns.id is None else text(columns.id, "id")
     label = None
     if with_label:
-        labels = cell(columns.labels[0], "label")
+        labels = get_cell(row, columns.labels[0], "label")
         if dataset.task_type == "multi_label" and isinstance(labels, list):
             label = tuple(map(tables.as_text, labels))
         elif isinstance(labels, list):

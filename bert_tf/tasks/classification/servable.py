@@ -1,4 +1,4 @@
-"""Servable of text classification and regression."""
+"""Servable for text classification and regression."""
 
 import tensorflow as tf
 
@@ -18,11 +18,10 @@ def classification_servable(model, config, serving_config):
     (B, F), for F numeric features in the units of the training data.
 
     Float32 outputs for L labels: `logits` (B, L) and `probabilities` (B, L), or `score` (B,) for
-    regression. Models of texts also output strings: `labels` (B, L), the names of the
-    probabilities, and for `classification` `label` (B,), the most probable label.
+    regression. Models of texts also return strings: `labels` (B, L), and for `classification`
+    `label` (B,), the most probable label.
 
-    A model of long documents reads texts in windows, as in training. Its token ids are (B, W, S);
-    windows with mask 0 are ignored.
+    With `long_documents=windows`, token ids are (B, W, S); windows with mask 0 are ignored.
     """
     prepared = prepare_model(model, serving_config, config.max_seq_length)
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
@@ -68,8 +67,8 @@ def classification_servable(model, config, serving_config):
     if config.numeric_features and not numbers:
         metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
         console.warning(
-            "the model was trained on texts that start with the numeric features %s; texts sent to "
-            "the exported model must start with them too",
+            "the model was trained on texts that start with the numeric features %s; texts for the "
+            "exported model must also start with them",
             ", ".join(metadata["numbers_in_text"]),
         )
     return Servable(

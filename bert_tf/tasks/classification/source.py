@@ -18,8 +18,8 @@ from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.reading import FileSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource
 
-# Options that name columns, and their fields in `Layout`. A trained model saves all but the
-# numeric ones in `ClassificationConfig.columns`.
+# Options that name columns, and their fields in `Layout`. `ClassificationConfig.columns` saves all
+# except the numeric columns.
 _LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
     "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
@@ -36,8 +36,8 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
 def make_source(task_config, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
 
-    `stored` is the config of a trained model, from which `with_restored_columns` has taken the
-    options named in `restored`.
+    `stored` is the config of a trained model, and `restored` names the options that
+    `with_restored_columns` has taken from it.
     """
     layout = Layout(**{field: getattr(task_config, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
@@ -79,8 +79,8 @@ def make_source(task_config, stored=None, restored=()):
         dataset = custom_dataset(task_type, labels, layout)
     elif given := [name for name in _CUSTOM_ONLY if task_config.is_given(name)]:
         raise UserError(
-            f"`{given[0]}` is only for custom files: `task_name={task_config.task_name}` has fixed "
-            "columns"
+            f"`{given[0]}` cannot be combined with `task_name={task_config.task_name}`, which has "
+            "fixed columns"
         )
     return FileSource(dataset, task_config.data_dir, paths)
 
@@ -126,12 +126,12 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     """Read the splits that a run needs.
 
     Args:
-      source: what `make_source` returns.
+      source: the result of `make_source`.
       splits: list of "train", "dev" and "test".
-      stored: the `ClassificationConfig` of a trained model, whose labels win over the data's
-        because the model was trained with their ids.
+      stored: the `ClassificationConfig` of a trained model, whose labels override those of the
+        data; or None.
       skip_bad_rows: whether to skip invalid rows and log their number.
-      dev_split: the `DevSplit` that divides the training set into "train" and "dev"; None to read
+      dev_split: the `DevSplit` that splits the training set into "train" and "dev"; None to read
         "dev" from the source.
 
     Returns:
@@ -141,13 +141,13 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     names = dataset.layout.numbers if dataset.layout else ()
     if stored and tuple(names) != stored.numeric_columns:
         raise UserError(
-            f"`numeric_columns={','.join(names)}`, but the model was trained with "
-            f"{','.join(stored.numeric_columns) or 'none'}"
+            f"`numeric_columns={','.join(names)}`: expected "
+            f"{','.join(stored.numeric_columns) or 'none'}, as in training"
         )
     if stored and stored.task_type != dataset.task_type:
         raise UserError(
-            f"`output_dir`: the model was trained for {stored.task_type}, "
-            f"not for {dataset.task_type}"
+            f"`output_dir`: the model was trained for {stored.task_type}, expected "
+            f"{dataset.task_type}"
         )
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
@@ -188,7 +188,7 @@ def _infer_labels(train, task_type):
     path = train[0].where.rpartition(", ")[0]
     if len(labels) == 1 and task_type == "classification":
         raise UserError(
-            f"{path}: the only label is {labels[0]!r}, but a classifier needs at least two; "
+            f"{path}: found only the label {labels[0]!r}, expected at least two; "
             "`task_type=multi_label` learns whether an example has a label"
         )
     place = os.path.basename(path)

@@ -16,7 +16,7 @@ class DistillationConfig(NamedTuple):
     """Settings of training with a teacher.
 
     Attributes:
-      weight: weight of the teacher in the loss, from 0 to 1; the labels have 1 - weight.
+      weight: weight of the teacher's loss, from 0 to 1; the loss on labels has 1 - weight.
       temperature: divisor of the logits of both models.
     """
 
@@ -27,8 +27,7 @@ class DistillationConfig(NamedTuple):
 class ClassificationTask(Task):
     """Trains a `BertClassifier` to choose one of L labels.
 
-    `RegressionTask` and `MultiLabelTask` override the record schema, the label, the answers, the
-    loss and the metrics.
+    `RegressionTask` and `MultiLabelTask` override the schema, label, answers, loss and metrics.
     """
 
     task_type = "classification"
@@ -65,9 +64,9 @@ class ClassificationTask(Task):
           dtype: a Keras dtype policy.
           more_metrics: names of `metrics.METRICS` in addition to `metrics_used`.
           num_numeric_features: F, the number of numeric features of an example.
-          class_weights: L loss weights, one for each label.
+          class_weights: L loss weights.
           distillation: a `DistillationConfig` if the records have a teacher's logits.
-          scores: the `ScoreScale` of a regression whose logits are standardised.
+          scores: the `ScoreScale` of a regression with standardized logits.
           window_pooling: "mean" or "max" if the records have windows of documents.
         """
         self.model = BertClassifier(
@@ -88,7 +87,6 @@ class ClassificationTask(Task):
 
     @classmethod
     def metric_names_with(cls, more_metrics=()):
-        """Return the `metric_names` of a task with `more_metrics`."""
         metric_names = (*cls.metrics_used, *more_metrics)
         return (*(f"eval_{name}" for name in metric_names), "eval_loss", "loss")
 
@@ -152,7 +150,6 @@ class ClassificationTask(Task):
         }
 
     def labels_and_predicted(self, predictions):
-        """Return the true and the predicted labels for `metrics.METRICS`."""
         return predictions[self.label_name], self.decide(predictions)
 
     def metrics(self, predictions):
@@ -167,7 +164,7 @@ class ClassificationTask(Task):
 class RegressionTask(ClassificationTask):
     """Trains a `BertClassifier` with one logit to predict a score, by mean squared error.
 
-    With a `ScoreScale`, the logit is the standardised score, so that the initial loss is about 1
+    With a `ScoreScale`, the logit is the standardized score, so that the initial loss is about 1
     for any units. Predictions, their losses and a teacher's logits keep the units of the data.
     """
 
@@ -200,13 +197,12 @@ class RegressionTask(ClassificationTask):
         return super().predictions(self._in_units(outputs), batch)
 
     def _in_units(self, outputs):
-        """Convert the logits to the units of the data."""
         if self.scores is None:
             return outputs
         return {"logits": outputs["logits"] * self.scores.deviation + self.scores.mean}
 
     def on_warm_start(self, loaded):
-        """Standardise a loaded head: checkpoints outside a run's folder have the data's units."""
+        """Standardize a loaded head, because checkpoints outside a run have the data's units."""
         if self.scores and "output_weights" in loaded:
             mean, deviation = self.scores
             head = names.weights(self.model)

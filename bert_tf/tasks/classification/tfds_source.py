@@ -1,4 +1,4 @@
-"""Read examples of text classification from tensorflow-datasets, which is imported on use."""
+"""Read text classification examples from tensorflow-datasets, which is imported on use."""
 
 import dataclasses
 
@@ -32,11 +32,11 @@ class TfdsSource:
           name: such as "glue/mrpc" or "imdb_reviews", optionally with a version.
           data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
           task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: "regression" for
-            a float, "multi_label" for a sequence.
-          labels: the labels in the order of their ids; None for the dataset's own.
+            a float, "multi_label" for a sequence, else "classification".
+          labels: the labels in the order of their ids; None for the labels of the dataset.
           layout: a `Layout` that names the features of texts, label and numbers; None to find them.
           splits: dict from "train", "dev" and "test" to splits in the notation of
-            tensorflow-datasets, such as "train[:90%]"; other splits are found by name.
+            tensorflow-datasets, such as "train[:90%]"; None to find them by name.
 
         Raises:
           UserError: if the dataset, a feature or a split does not exist.
@@ -48,7 +48,7 @@ class TfdsSource:
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
         dataset = find_task(config.partition(":")[0]) if is_glue else None
         if dataset and task_type not in (None, dataset.task_type):
-            raise UserError(f"`task_type={task_type}`, but {name} is a {dataset.task_type} task")
+            raise UserError(f"`task_type={task_type}`: expected {dataset.task_type} for {name}")
         self._texts, self._label, self._id = self._find_features(dataset, layout)
         # The feature of a single label.
         feature = self._rows.features[self._label]
@@ -65,7 +65,6 @@ class TfdsSource:
         self.dataset = dataset
 
     def _find_features(self, dataset, layout):
-        """Return (names of the text features, name of the label, name of the id or None)."""
         find = self._rows.find_feature
         text, target = self._rows.supervised_keys
         if dataset:
@@ -79,7 +78,7 @@ class TfdsSource:
         for name in layout.numbers:
             find([name], "numeric_columns")
         if len(layout.label) > 1:
-            raise UserError(f"`label_column`: expected one feature, found {len(layout.label)}")
+            raise UserError(f"`label_column`: found {len(layout.label)} features, expected one")
         names = [name for name in (target, *LABEL) if isinstance(name, str)]
         label = find(layout.label or names, "label_column")
         row_id = find([layout.id], "id_column") if layout.id else find(ID)
@@ -121,13 +120,13 @@ class TfdsSource:
         return self._label_name(value)
 
     def _label_name(self, value):
-        """Return a label as text. If names differ from the spec's, as in GLUE, use the number."""
+        """Return a label as text; its index if the names differ from the spec's, as in GLUE."""
         if isinstance(value, bytes):
             return value.decode("utf-8")
         names = getattr(self._label_feature, "names", None)
         if not names:
             return str(value)
         if not 0 <= value < len(names):
-            raise ValueError(f"{value} is not the index of a label")
+            raise ValueError(f"the label is {value}, expected an index less than {len(names)}")
         labels = self.dataset.labels
         return names[value] if labels is None or names[value] in labels else str(value)

@@ -6,7 +6,7 @@ from bert_tf.serving.answers import Answers
 
 
 class EncoderAnswers(Answers):
-    """The outputs without padding to the longest text of the batch."""
+    """The outputs without the padding of texts shorter than others in the batch."""
 
     outputs = ("tokens", "sequence_output")
     tensors = ("tokens",)

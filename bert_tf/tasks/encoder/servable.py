@@ -1,4 +1,4 @@
-"""Servable of the encoder: returns the vectors of texts and of their tokens."""
+"""Servable for the encoder: returns the vectors of texts and their tokens."""
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ def encoder_servable(model, tokenizer, max_seq_length, serving_config):
     """Return a `BertModel` with its `FullTokenizer` as a `Servable`.
 
     Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
-    int32 (B, S), the token ids, 0 for padding. Tokens include [CLS] and [SEP].
+    int32 (B, S), the token ids with [CLS] and [SEP], 0 for padding.
     """
     prepared = prepare_model(model, serving_config, max_seq_length)
 

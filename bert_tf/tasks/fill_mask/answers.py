@@ -4,7 +4,7 @@ from bert_tf.serving.answers import Answers
 
 
 class FillMaskAnswers(Answers):
-    """The outputs without padding to the text of the batch with the most masks."""
+    """The outputs without the padding of texts with fewer masks than others in the batch."""
 
     outputs = ("words", "probabilities")
     tensors = ("words",)

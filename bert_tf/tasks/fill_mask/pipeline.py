@@ -38,7 +38,7 @@ from bert_tf.tokenization.vocabulary import mask_id
 _HEAD = "cls/predictions/"
 # math.exp overflows slightly above this value.
 _MAX_EXPONENT = 700.0
-# Positions per chunk: each needs V probabilities in memory.
+# Positions per chunk; each needs V probabilities in memory.
 _CHUNK_SIZE = 64
 
 # Column names of a DataFrame.
@@ -89,7 +89,7 @@ def perplexity(num_tokens, log_probability):
 
 
 class FillMask(KerasTraining, TextPipeline):
-    """Predicts masked tokens, scores texts, and adapts a model to a domain.
+    """Predicts masked tokens, scores texts, and adapts models to a domain.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
@@ -150,27 +150,28 @@ class FillMask(KerasTraining, TextPipeline):
     ) -> keras.callbacks.History:
         """Adapt the model to a domain: train on masked words of texts with `keras.Model.fit`.
 
-        Each epoch masks different tokens. As in the release, 80 % of the selected tokens become
-        [MASK], 10 % a random token, and 10 % stay. The loss is the release's masked-LM loss, the
-        mean over the masked tokens of a batch, without next sentence prediction. Unless `compile`
-        was called, the optimizer is the release's, with 10 % warm-up and linear decay over the
-        steps of this call.
+        Each epoch masks different tokens. As in the release, 80 % of them become [MASK], 10 % a
+        random token, and 10 % stay. The loss is the mean over the masked tokens of a batch, without
+        next sentence prediction.
+
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call. Use `compile` to set a different one.
 
         Args:
-          texts: list of texts; long ones are divided into sequences of `max_seq_length` tokens.
+          texts: list of texts; long ones are split into sequences of `max_seq_length` tokens.
           validation_data: list of texts.
-          validation_split: share of the texts to validate on, taken from the end of the list.
+          validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of sequences per step, over all devices.
-          learning_rate: the peak learning rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
-          masked_lm_prob: share of the tokens to mask.
+          masked_lm_prob: fraction of the tokens to mask.
           shuffle: whether to reshuffle the sequences in each epoch.
-          seed: seed of the masks.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+          seed: random seed of the masks.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -200,10 +201,10 @@ class FillMask(KerasTraining, TextPipeline):
         masked_lm_prob: float = 0.15,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and the accuracy of masked words by name.
+        """Return a dict of the loss and the accuracy of masked words.
 
-        `masked_lm_prob` of the tokens are masked at once, as in pre-training, and the masks are the
-        same in every call. `score` masks one token at a time instead.
+        As in pre-training, a fraction `masked_lm_prob` of the tokens is masked at once; the masks
+        are the same in every call. `score` masks one token at a time.
         """
         texts = check_texts(texts, "texts")
         return self._evaluate(self._dataset(texts, "texts", batch_size, masked_lm_prob), options)
@@ -228,7 +229,7 @@ class FillMask(KerasTraining, TextPipeline):
             for first in range(0, len(ids), size)
         ]
         if not rows:
-            raise UserError(f"`{argument}`: there are no words")
+            raise UserError(f"`{argument}`: found no words")
         longest = min(self.max_seq_length, max(map(len, rows)))
         num_slots = max(1, round(longest * masked_lm_prob))
         lengths = {"S": self.max_seq_length, "P": num_slots}
@@ -249,7 +250,7 @@ class FillMask(KerasTraining, TextPipeline):
             inputs["masked_lm_positions"] = batch["masked_lm_positions"]
             weights = batch["masked_lm_weights"]
             # Keras divides the sum by the number of slots. These weights turn it into the release's
-            # mean over the masked tokens of the whole batch, even if it is split over devices.
+            # mean over the masked tokens of the whole batch, even across devices.
             weights *= tf.cast(tf.size(weights), tf.float32) / (tf.reduce_sum(weights) + 1e-5)
             ids = batch["masked_lm_ids"]
             # Keras expects targets and weights even for outputs without a loss.
@@ -261,7 +262,7 @@ class FillMask(KerasTraining, TextPipeline):
         return batches.repeat(epochs).enumerate().map(mask, tf.data.AUTOTUNE)
 
     def predict(self, texts: Iterable[str | Text]) -> Iterator[MaskPredictions]:
-        """Yield `MaskPredictions` for each text, a `Text` or a str; " ||| " separates a pair."""
+        """Yield the `MaskPredictions` of each `Text` or str; " ||| " in a str separates a pair."""
         num_unmasked = 0
 
         def sequences():
@@ -294,10 +295,10 @@ class FillMask(KerasTraining, TextPipeline):
         )
 
     def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
-        """Yield a `Score` for each text; the model runs once per token.
+        """Yield the `Score` of each text; the model runs once per token.
 
-        [MASK] in a text is not scored, because the original token is unknown. A warning reports how
-        many there were.
+        [MASK] in a text is not scored, because the original token is unknown; a warning reports the
+        number.
         """
         unscored = self.tokenizer.convert_tokens_to_ids([CLS, SEP, MASK])
 
@@ -305,7 +306,6 @@ class FillMask(KerasTraining, TextPipeline):
             return [i for i, token in enumerate(encoded.input_ids) if token not in unscored]
 
         def sequences(texts):
-            """Yield each text once per scored token, with that token masked."""
             for encoded in texts:
                 for i in scored_positions(encoded):
                     ids = encoded.input_ids
@@ -331,7 +331,7 @@ class FillMask(KerasTraining, TextPipeline):
         return [i for i, token in enumerate(encoded.input_ids) if token == self._mask_id]
 
     def _tokens(self, ids):
-        """Convert ids to tokens, or "[id N]" where the embedding table exceeds the vocabulary."""
+        """Convert ids to tokens, and ids beyond the vocabulary to "[id N]"."""
         inv_vocab = self.tokenizer.inv_vocab
         return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 

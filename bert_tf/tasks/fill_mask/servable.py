@@ -1,4 +1,4 @@
-"""Servable of masked words: returns the best words for each [MASK] in a text."""
+"""Servable for masked words: returns the best words for each [MASK] in a text."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.fill_mask import SPEC
 from bert_tf.tokenization.special_tokens import MASK
 
-# Limit per text: the probabilities of the whole vocabulary are in memory for each mask of a batch.
+# Limit per text, because each mask of a batch needs the probabilities of the whole vocabulary.
 _MAX_MASKS = 20
 
 
@@ -23,10 +23,9 @@ def pretrained_servable(preset, serving_config, max_seq_length=None, num_best=5)
 def fill_mask_servable(model, tokenizer, max_seq_length, serving_config, num_best=5):
     """Return a `BertPretrainer` as a `Servable` that predicts masked words.
 
-    Text input: `text`, of which the first 20 masks are predicted. Outputs: `words`, string
-    (B, P, K), and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P
-    masks, best first. Texts with fewer masks are padded with "" and 0. The `FullTokenizer` must
-    keep special tokens.
+    Text input: `text`; only its first 20 masks are predicted. Outputs: `words`, string (B, P, K),
+    and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P masks, best
+    first, padded with "" and 0. The `FullTokenizer` must keep special tokens.
     """
     prepared = prepare_model(model, serving_config, max_seq_length)
     mask_id, id_to_token = tokenizer.vocab[MASK], tokenizer.inv_vocab

@@ -19,13 +19,7 @@ _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test
 
 
 class MultipleChoiceData(TaskData):
-    """The examples of each split.
-
-    Attributes:
-      examples: dict from split to list of `Example`.
-      endings: dict from split to the names of its ending columns.
-      config: the `MultipleChoiceConfig`.
-    """
+    """The dict `examples` from split to list of `Example`, and `endings` to names of columns."""
 
     sequence_unit = "pairs of context and ending"
     metric_names = MultipleChoiceTask.metric_names_with()

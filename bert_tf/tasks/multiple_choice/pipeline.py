@@ -66,12 +66,11 @@ class MultipleChoice(TaskPipeline):
         """Create the pipeline from a pre-trained or fine-tuned model.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), downloaded if it is not in
-            the cache; a folder or checkpoint of the release or of a training run; or a Hugging Face
-            folder.
-          max_seq_length: longest sequence of context and ending in tokens; longer ones are
-            truncated. By default the length saved with the model, else 128.
-          do_lower_case: whether the model is uncased; by default the casing saved with the model.
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
+          max_seq_length: maximum sequence length, in tokens; longer contexts and endings are
+            truncated. None for the saved setting, else 128.
+          do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random.
 
@@ -99,24 +98,24 @@ class MultipleChoice(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        Unless `compile` was called, the optimizer is the release's, with 10 % warm-up and linear
-        decay over the steps of this call.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call. Use `compile` to set a different one.
 
         Args:
           contexts: list of N texts.
           endings: list of C texts for each context, or an array (N, C).
           labels: index or text of the correct ending for each context.
           validation_data: (contexts, endings, labels).
-          validation_split: share of the contexts to validate on, taken from the end of the list.
+          validation_split: fraction of the contexts to validate on, from the end of the list.
           epochs: number of passes over the contexts.
           batch_size: number of contexts per step, over all devices.
-          learning_rate: the peak learning rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
           shuffle: whether to reshuffle the contexts in each epoch.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -141,7 +140,7 @@ class MultipleChoice(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return the loss and the accuracy by name; the arguments are as for `fit`."""
+        """Return a dict of the loss and the accuracy; see `fit` for the arguments."""
         dataset = self._dataset((contexts, endings, labels), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
@@ -155,11 +154,11 @@ class MultipleChoice(TaskPipeline):
           batch_size: number of contexts per step.
 
         Returns:
-          A dict for each context: "choice" is the index of the best ending, "probabilities" a list
-          with the probability of each ending.
+          A list with a dict per context: "choice" is the index of the best ending, "probabilities"
+          a list with the probability of each ending.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         contexts, endings = self._check_texts(contexts, endings, _ARGUMENTS)
         rows = [
@@ -197,8 +196,8 @@ class MultipleChoice(TaskPipeline):
         for i, (label, row) in enumerate(zip(labels, endings, strict=True)):
             if len(row) != num_choices:
                 raise UserError(
-                    f"`{arguments[1]}`: item {i} has {len(row)} endings, but the first item has "
-                    f"{num_choices}"
+                    f"`{arguments[1]}`: item {i} has {len(row)} endings, expected {num_choices} as "
+                    "in the first item"
                 )
             if isinstance(label, str) and label in row:
                 labels[i] = row.index(label)

@@ -20,7 +20,7 @@ class Example:
     """A context and its endings.
 
     `where` is file and line, `label` the index of the correct ending (None in test sets), and `id`
-    the id in the data or the row number from 0.
+    the id in the data, else the row number from 0.
     """
 
     where: str
@@ -47,7 +47,7 @@ def read_examples(path, config=None, with_label=True):
 
 
 def _find_columns(path, names, config, with_label):
-    """Return the options with the names of all columns as in the header, and log them."""
+    """Return the config with the names of all columns in the header, and log them."""
 
     def find(wanted, argument=None):
         index = find_column(path, names, wanted, argument)
@@ -60,8 +60,8 @@ def _find_columns(path, names, config, with_label):
         endings = tuple(name for _, name in sorted(numbered))
     if len(set(endings)) < 2:
         raise UserError(
-            f"{path}, line 1: expected two or more columns of endings, such as ending0 and "
-            f"ending1, found {', '.join(endings) or 'none'}; name them with `ending_columns`"
+            f"{path}, line 1: found the columns of endings {', '.join(endings) or '(none)'}, "
+            "expected two or more, such as ending0 and ending1; name them with `ending_columns`"
         )
     label_names = [config.label_column] if config.label_column else LABEL
     row_id = config.id_column
@@ -92,7 +92,7 @@ def _example(columns, where, index, cells):
         text = cells[columns.label_column]
         numbers = [str(i) for i in range(len(columns.ending_columns))]
         if text.strip() not in numbers:
-            raise ValueError(f"the label {text!r} is not one of {', '.join(numbers)}")
+            raise ValueError(f"the label is {text!r}, expected one of {', '.join(numbers)}")
         label = int(text)
     return Example(
         where,

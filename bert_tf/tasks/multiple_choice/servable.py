@@ -1,4 +1,4 @@
-"""Servable of multiple choice: returns the best ending of a context."""
+"""Servable for multiple choice: returns the best ending of a context."""
 
 import tensorflow as tf
 

@@ -11,11 +11,10 @@ class MultipleChoiceTask(ClassificationTask):
     task_type = "multiple_choice"
     schema = records.CHOICE
     loss_names = ("choice_loss",)
-    # F1 per label is meaningless: the order of the choices is arbitrary.
+    # F1 per label is meaningless, because the order of the choices is arbitrary.
     metrics_used = ("accuracy",)
 
     def __init__(self, config, dtype=None):
-        """Make the model for a `BertConfig` and a Keras dtype policy."""
         self.model = BertMultipleChoice(config, dtype)
         self.metric_names = self.metric_names_with()
 

@@ -1,8 +1,8 @@
 """Question answering on SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
 
 `reading` parses the questions, `features` converts them to windows and records, `alignment` maps
-between characters, words and tokens, `task` trains the model, `decoding` turns logits into answers,
-`scoring` computes the metrics, and `data` connects them in a run.
+between characters, words and tokens, `task` trains the model, `decoding` finds the answers in its
+logits, `scoring` computes the metrics, and `data` connects them in a run.
 """
 
 from bert_tf.lazy import lazy_names

@@ -1,8 +1,7 @@
 """Alignment of the characters, words and tokens of a context.
 
-Answers are given by character offsets, but the model predicts tokens. The release maps between them
-through words separated by whitespace; `answer_alignment=offsets` uses the character offsets of the
-tokens instead.
+Answers have character offsets, but the model predicts tokens. The release maps between them through
+words separated by whitespace; `answer_alignment=offsets` uses the character offsets of the tokens.
 """
 
 import bisect
@@ -13,19 +12,18 @@ import re
 from bert_tf.tokenization.packing import SlidingWindows
 from bert_tf.tokenization.wordpiece import MAX_CACHED_CHARS, MAX_CACHED_WORDS
 
-# The release separates words by these characters, not by all of Unicode's whitespace.
+# The release separates words at these characters, not at all Unicode whitespace.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
 class Words:
-    """The words of `text`, as strings in the list `texts`."""
+    """The words of `text`; `texts` is the list of their strings."""
 
     def __init__(self, text):
         self.text, self.texts = text, _WORD.findall(text)
 
     @functools.cached_property
     def starts(self):
-        """Offset of each word's first character."""
         return [match.start() for match in _WORD.finditer(self.text)]
 
     def word_at(self, character):
@@ -35,8 +33,8 @@ class Words:
     def find_answer(self, answer, by_offsets=False):
         """Return (first word, last word) of an `Answer`, or None if the text does not contain it.
 
-        With `by_offsets` the answer must be exactly at its offset. Otherwise, as in the release,
-        the words there, joined by single spaces, must contain it.
+        With `by_offsets`, the answer must be exactly at its offset. Otherwise, as in the release,
+        the words at the offset, joined by single spaces, must contain it.
         """
         last = answer.start + len(answer.text) - 1
         if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
@@ -79,12 +77,10 @@ class Context:
 
     @functools.cached_property
     def word_to_token(self):
-        """Index of each word's first token."""
         return list(itertools.accumulate(map(len, self._ids[:-1]), initial=0))
 
     @functools.cached_property
     def token_to_word(self):
-        """Index of each token's word."""
         return [number for number, ids in enumerate(self._ids) for _ in ids]
 
     @functools.cached_property
@@ -105,9 +101,9 @@ class Context:
     def find_answer_tokens(self, answer, by_offsets):
         """Return (first token, last token) of an `Answer`, or None if it is not in the context.
 
-        The words that cover an answer may contain more than it ("(1895-1943)." for "1895"). As in
-        the release, the span is narrowed to the tokens of the answer if it contains them. With
-        `by_offsets`, the span is computed from character offsets instead.
+        The words of an answer may contain more text ("(1895-1943)." for "1895"). As in the release,
+        the span is narrowed to the tokens of the answer if it contains them. With `by_offsets`, the
+        span is computed from character offsets instead.
         """
         words = self.words.find_answer(answer, by_offsets)
         if words is None:
@@ -129,7 +125,7 @@ class Context:
     def token_text(self, first, last, by_offsets):
         """Return (text of the tokens from `first` to `last`, problem).
 
-        The text is cut out by character offsets if `by_offsets`, else by `get_final_text` as in the
+        The text comes from character offsets if `by_offsets`, else from `get_final_text` as in the
         release. `problem` is None, or explains why the text was expanded to whole words.
         """
         if by_offsets:
@@ -148,13 +144,13 @@ def get_final_text(tokens, words, basic_tokenizer):
     """Project the tokens of an answer onto the words that contain them, as the release does.
 
     The words may contain more than the answer: "Steve Smith's" for the tokens "steve smith". The
-    tokens are lower-cased and stripped of accents, so searching the words directly would fail. The
-    release tokenizes the words, searches the result, and maps the position back by counting
-    characters other than spaces. If the tokenizer removes or adds characters, this fails and the
-    answer is all of the words; `answer_alignment=offsets` does not have this problem.
+    tokens may lack case and accents, so the release tokenizes the words, searches the result, and
+    maps the position back by counting characters other than spaces. If the tokenizer removes or
+    adds characters, this fails and the answer is all of `words`; `answer_alignment=offsets` does
+    not have this problem.
 
-    Both arguments are texts; word pieces are joined. Returns (text, problem), where `problem` is
-    None, or explains why the text is all of `words`.
+    `tokens` and `words` are texts; word pieces are joined. Returns (text, problem), where `problem`
+    is None, or explains why the text is all of `words`.
     """
     tokenized = " ".join(basic_tokenizer.tokenize(words))
     start = tokenized.find(tokens)
@@ -163,7 +159,7 @@ def get_final_text(tokens, words, basic_tokenizer):
     in_words, in_tokenized = _non_space_indexes(words), _non_space_indexes(tokenized)
     if len(in_words) != len(in_tokenized):
         return words, f"{tokenized!r} has a different number of characters"
-    # The n-th character other than a space corresponds to the n-th one in the other text.
+    # The n-th characters of both texts, not counting spaces, correspond.
     rank = {index: n for n, index in enumerate(in_tokenized)}
     ends = [rank.get(start), rank.get(start + len(tokens) - 1)]
     if None in ends:

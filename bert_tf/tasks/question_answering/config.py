@@ -1,4 +1,4 @@
-"""Configuration of question answering: data, windows and decoding."""
+"""The configuration of question answering."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ NUM_SPECIAL_TOKENS = 3
 
 @dataclasses.dataclass(frozen=True)
 class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
-    """Configuration of question answering; the saved options go into `squad.json`."""
+    """The configuration of question answering, saved in `squad.json`."""
 
     GROUPS = (
         ("Sequences", "max_query_length answer_alignment"),
@@ -28,60 +28,64 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
 
     max_seq_length: int = option(
         384,
-        "Longest sequence of question and context in tokens; longer contexts are split into "
+        "Maximum length of question and context, in tokens; longer contexts are split into "
         "overlapping windows.",
         minimum=1,
         saved=True,
     )
-    train_file: str | None = option(None, "JSON file of SQuAD for training, train-v1.1.json.")
+    train_file: str | None = option(None, "SQuAD JSON file for training, such as train-v1.1.json.")
     predict_file: str | None = option(
-        None, "JSON file of SQuAD with the questions to answer, dev-v1.1.json."
+        None, "SQuAD JSON file with the questions to answer, such as dev-v1.1.json."
     )
     tfds_splits: tuple[str, ...] = option(
         (),
-        "Splits of tfds_name for training and prediction, such as train[:90%],train[90%:]; "
-        "train,validation by default. (bert_tf)",
+        "TFDS splits for training and prediction, such as train[:90%],train[90%:]. Default: "
+        "train,validation. (bert_tf)",
         requires="tfds_name",
     )
-    doc_stride: int = option(
-        128, "Tokens between the starts of two windows.", minimum=1, saved=True
-    )
+    doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1, saved=True)
     max_query_length: int = option(
-        64, "Maximum tokens of a question; longer ones are truncated.", minimum=1, saved=True
+        64,
+        "Maximum length of a question, in tokens; longer ones are truncated.",
+        minimum=1,
+        saved=True,
     )
     answer_alignment: str = option(
         "release",
-        "How answers are mapped to tokens: through words, as in the release, or through exact "
-        "character offsets. (bert_tf)",
+        "How to map answers to tokens: through words, as in the release, or by exact character "
+        "offsets. (bert_tf)",
         choices=("release", "offsets"),
         saved=True,
     )
     n_best_size: int = option(
         20,
-        "Answers per question in nbest_predictions.json; also the number of best starts and ends "
-        "considered in each window.",
+        "Number of answers per question in nbest_predictions.json, and of best starts and ends per "
+        "window.",
         minimum=1,
         saved=True,
     )
-    max_answer_length: int = option(30, "Maximum answer length in tokens.", minimum=1, saved=True)
+    max_answer_length: int = option(
+        30, "Maximum length of an answer, in tokens.", minimum=1, saved=True
+    )
     version_2_with_negative: bool = option(
         False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
     )
     null_score_diff_threshold: float = option(
         0.0,
-        "Predict no answer if its score exceeds the score of the best answer by more than this.",
+        "Predict no answer if its score exceeds that of the best answer by more than this value.",
         saved=True,
     )
     find_null_score_diff_threshold: bool = option(
         False,
-        "Use the threshold with the best F1 on predict_file, which must contain answers. (bert_tf)",
+        "Whether to use the threshold with the best F1 on predict_file, which must have answers. "
+        "(bert_tf)",
     )
     verbose_logging: bool = option(
         False, "Whether to log each candidate answer that could not be aligned with its words."
     )
     num_processes: int = option(
         0,
-        "Processes that create the features; 0 for one per core on large files. (bert_tf)",
+        "Number of processes that create features; 0 for one per core on large files. (bert_tf)",
         minimum=0,
         maximum=MAX_PROCESSES,
     )
@@ -97,10 +101,10 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         return {name: getattr(self, name) for name in names}
 
     def check_lengths(self):
-        """Return self; raise UserError if the longest question leaves no space for context."""
+        """Return self; raise UserError if the longest question leaves no space for a context."""
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
-                f"`max_seq_length={self.max_seq_length}` must be greater than "
+                f"`max_seq_length={self.max_seq_length}`: expected more than "
                 f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
             )
         return self
@@ -122,8 +126,8 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         config.check_lengths()
         if options.get("doc_stride") is not None:
             return config
-        # The default stride may exceed the window of a short sequence: windows must overlap, or
-        # answers between them are lost.
+        # The default stride may exceed the window of a short sequence, and answers between windows
+        # that do not overlap would be lost.
         num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
         return dataclasses.replace(config, doc_stride=doc_stride)

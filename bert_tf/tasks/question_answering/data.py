@@ -1,4 +1,4 @@
-"""Data of a question answering run: questions, features and result files."""
+"""The data of a question answering run: questions, features and result files."""
 
 import contextlib
 import dataclasses
@@ -31,12 +31,11 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 
 
 class QuestionAnsweringData(TaskData):
-    """Questions of the splits "train" and "dev"; "dev" serves for both evaluation and prediction.
+    """The questions of each split; "dev" is for both evaluation and prediction.
 
     Attributes:
-      examples: dict from split to its source of questions.
-      summaries: dict from split to its `reading.DatasetSummary`.
-      config: the `QuestionAnsweringConfig`.
+      examples: dict from split to source of questions.
+      summaries: dict from split to `reading.DatasetSummary`.
       extractor: the `AnswerExtractor` of the "dev" split, or None.
     """
 
@@ -81,7 +80,7 @@ class QuestionAnsweringData(TaskData):
         return QuestionAnsweringTask(self.config, dtype, self.extractor, self._mask_padding)
 
     def evaluate_and_predict(self, run):
-        """Write predictions.json with its companion files, and eval_results.txt, in one pass."""
+        """Write predictions.json, its companion files and eval_results.txt."""
         do_eval, do_predict = run.config.do_eval, run.config.do_predict
         if not (do_eval or do_predict):
             return {}
@@ -144,7 +143,7 @@ def _make_source(task_config, split):
         splits = task_config.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
-                f"`tfds_splits`: expected two splits (training and prediction), found {len(splits)}"
+                f"`tfds_splits`: found {len(splits)} splits, expected two (training and prediction)"
             )
         purpose = "train" if split == "train" else "predict"
         return TfdsQuestions(
@@ -152,14 +151,14 @@ def _make_source(task_config, split):
         )
     path = getattr(task_config, argument)
     if not path:
-        raise UserError(f"nothing to read: `{argument}` or `tfds_name` must be given")
+        raise UserError(f"`{argument}` or `tfds_name` must be given")
     return JsonSource(path, argument)
 
 
 class PredictionWriter:
     """Collects the predictions for all questions and writes their files.
 
-    Candidates are written immediately. Answers and odds stay in memory until the threshold is
+    Candidates are written immediately; answers and odds stay in memory until the threshold is
     known.
     """
 
@@ -169,7 +168,7 @@ class PredictionWriter:
 
     @contextlib.contextmanager
     def writing(self, output_dir):
-        """Open the files for `collect` and `write`; all appear at the end of the context."""
+        """Open the files for `collect` and `write`; they appear at the end of the context."""
         names = [N_BEST, PREDICTIONS]
         if self._config.version_2_with_negative:
             names.append(NULL_ODDS)
@@ -180,13 +179,12 @@ class PredictionWriter:
         console.info("wrote the answers to %d questions to %s", len(self._predictions), output_dir)
 
     def collect(self, predictions):
-        """Collect the pairs that `AnswerExtractor.answers` yields."""
         path = self._paths.get(N_BEST)
         with _writing_json(path) if path else contextlib.nullcontext() as write:
             for question, prediction in predictions:
                 if write:
                     write(question.id, prediction.n_best())
-                # Only the best candidate is needed from here on.
+                # Later steps need only the best candidate.
                 short = prediction._replace(candidates=prediction.candidates[:1])
                 self._predictions[question.id] = short
                 self._answers[question.id] = question.answers or ()
@@ -214,8 +212,8 @@ class PredictionWriter:
         achieved = self.score(threshold).results()["f1"]
         if achieved < score - 1e-6:
             console.warning(
-                "this threshold only achieves an F1 of %.2f: the official script adds questions "
-                "with equal odds one at a time, and returns 0 if it is best to answer no question",
+                "this threshold only achieves an F1 of %.2f, because the official script adds "
+                "questions with equal odds one at a time, and returns 0 if no answers are best",
                 achieved,
             )
         return threshold

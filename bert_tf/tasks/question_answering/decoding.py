@@ -1,7 +1,7 @@
-"""Decoding: from the logits of windows to answers.
+"""Decoding of the logits of windows to answers.
 
-A model returns only the `n_best_size` best start and end positions of each window, all that the
-release considers.
+A model returns only the `n_best_size` best start and end positions of each window, because the
+release uses no others.
 """
 
 import math
@@ -31,7 +31,7 @@ class WindowLogits(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A candidate answer: a span of positions in window number `window`.
+    """A candidate answer: a span of positions in the window with the index `window`.
 
     For "no answer", `window` is None and `text` is "".
     """
@@ -93,7 +93,7 @@ class AnswerDecoder:
     >>> decoder.decode(windows, logits).answer(config)
 
     Attributes:
-      num_unaligned: Number of candidates that could not be aligned with their words.
+      num_unaligned: number of candidates that could not be aligned with their words.
     """
 
     def __init__(self, config):
@@ -109,11 +109,9 @@ class AnswerDecoder:
             )
 
     def decode(self, windows, logits):
-        """Return the `QuestionPrediction` of a question.
+        """Return the `QuestionPrediction` for the `features.Window`s of a question.
 
-        Args:
-          windows: The list of its `features.Window`.
-          logits: A `WindowLogits` for each window.
+        `logits` has a `WindowLogits` for each of the `windows`.
         """
         is_version_2 = self.config.version_2_with_negative
         spans = [
@@ -125,7 +123,7 @@ class AnswerDecoder:
         null_score = MAX_NULL_ODDS
         if is_version_2:
             for row in logits:
-                # As in the release, the window with the lowest score for "no answer" counts.
+                # As in the release, use the window with the lowest score for "no answer".
                 if row.null_start + row.null_end < null_score:
                     null = Candidate(None, 0, 0, row.null_start, row.null_end)
                     null_score = null.score
@@ -139,7 +137,7 @@ class AnswerDecoder:
         best = next((candidate for candidate in candidates if candidate.text), None)
         null_odds = MAX_NULL_ODDS
         if best is not None:
-            # Same order of operations as the release, for the same rounding.
+            # The order of operations in the release, for the same rounding.
             null_odds = null_score - best.start_logit - best.end_logit
         return QuestionPrediction(candidates, best and best.text, null_odds)
 
@@ -158,7 +156,6 @@ class AnswerDecoder:
                     yield Candidate(index, start, end, start_logit, end_logit)
 
     def _distinct(self, spans, windows):
-        """Return the best spans with their texts; of equal texts, only the first."""
         candidates, seen = [], set()
         for span in spans:
             if len(candidates) >= self.config.n_best_size:

@@ -1,8 +1,8 @@
-"""Converting questions and contexts to windows of tokens, and windows to records.
+"""Convert questions and contexts to windows of tokens, and windows to records.
 
 A context that does not fit into a sequence with its question is split into overlapping windows, as
-in the release. A token may be in several windows. An answer may start at it only in the window that
-has the most context around it (its "maximum context"), so that no answer is found twice.
+in the release. If a token is in several windows, an answer may start at it only in the window with
+the most context around it (its "maximum context"), so that no answer is found twice.
 """
 
 import itertools
@@ -22,10 +22,10 @@ from bert_tf.tokenization.packing import SlidingWindows, pack_segments
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# Bump when the same data give different features.
+# Bump if the same data would give different features.
 _VERSION = 1
 
-# Characters per chunk of work, and the number of questions at which more processes pay off.
+# Characters per chunk of work, and minimum number of questions for several processes.
 _CHUNK = 100_000
 _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 
@@ -33,10 +33,10 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `query` has the token ids of the truncated question. The window has the number `index` in
-    `windows`, and contains `length` context tokens from number `first`. In training,
-    `start_position` and `end_position` locate the answer in the sequence; they are 0 unless the
-    window contains all of it. Otherwise they are None.
+    `query` has the token ids of the truncated question. The window is number `index` of `windows`,
+    and contains `length` context tokens, starting with number `first`. In training,
+    `start_position` and `end_position` locate the answer in the sequence, 0 unless the window
+    contains all of it; they are None otherwise.
     """
 
     context: Context
@@ -64,7 +64,7 @@ class Window(NamedTuple):
 
 
 class FeatureConverter:
-    """Converts the questions about a paragraph to windows, in training with answer positions.
+    """Converts the questions about a paragraph to windows, with answer positions in training.
 
     >>> converter = FeatureConverter(tokenizer, config, is_training=True)
     >>> for question, windows, is_truncated in converter(paragraph):
@@ -101,7 +101,7 @@ class FeatureConverter:
         is_impossible = is_training and question.is_impossible
         for index, (first, length) in enumerate(windows.spans):
             start = end = 0 if is_training else None
-            # A window with only a part of the answer is labelled as having no answer.
+            # A window with only a part of the answer is labeled as having no answer.
             if answer and first <= answer[0] and answer[1] < first + length:
                 shift = len(query) + 2 - first
                 start, end = answer[0] + shift, answer[1] + shift
@@ -111,8 +111,7 @@ class FeatureConverter:
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
     """Return the `FeatureCache` for the windows of a source of questions.
 
-    `summary` is the `reading.DatasetSummary` of the source. See `write_windows` for the other
-    arguments.
+    `summary` is its `reading.DatasetSummary`. See `write_windows` for the other arguments.
     """
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
@@ -134,16 +133,9 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    The file appears complete or not at all.
-
-    Args:
-      path: The file.
-      source: A `reading.JsonSource` or `reading.TfdsQuestions`.
-      tokenizer: A `FullTokenizer`.
-      config: A `QuestionAnsweringConfig`.
-      is_training: Whether to write answer positions.
-      num_processes: 0 for one per core if there are many questions.
-      num_questions: For the progress display.
+    `source` is a `reading.JsonSource` or `reading.TfdsQuestions`. `is_training` writes answer
+    positions. `num_processes` is 0 for one process per core if there are many questions, and
+    `num_questions` is for the progress display.
 
     Returns:
       {"windows": number of windows}, greater than 0.
@@ -157,7 +149,7 @@ def write_windows(
     truncated, count = BadRows(skip=True), 0
     with tfrecord.writing([path]) as write:
         for serialized, questions, truncated_questions in results:
-            # Patch `unique_ids` in place: it is the last feature, and all ids have the same size.
+            # Replace `unique_ids` in place: it is the last feature, and all ids have the same size.
             ids = map(tfrecord.varint, range(FIRST_UNIQUE_ID + count, FIRST_UNIQUE_ID + (1 << 29)))
             write([x[: -len(i)] + i for x, i in zip(serialized, ids, strict=False)])
             count += len(serialized)
@@ -195,7 +187,7 @@ class _ChunkConverter:
     def __call__(self, paragraphs):
         """Return (records, number of questions, locations of truncated questions).
 
-        Every record has the unique id `FIRST_UNIQUE_ID`, to be replaced.
+        Every record has the unique id `FIRST_UNIQUE_ID`, which is replaced later.
         """
         all_windows, count, truncated = [], 0, []
         for question, windows, is_truncated in itertools.chain.from_iterable(

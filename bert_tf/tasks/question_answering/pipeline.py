@@ -1,4 +1,4 @@
-"""Fine-tuning and prediction for extractive question answering, on strings."""
+"""`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from bert_tf.tokenization.special_tokens import CLS, SEP
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 
-# The table columns that each argument accepts.
+# Column names of a DataFrame.
 _TABLE = {"questions": ("question",), "contexts": ("context",), "answers": ("answers", "answer")}
 
 
@@ -45,7 +45,7 @@ class QuestionAnswering(TaskPipeline):
 
     Attributes:
       model: the `BertSpanLabeler`, a Keras model on token ids.
-      config: its `tasks.QuestionAnsweringConfig`.
+      config: the `tasks.QuestionAnsweringConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
@@ -64,19 +64,17 @@ class QuestionAnswering(TaskPipeline):
         load_weights: bool = True,
         **options: Any,
     ) -> "QuestionAnswering":
-        """Create the pipeline from a pre-trained or a fine-tuned model.
+        """Create the pipeline from a pre-trained or fine-tuned model.
 
-        The settings that `run_squad.py` or `save_to_preset` saved with the model are the defaults.
-        If the model has no head for question answering, a new one is initialised.
+        If the model has no head for question answering, a new one is initialized.
 
         Args:
-          preset: a folder or checkpoint of the release or of a training run; a Hugging Face folder;
-            or a published model, by name (`checkpoints.MODELS`) or as "hf://OWNER/NAME", which is
-            downloaded unless it is in the cache.
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
           version_2_with_negative: whether a question may have no answer, as in SQuAD 2.0; None for
             the saved setting, else False.
-          max_seq_length: longest sequence in tokens; longer contexts are split into overlapping
-            windows. None for the saved setting, else 384.
+          max_seq_length: maximum sequence length, in tokens; longer contexts are split into
+            overlapping windows. None for the saved setting, else 384.
           do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random.
@@ -84,7 +82,7 @@ class QuestionAnswering(TaskPipeline):
             `max_query_length`, `max_answer_length` and `n_best_size`.
 
         Raises:
-          UserError: if the model does not exist, or an argument is not valid for it.
+          UserError: if the model does not exist, or an argument does not match it.
         """
         known = QuestionAnsweringConfig.saved_options()
         if unknown := [name for name in options if name not in known]:
@@ -119,8 +117,8 @@ class QuestionAnswering(TaskPipeline):
         """Train the model with `keras.Model.fit`.
 
         The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call; use `compile` for a different one. Questions whose answer is not in the context
-        are skipped, with a warning that reports their number.
+        this call. Use `compile` to set a different one.
+        Questions whose answer is not in the context are skipped; a warning reports their number.
 
         Args:
           questions: list of str.
@@ -129,19 +127,16 @@ class QuestionAnswering(TaskPipeline):
             context; (text, start), where start is the offset of its first character; a dict with
             "text" and "answer_start" as in SQuAD; or None for no answer.
           validation_data: (questions, contexts, answers).
-          validation_split: fraction of the questions, taken from the end, to validate on instead.
+          validation_split: fraction of the questions to validate on, from the end of the list.
           epochs: number of passes over the questions.
           batch_size: number of windows per step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
           shuffle: whether to reshuffle the windows in each epoch.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -166,7 +161,7 @@ class QuestionAnswering(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return a dict with the loss and the accuracies of start and end over all windows."""
+        """Return a dict of the loss, and of the accuracies of start and end over all windows."""
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
@@ -189,7 +184,7 @@ class QuestionAnswering(TaskPipeline):
               the best answer.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         is_single = isinstance(questions, str)
         questions = check_texts([questions] if is_single else questions, "questions")
@@ -225,7 +220,7 @@ class QuestionAnswering(TaskPipeline):
             segment_ids.append([0] * len(query) + [1] * (len(tokens) + 1))
             positions.append((window.start_position, window.end_position))
         if not ids:
-            raise UserError(f"`{arguments[2]}`: none of the answers is in its context")
+            raise UserError(f"`{arguments[2]}`: found no answer in its context")
 
         def encode(ids, segment_ids, positions):
             inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": segment_ids}

@@ -1,4 +1,4 @@
-"""Reading and validating questions from SQuAD files and tensorflow-datasets."""
+"""Read and validate questions from SQuAD files and tensorflow-datasets."""
 
 import gc
 import hashlib
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question; `answers` is a tuple of `Answer`, or None for unlabelled data.
+    """A question; `answers` is a tuple of `Answer`, or None for unlabeled data.
 
     `where` is its location in the data, for error messages.
     """
@@ -44,7 +44,7 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """The questions of a file in SQuAD's JSON, or in the rows of Hugging Face datasets.
+    """The questions of a file in SQuAD's format, or with the rows of a Hugging Face dataset.
 
     Rows are JSON lines, JSON or Parquet, with one question per row in the columns `id`, `context`,
     `question`, and `answers` with the lists `text` and `answer_start`.
@@ -54,16 +54,16 @@ class JsonSource:
     """
 
     def __init__(self, path, argument):
-        """Check that the file exists; if not, raise a UserError that names `argument`."""
+        """Raise UserError, naming `argument`, if the file does not exist."""
         self.name = files.require(path, argument)
 
     def paragraphs(self):
-        """Yield each `Paragraph`; raise a UserError with the location if the file is not valid."""
+        """Yield each `Paragraph`; raise UserError with the location if the file is invalid."""
         articles = _read_articles(self.name)
         if isinstance(articles, tables.TableFormat):
             yield from _paragraphs_of_rows(self.name, articles)
             return
-        gc.freeze()  # or the garbage collector spends a sixth of the time on the articles
+        gc.freeze()  # otherwise, garbage collection of the articles takes a sixth of the time
         try:
             for i, article in enumerate(articles):
                 where = f"{self.name}: data[{i}]"
@@ -124,14 +124,12 @@ _TYPE_NAMES = {str: "a string", list: "a list", int: "an integer", bool: "true o
 def _get(values, key, kind, where):
     """Return `values[key]`; raise UserError if it is missing or of a different type."""
     if not isinstance(values, dict):
-        raise UserError(f"{where}: expected an object, found {_abbreviated(values)}")
+        raise UserError(f"{where}: found {_abbreviated(values)}, expected an object")
     if key not in values:
         raise UserError(f"{where}: {key!r} is missing; the keys are {', '.join(values) or 'none'}")
     value = values[key]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(
-            f"{where}: {key!r} must be {_TYPE_NAMES[kind]}, found {_abbreviated(value)}"
-        )
+        raise UserError(f"{where}: {key!r} is {_abbreviated(value)}, expected {_TYPE_NAMES[kind]}")
     if kind is str:
         check_unicode(value, f"{where}: {key!r}")
     return value
@@ -172,7 +170,9 @@ def _answer_list(lists, where):
     """Convert the answers of Hugging Face datasets, a dict of two lists, to a list of dicts."""
     texts, starts = (_get(lists, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
-        raise UserError(f"{where}: 'text' has {len(texts)} items, but 'answer_start' {len(starts)}")
+        raise UserError(
+            f"{where}: 'text' has {len(texts)} items, but 'answer_start' has {len(starts)}"
+        )
     pairs = zip(texts, starts, strict=True)
     return [{"text": text, "answer_start": start} for text, start in pairs]
 
@@ -181,7 +181,7 @@ def _answer(values, where):
     return Answer(_get(values, "text", str, where), _get(values, "answer_start", int, where))
 
 
-# Default splits in tensorflow-datasets, and the features they must have.
+# Default splits in tensorflow-datasets, and required features.
 _TFDS_SPLITS = {"train": "train", "predict": "validation"}
 _TFDS_FEATURES = ("id", "context", "question", "answers")
 
@@ -189,26 +189,26 @@ _TFDS_FEATURES = ("id", "context", "question", "answers")
 class TfdsQuestions:
     """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`.
 
-    Questions keep the order of the data set, which is shuffled by article. Consecutive questions
+    Questions keep the order of the dataset, which is shuffled by article. Consecutive questions
     with the same context form a paragraph.
     """
 
     def __init__(self, name, split, data_dir=None, tfds_split=None):
-        """Load a data set and prepare it if necessary.
+        """Find the dataset, and prepare it if necessary.
 
         Args:
-          name: "squad/v1.1", "squad/v2.0" or a data set with the same features.
+          name: "squad/v1.1", "squad/v2.0" or a dataset with the same features.
           split: "train" or "predict".
-          data_dir: Folder of the data sets; None for the default of tensorflow-datasets.
-          tfds_split: Split of the data set ("train[:90%]"); None for "train" or "validation".
+          data_dir: folder of prepared datasets; None for the default.
+          tfds_split: split of the dataset ("train[:90%]"); None for "train" or "validation".
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
         missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
         if missing:
             raise UserError(
-                f"`tfds_name`: {name} does not have the features {', '.join(missing)}; it has "
-                f"{', '.join(self._rows.features)}"
+                f"`tfds_name`: {name} has the features {', '.join(self._rows.features)}, expected "
+                f"also {', '.join(missing)}"
             )
 
     def paragraphs(self):
@@ -237,7 +237,7 @@ def _tfds_question(row, where):
 
 
 class DatasetSummary(NamedTuple):
-    """The number of usable questions, and a digest of everything that affects the features."""
+    """The number of valid questions, and a digest of all data that affect the features."""
 
     questions: int
     digest: str
@@ -247,15 +247,15 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
     """Validate all questions of a source and return its `DatasetSummary`.
 
     Args:
-      source: A `JsonSource` or `TfdsQuestions`.
+      source: a `JsonSource` or `TfdsQuestions`.
       purpose: "train" (one answer per question), "eval" (any number of answers) or "predict"
         (answers are ignored).
-      version_2_with_negative: Whether questions may have no answer.
-      by_offsets: Whether an answer must be exactly at its offset; otherwise the words there must
-        contain it, as in the release.
+      version_2_with_negative: whether questions may have no answer.
+      by_offsets: whether an answer must be exactly at its offset; otherwise the words at the offset
+        must contain it, as in the release.
 
     Raises:
-      UserError: If a question is not valid; names its location.
+      UserError: if a question is invalid; names its location.
     """
     count, digest, ids = 0, hashlib.sha256(), set()
     misplaced, empty, negative = (BadRows(skip=True) for _ in range(3))
@@ -282,10 +282,10 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             count += 1
     misplaced.report("questions skipped because their answer is not in the context")
     empty.report("paragraphs without text")
-    negative.report("unanswerable questions, which get an answer without `version_2_with_negative`")
+    negative.report("unanswerable questions, which are answered without `version_2_with_negative`")
     if not count:
         example = f"; {misplaced.first}" if misplaced.count else ""
-        raise UserError(f"{source.name}: no usable questions{example}")
+        raise UserError(f"{source.name}: no valid questions{example}")
     console.info("%s: %d questions", source.name, count)
     return DatasetSummary(count, digest.hexdigest())
 
@@ -308,6 +308,6 @@ def check_answers(question, purpose, version_2_with_negative):
         )
     if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
         raise UserError(
-            f"{question.where}: expected exactly one answer for training, found "
-            f"{len(question.answers)}"
+            f"{question.where}: found {len(question.answers)} answers, expected exactly one for "
+            "training"
         )

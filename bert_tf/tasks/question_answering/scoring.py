@@ -22,7 +22,7 @@ def exact_match(true, predicted):
 def f1(true, predicted, version_2_with_negative=False):
     """Return the word-level F1 of two texts, from 0 to 1.
 
-    If both texts are empty after normalization, it is 1 for SQuAD 2.0 and 0 for SQuAD 1.1.
+    If both texts are empty after normalization, F1 is 1 for SQuAD 2.0 and 0 for SQuAD 1.1.
     """
     true, predicted = normalize_answer(true).split(), normalize_answer(predicted).split()
     if version_2_with_negative and not (true and predicted):
@@ -35,8 +35,6 @@ def f1(true, predicted, version_2_with_negative=False):
 
 
 class _QuestionScores(NamedTuple):
-    """Scores of the given answer and of the best non-empty answer to a question."""
-
     has_answer: bool
     exact: float
     f1: float
@@ -62,10 +60,10 @@ class Scorer:
         """Add a question.
 
         Args:
-          answers: List of `reading.Answer`, empty if the question has no answer.
-          given: The predicted text, "" for "no answer".
-          best: The best non-empty prediction or None, for `best_threshold`.
-          null_odds: The score of "no answer" minus the score of `best`.
+          answers: list of `reading.Answer`, empty if the question has no answer.
+          given: the predicted text, "" for "no answer".
+          best: the best non-empty prediction or None, for `best_threshold`.
+          null_odds: the score of "no answer" minus the score of `best`.
         """
         texts = [answer.text for answer in answers]
         if self._is_version_2:
@@ -89,7 +87,7 @@ class Scorer:
         """Return the official metrics in percent.
 
         SQuAD 2.0 adds the metrics of questions with and without an answer (HasAns, NoAns) and the
-        best thresholds. If there are no questions of a kind, only its total is included.
+        best thresholds; without questions of a kind, only its total.
         """
         results = _means(self._rows)
         results["exact_match"] = results.pop("exact", 0.0)
@@ -104,10 +102,10 @@ class Scorer:
     def best_threshold(self, name="f1"):
         """Find the null odds threshold with the best score, as the official script does.
 
-        Questions with null odds above the threshold are not answered. If several thresholds score
-        the same, the lowest is returned. Applying the threshold may not achieve the score, because
-        the official script adds questions with equal odds one at a time, and returns 0 if it is
-        best to answer no question.
+        Questions with null odds above the threshold are not answered; among equal scores, the
+        lowest threshold is returned. Applying the threshold may not achieve the score, because the
+        official script adds questions with equal odds one at a time, and returns 0 if no answers
+        are best.
 
         Args:
           name: "exact" or "f1".

@@ -23,8 +23,8 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 class QuestionAnsweringModule(tf.Module):
     """Answers questions in the graph, with the same windows and span rules as run_squad.py.
 
-    It scores all spans. run_squad.py, like the release, only combines the `n_best_size` best starts
-    and ends of each window, so it may miss the best span.
+    It scores all spans. Like the release, run_squad.py scores only combinations of the
+    `n_best_size` best starts and ends of each window, so it may miss the best span.
     """
 
     def __init__(self, call, config, buckets):
@@ -38,8 +38,8 @@ class QuestionAnsweringModule(tf.Module):
         """Answer questions.
 
         Args:
-          questions: string (B,), UTF-8; truncated to `max_query_length` tokens.
-          contexts: string (B,), UTF-8, of any length.
+          questions: UTF-8 string (B,); truncated to `max_query_length` tokens.
+          contexts: UTF-8 string (B,), of any length.
 
         Returns:
           Dict:
@@ -81,7 +81,7 @@ class QuestionAnsweringModule(tf.Module):
         def token_offsets(offsets, tokens):
             return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
 
-        # Unicode normalization can reorder combining marks, so the last token may start first.
+        # Unicode normalization may reorder combining marks, so the last token may start first.
         start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
         end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
         # Without an answer, the offsets belong to a different context and may exceed this one.
@@ -161,8 +161,8 @@ def _top_spans(scores, counts, size):
       A pair of scores (B, K) and indices among the W * K spans (B, K), padded with `_MIN_SCORE` and
       W * K if a question has fewer spans.
     """
-    # A dense row per question would be as wide as the longest context needs. Instead, all spans are
-    # sorted together: by score, then, stably, by question.
+    # Dense rows per question would all have the width of the longest context. Instead, sort all
+    # spans together: by score, then, stably, by question.
     num_spans = counts * size
     questions = row_indices(num_spans)
     scores = tf.reshape(scores, (-1,))
@@ -170,7 +170,7 @@ def _top_spans(scores, counts, size):
     order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
     firsts = tf.cumsum(num_spans, exclusive=True)[:, None] + tf.range(size)
     is_span = tf.range(size) < num_spans[:, None]
-    # A dummy entry, so that the gather is never from an empty tensor.
+    # A dummy entry keeps the gather from reading an empty tensor.
     indices = tf.gather(tf.concat([order, [0]], 0), tf.where(is_span, firsts, 0))
     indices = tf.where(is_span, indices, tf.size(scores))
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices

@@ -1,4 +1,4 @@
-"""Training a span labeler and matching its predictions with questions."""
+"""Train a span labeler, and match its predictions with questions."""
 
 import numpy as np
 import tensorflow as tf
@@ -20,14 +20,10 @@ class QuestionAnsweringTask(Task):
     loss_names = ("span_loss",)
 
     def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
-        """Create the model.
+        """Create the model; `extractor` is the `AnswerExtractor` that `metrics` uses.
 
-        Args:
-          config: a `QuestionAnsweringConfig`.
-          dtype: a Keras dtype policy.
-          extractor: the `AnswerExtractor` that `metrics` uses.
-          mask_padding: whether to exclude padding from the loss and from the best positions, so
-            that neither depends on the padded length of a batch. The release includes padding.
+        `mask_padding` excludes padding from the loss and from the best positions, so that neither
+        depends on the padded length of a batch. The release includes padding.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
@@ -69,7 +65,7 @@ class QuestionAnsweringTask(Task):
         logits = outputs[f"{side}_logits"]
         if not self._mask_padding:
             return logits
-        # Half of the minimum, because the softmax subtracts the maximum and could overflow.
+        # Half of the minimum, because softmax subtracts the maximum and could overflow.
         return tf.where(batch["input_mask"] > 0, logits, 0.5 * logits.dtype.min)
 
     def metrics(self, predictions):
@@ -77,7 +73,7 @@ class QuestionAnsweringTask(Task):
         for question, prediction in self._extractor.answers([predictions]):
             answer = prediction.answer(self._config)
             scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
-        # A metric without questions is NaN, which never counts as the best.
+        # A metric without questions is NaN, which is never the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
@@ -90,8 +86,8 @@ def metric_names(config):
 class AnswerExtractor:
     """Matches the questions of a source, such as a `reading.JsonSource`, with predictions.
 
-    Each call reads and converts the questions again, which is cheap compared with the model and
-    saves memory.
+    Each call reads and converts the questions again, which saves memory and is fast compared with
+    the model.
 
     Attributes:
       decoder: the `AnswerDecoder` of the last call to `answers`.
@@ -104,8 +100,7 @@ class AnswerExtractor:
     def answers(self, predictions):
         """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
 
-        Args:
-          predictions: batches of `QuestionAnsweringTask.predictions`, for all windows in order.
+        `predictions` are batches of `QuestionAnsweringTask.predictions`, for all windows in order.
 
         Raises:
           UserError: if the predictions do not match the questions.
@@ -128,8 +123,8 @@ class AnswerExtractor:
 
     def _fail(self, unique_id, expected):
         raise UserError(
-            f"{self._source.name}: the predictions do not match the questions (expected unique id "
-            f"{expected}, found {unique_id}); the file may have changed"
+            f"{self._source.name}: the predictions do not match the questions (found unique id "
+            f"{unique_id}, expected {expected}); the file may have changed"
         )
 
 

@@ -1,4 +1,4 @@
-"""Configuration of sentence embedding."""
+"""The configuration of sentence embedding."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ _SINGLE_LOSSES = ("cosine", "triplet")
 
 @dataclasses.dataclass(frozen=True)
 class SentenceEmbeddingConfig(FileConfig, TaskConfig):
-    """Configuration of sentence embedding; saved options go into `sentence_encoder.json`."""
+    """The configuration of sentence embedding, saved in `sentence_encoder.json`."""
 
     GROUPS = (
         ("Columns and labels", "text_columns score_column id_column"),
@@ -40,44 +40,44 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     FILE = SPEC.side_file
 
     data_dir: str | None = option(
-        None, "Folder with train, dev and test, each .tsv, .csv, .jsonl or .parquet."
+        None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
     )
     text_columns: tuple[str, ...] = option(
         (),
-        "Columns of a pair of texts, or of a triplet: a text, a similar and a different one. Found "
-        "by their names by default.",
+        "Columns of a pair of texts, or of a triplet: a text, a similar and a different text. "
+        "Default: columns with the usual names.",
     )
     score_column: str | None = option(
         None,
-        "Column with the similarity of a pair, a number; by default score. Without this column, "
-        "all pairs count as similar.",
+        "Column with the similarity of a pair, a number. Default: score. Without this column, all "
+        "pairs are similar.",
     )
     id_column: str | None = option(None, "Column that identifies predictions.")
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
     loss: str | None = option(
         None,
-        "contrastive: find the second text of a pair among all in the batch; cosent: rank pairs by "
-        "their scores; cosine: match cosines to scores; triplet: place the third text farther away "
-        "than the second. By default cosent with scores, contrastive without.",
+        "contrastive: find the second text of a pair among all in the batch. cosent: rank pairs by "
+        "their scores. cosine: match cosines to scores. triplet: place the third text farther away "
+        "than the second. Default: cosent with scores, contrastive without.",
         choices=("contrastive", "cosent", "cosine", "triplet"),
     )
     temperature: float = option(
-        0.05, "Temperature of contrastive and cosent, which divides the cosines.", minimum=1e-6
+        0.05, "Temperature of contrastive and cosent; it divides the cosines.", minimum=1e-6
     )
-    symmetric: bool = option(False, "With contrastive, also find the first text by the second.")
+    symmetric: bool = option(False, "With contrastive, also find the first text given the second.")
     matryoshka_dims: tuple[str, ...] = option(
         (), "Train on the sum of the losses of the vectors truncated to these lengths."
     )
     mini_batch_size: int | None = option(
         None,
-        "Examples that a device computes at a time, so that large batches fit in memory "
-        "(GradCache). Results are the same, but steps take a third longer.",
+        "Number of examples that a device computes at a time, so that large batches fit in memory "
+        "(GradCache). The results are the same; a step takes about a third longer.",
         minimum=1,
     )
     pooling: str | None = option(
         None,
-        "How to combine token vectors: mean, max, or cls for the vector of [CLS]. By default the "
-        "setting of a sentence-transformers folder, else mean.",
+        "Pooling of the token vectors; cls uses the vector of [CLS]. Default: the setting of a "
+        "sentence-transformers folder, else mean.",
         choices=tuple(POOLINGS),
         saved=True,
         fixed=True,
@@ -85,14 +85,14 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     )
     layer: int = option(
         -1,
-        "Layer to take the vectors from, 0 for the lowest or -1 for the last.",
+        "Layer to pool: 0 is the first, -1 the last.",
         saved=True,
         fixed=True,
     )
     normalize: bool | None = option(
         None,
-        "Scale vectors to length 1. By default the setting of a sentence-transformers folder, else "
-        "false.",
+        "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
+        "folder, else false.",
         saved=True,
         fixed=True,
         inferred=True,
@@ -101,7 +101,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     @property
     def dims(self):
         if wrong := [x for x in self.matryoshka_dims if not x.isdecimal()]:
-            raise UserError(f"`matryoshka_dims`: {wrong[0]!r} is not a number")
+            raise UserError(f"`matryoshka_dims`: found {wrong[0]!r}, expected a number")
         return tuple(map(int, self.matryoshka_dims))
 
     def check(self, config, is_resumed):

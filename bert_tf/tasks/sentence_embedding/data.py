@@ -1,4 +1,4 @@
-"""Data for training sentence vectors: examples, features and result files."""
+"""The data of a sentence embedding run: examples, features and result files."""
 
 import math
 from typing import NamedTuple
@@ -25,7 +25,7 @@ _ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 class Example(NamedTuple):
-    """Two or three texts, their similarity score or None, and an id or row number."""
+    """Two or three texts, their similarity score or None, and an id, else the row number."""
 
     texts: tuple
     score: float | None
@@ -33,14 +33,10 @@ class Example(NamedTuple):
 
 
 def read_examples(path, config):
-    """Return the list of `Example` of a file.
-
-    Args:
-      path: a file with named columns; see `tables.find_format` for the formats.
-      config: a `SentenceEmbeddingConfig`.
+    """Return the list of `Example` of a file with named columns; see `tables.find_format`.
 
     Raises:
-      UserError: if the header or a row is not valid; names the file and line.
+      UserError: if the header or a row is invalid; names file and line.
     """
     names, rows = read_named_rows(path, find_format(path))
 
@@ -51,8 +47,8 @@ def read_examples(path, config):
     if config.text_columns:
         if len(config.text_columns) not in (2, 3):
             raise UserError(
-                f"`text_columns`: expected two or three columns, found "
-                f"{', '.join(config.text_columns)}"
+                f"`text_columns`: found {', '.join(config.text_columns)}, expected two or three "
+                "columns"
             )
         texts = [find([name], "text_columns") for name in config.text_columns]
     else:
@@ -62,7 +58,7 @@ def read_examples(path, config):
     score = find([score], "score_column") if score else find(SCORE_COLUMN)
     row_id = find([row_id], "id_column") if row_id else find(ID)
     if score and len(texts) == 3:
-        raise UserError(f"{path}: scores require pairs of texts, found {', '.join(texts)}")
+        raise UserError(f"{path}: found scores of {', '.join(texts)}, expected pairs of texts")
 
     def make(where, index, cells):
         for name in texts:
@@ -83,18 +79,13 @@ def read_examples(path, config):
     examples = bad.collect(rows, make)
     bad.report()
     if not examples:
-        raise UserError(f"{bad.first or path}: the file has no usable examples")
+        raise UserError(f"{bad.first or path}: the file has no valid examples")
     console.info("%s: %s, %s", path, " + ".join(texts), f"score {score}" if score else "no scores")
     return examples
 
 
 class SentenceEmbeddingData(TaskData):
-    """The examples of each split.
-
-    Attributes:
-      examples: dict from split to list of `Example`.
-      config: the `SentenceEmbeddingConfig`.
-    """
+    """The dict `examples` from split to list of `Example`."""
 
     def __init__(self, examples, config):
         super().__init__(examples, config)

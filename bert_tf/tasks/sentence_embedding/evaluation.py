@@ -29,11 +29,11 @@ def search_scores(queries, documents, relevant, k=10):
       queries: normalized vectors (Q, H).
       documents: normalized vectors (D, H).
       relevant: for each query, a collection with the indices of its relevant documents.
-      k: number of top results to evaluate.
+      k: number of results to evaluate.
 
     Returns:
-      Dict with "recall@k", the fraction of relevant documents among the results; "mrr@k", the mean
-      of 1 / rank of the first relevant result, 0 without one; and "ndcg@k", with relevance 0 or 1.
+      Dict with "recall@k", the fraction of the relevant documents that are in the results; "mrr@k",
+      the mean of 1 / rank of the first relevant result, or 0; and "ndcg@k", with relevance 0 or 1.
 
     Raises:
       UserError: if a query has no relevant documents, or an index is out of range.

@@ -31,7 +31,7 @@ def nearest_neighbors(queries, vectors, count=5):
       count: K, the number of neighbors.
 
     Returns:
-      A list per query, with at most K pairs (index, cosine), nearest first; ties by index.
+      A list per query of at most K pairs (index, cosine), nearest first; ties by index.
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
@@ -69,7 +69,7 @@ class Reranker:
 
         Args:
           classifier: a `TextClassifier` of pairs.
-          label: the label whose probability is the score, by default "1" or "yes"; None for a
+          label: the label whose probability is the score. None for "1" or "yes", and for a
             regression model.
           num_candidates: number of nearest neighbors to score per query.
 
@@ -89,7 +89,7 @@ class Reranker:
         self.num_candidates = num_candidates
 
     def __call__(self, query, neighbors):
-        """Score `Neighbor`s whose items are texts; return them with the best first."""
+        """Score `Neighbor`s whose items are texts; return them, best first."""
         if not neighbors:
             return []
         answers = self._classifier.predict([(query, x.item) for x in neighbors])
@@ -145,7 +145,7 @@ class NearestNeighbors:
             self._compare()
 
     def add_texts(self, texts):
-        """Add the texts of an iterable, which is read lazily, and return self."""
+        """Add the texts of an iterable, read lazily; return self."""
         if self._encoder is None:
             raise UserError("`add_texts` requires `encoder`; without it, use `add` with vectors")
         for text, vector in self._encoder.stream(texts):

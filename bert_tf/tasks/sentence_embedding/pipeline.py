@@ -1,4 +1,4 @@
-"""Fine-tuning and prediction of sentence vectors, on strings.
+"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings.
 
 Shapes: B sentences, C columns of sentences, S sequence, H hidden.
 """
@@ -49,19 +49,19 @@ from bert_tf.training.jax_devices import predict_on_batch
 # The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
 
-# The table columns that each argument accepts.
+# Column names of a DataFrame.
 _TABLE = {"texts": TEXT_COLUMNS, "scores": SCORE_COLUMN}
 
 
 class SentenceEncoder(KerasTraining, TextPipeline):
-    """Sentence embeddings: pools the token vectors of a layer, and learns from pairs of texts.
+    """Computes sentence vectors by pooling the token vectors of a layer; trains on pairs of texts.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12", layer=-1)
     >>> pairs = [("A man is eating.", "Somebody has dinner."), ("It rained.", "It was wet.")]
     >>> history = encoder.fit(pairs, epochs=1, verbose=0)
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
-    `save_to_preset` writes a sentence-transformers folder, which omits the layers above `layer`.
+    `save_to_preset` writes a sentence-transformers folder without the layers above `layer`.
 
     Attributes:
       pooling, layer, normalize: the arguments of the constructor.
@@ -88,7 +88,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
           tokenizer: a `FullTokenizer`.
           pooling: "mean" or "max" over all tokens including [CLS] and [SEP], or "cls" for the
             vector of [CLS].
-          layer: index of the layer, 0 for the lowest or -1 for the last.
+          layer: index of the layer: 0 is the first, -1 the last.
           normalize: whether to scale vectors to length 1.
           **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
         """
@@ -119,8 +119,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     ) -> "SentenceEncoder":
         """Create a pipeline; see `TextPipeline.from_preset`.
 
-        Options that are None or missing default to the settings that sentence-transformers or
-        `run_sentence_encoder.py` saved with the model.
+        Options that are None or missing default to the settings saved with the model by
+        sentence-transformers or `run_sentence_encoder.py`.
         """
         model_files = checkpoints.resolve(preset)
         path = model_files.checkpoint
@@ -163,9 +163,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The losses are from sentence-transformers. The default optimizer is the release's, with
-        10 % warm-up and linear decay over the steps of this call; use `compile` for a different
-        one.
+        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
+        this call. Use `compile` to set a different one.
+        The losses are from sentence-transformers.
 
         Args:
           texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
@@ -179,26 +179,23 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             "triplet" (TripletLoss): place the third text farther away than the second.
           validation_data: (texts, scores), or texts. Adds "val_loss" to the history after each
             epoch, and with scores "val_spearman" and "val_pearson".
-          validation_split: fraction of the texts, taken from the end, to validate on instead.
+          validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of pairs or triplets per step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
-          temperature: for "contrastive" and "cosent", divides the cosines.
-          symmetric: whether "contrastive" also finds the first text by the second.
-          matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths;
-            include the full length if it should count.
+          temperature: divisor of the cosines in "contrastive" and "cosent".
+          symmetric: whether "contrastive" also finds the first text given the second.
+          matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths,
+            which may include the full length.
           mini_batch_size: number of pairs or triplets to compute at a time, so that large batches
-            fit in memory (GradCache). Results are the same, but steps take a third longer. None for
-            the whole batch.
+            fit in memory (GradCache); the results are the same, and a step takes about a third
+            longer. None for the whole batch.
           shuffle: whether to reshuffle the texts in each epoch.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -261,7 +258,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             return [*columns, [0.0] * len(columns[0])]
         if len(columns) != 2:
             raise UserError(
-                f"`{arguments[1]}` require pairs of texts, found {len(columns)} columns"
+                f"`{arguments[1]}`: found {len(columns)} columns of texts, expected pairs"
             )
         return [*columns, check_numbers(scores, arguments[1], len(columns[0]))]
 
@@ -282,7 +279,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
 
         def encode(*values):
             *ids, scores = values
-            # Concatenate the columns, so that they are padded to the same length.
+            # Concatenate the columns to pad them to the same length.
             ids = tf.concat(ids, 0)
             mask = tf.cast(tf.sequence_mask(ids.row_lengths()), tf.int32)
             ids = ids.to_tensor()

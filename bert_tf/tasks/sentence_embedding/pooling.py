@@ -21,16 +21,16 @@ class Pooling(NamedTuple):
         """Raise UserError if the pooling is unknown or a `BertConfig` lacks the layer."""
         num_layers = config.num_hidden_layers
         if self.pooling not in POOLINGS:
-            raise UserError(f"`pooling`: {self.pooling!r} is not one of {', '.join(POOLINGS)}")
+            raise UserError(f"`pooling={self.pooling}`: expected one of {', '.join(POOLINGS)}")
         if not -num_layers <= self.layer < num_layers:
             raise UserError(
                 f"`layer={self.layer}` does not exist; the model has {num_layers} layers"
             )
 
     def compute(self, model, batch, **options):
-        """Return the sentence vectors, float32 (B, H), of a batch of inputs of a `BertModel`.
+        """Return the sentence vectors, float32 (B, H), of a batch of model inputs.
 
-        `model` is a `BertModel` or a function with its signature; `options` are passed to it.
+        `model` is a `BertModel` or a function with its signature; it gets the `options`.
         """
         if self.pooling == "cls" and self.layer == -1:
             x = model(batch, positions=first_position(batch), **options)["sequence_output"]

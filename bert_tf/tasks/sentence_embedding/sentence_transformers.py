@@ -1,4 +1,4 @@
-"""Reading the settings of sentence-transformers folders."""
+"""Read the settings of sentence-transformers folders."""
 
 import os
 from typing import NamedTuple
@@ -13,8 +13,6 @@ from bert_tf.tasks.sentence_embedding.config import POOLINGS
 
 
 class _Module(NamedTuple):
-    """An entry of modules.json."""
-
     type: str
     path: str
 
@@ -23,7 +21,7 @@ def sentence_transformers_options(path, pooling=None):
     """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
 
     Args:
-      path: a folder, or a file in it; the result is empty for folders of other libraries.
+      path: a folder or a file in it; the result is empty for folders of other libraries.
       pooling: overrides the pooling of the folder.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Servables for sentence embedding: from `text` to `vectors`, float32 (B, H)."""
+"""Servables for sentence embedding: convert `text` to `vectors`, float32 (B, H)."""
 
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model

@@ -1,4 +1,4 @@
-"""Training sentence vectors with the training loop: model, loss and metrics."""
+"""Sentence embedding: model, loss and metrics."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ def make_model(config, dtype=None):
 
 
 def metric_names(is_scored):
-    """Return the names of the metrics: correlations if pairs have scores, else search metrics."""
+    """Return the names of the metrics: correlations for pairs with scores, else search metrics."""
     names = (
         ("spearman", "pearson") if is_scored else (f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
     )
@@ -72,7 +72,7 @@ class SentenceEmbeddingTask(Task):
 
 
 def _search(vectors, text_ids):
-    """Evaluate the search for the second text of an example by its first, among distinct texts."""
+    """Evaluate the search for second texts, among distinct texts, given the first texts."""
     documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
     document_ids, rows = np.unique(document_ids, return_index=True)
     query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)

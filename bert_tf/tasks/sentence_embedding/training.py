@@ -1,4 +1,4 @@
-"""Model and losses for training sentence vectors, as in sentence-transformers (arXiv:1908.10084).
+"""Model and losses of sentence embedding, as in sentence-transformers (arXiv:1908.10084).
 
 Shapes: B examples, C columns of texts, S sequence, H hidden.
 """
@@ -49,7 +49,7 @@ class ColumnModel(keras.Model):
         return self.bert.compute_type
 
     def call(self, inputs, training=None, **options):
-        """Return the vectors; extra `inputs` are ignored, `options` are passed to `BertModel`."""
+        """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""
         inputs = {name: inputs[name] for name in INPUTS}
         options["training"] = training
         if training and self.mini_batch_size:
@@ -65,7 +65,7 @@ class ColumnModel(keras.Model):
     def _compute_in_parts(self, inputs, options):
         """Compute vectors in parts, and recompute them for gradients (GradCache, arXiv:2101.06983).
 
-        Only the activations of one part are in memory at a time.
+        Memory holds the activations of one part at a time.
         """
         seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
         inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
@@ -125,11 +125,11 @@ class SentenceLoss(keras.losses.Loss):
 
 
 def contrastive(_, vectors, temperature, symmetric):
-    """Return the cross entropy (B,) of finding the second text of each example by its first.
+    """Return the cross entropy (B,) of finding the second text of each example given its first.
 
-    The candidates are the second texts, and the third ones (hard negatives), of all examples on all
+    The candidates are the second texts and the third texts (hard negatives) of all examples on all
     replicas (arXiv:1705.00652, section 4.4). The logits are cosines divided by `temperature`. With
-    `symmetric`, it is the mean of both directions.
+    `symmetric`, the result is the mean of both directions.
     """
     columns = _unstack(ops.normalize(vectors))
     labels = ops.arange(ops.shape(vectors)[0])
@@ -142,7 +142,7 @@ def contrastive(_, vectors, temperature, symmetric):
 
 
 def _gather_replicas(tensors):
-    """Gather tensors (B, ...) from all replicas; return them and the offset of the own rows."""
+    """Gather tensors (B, ...) from all replicas; return them and the offset of this replica's."""
     replica = None
     if keras.backend.backend() == "tensorflow":
         replica = tf.distribute.get_replica_context()
@@ -219,7 +219,9 @@ def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))
-        raise UserError(f"`loss={name}` requires {expected} texts per example, found {num_columns}")
+        raise UserError(
+            f"`loss={name}`: found {num_columns} texts per example, expected {expected}"
+        )
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")
@@ -233,5 +235,5 @@ def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width
     if function is contrastive:
         options["symmetric"] = symmetric
     elif symmetric:
-        raise UserError(f"`symmetric` has no effect on `loss={name}`")
+        raise UserError(f"`symmetric` has no effect with `loss={name}`")
     return SentenceLoss(functools.partial(function, **options), tuple(dims))

@@ -1,4 +1,4 @@
-"""Configuration of token classification."""
+"""The configuration of token classification."""
 
 import dataclasses
 from typing import NamedTuple
@@ -23,33 +23,33 @@ NUM_SPECIAL_TOKENS = 2
 
 
 class Tags(NamedTuple):
-    """Tags in the order of their ids, and the tagging schemes of the model and of the data."""
+    """Tags in the order of their ids, and the tagging schemes of the model and the data."""
 
     names: tuple
     scheme: str
     data_scheme: str
 
     def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is not valid."""
+        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is invalid."""
         invalid = first_invalid_tag(sentence.tags, self.data_scheme)
         if invalid is not None:
             raise UserError(
                 f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}; `tag_scheme` sets the scheme of the data"
+                f"in the scheme {self.data_scheme}; set the scheme of the data with `tag_scheme`"
             )
         tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
         for i, tag in enumerate(tags):
             if tag not in self.names:
                 raise UserError(
-                    f"{sentence.location(i)}: the model does not know the tag {sentence.tags[i]}; "
-                    f"expected one of {', '.join(self.names)}"
+                    f"{sentence.location(i)}: the tag is {sentence.tags[i]}, expected one of "
+                    f"{', '.join(self.names)}"
                 )
         return tags
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
-    """Configuration of token classification; the saved options and tags go into `tagger.json`."""
+    """The configuration of token classification, saved in `tagger.json`."""
 
     GROUPS = (
         ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
@@ -59,49 +59,49 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     FILE = SPEC.side_file
 
-    # Case helps to recognise names (paper, section 5.3), so models are cased.
+    # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
     do_lower_case: bool = derived(False, saved=True, fixed=True)
     max_seq_length: int = option(
         128,
-        "Longest sequence in tokens; longer sentences are split into overlapping windows.",
+        "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
         minimum=1,
         saved=True,
     )
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
-        "Index of the column of words, from 0, or -1 for the last; the first by default. With "
-        "tfds_name, the name of the feature, by default tokens.",
+        "Index of the column of words: 0 is the first, -1 the last. With tfds_name, name of the "
+        "feature. Default: 0 or tokens.",
     )
     tag_column: str | None = option(
         None,
-        "Index of the column of tags, like word_column; the last by default. With tfds_name, the "
-        "name of the feature, by default ner or tags.",
+        "Index of the column of tags, or name of the feature, as for word_column. Default: -1 or, "
+        "with tfds_name, ner or tags.",
     )
     tag_scheme: str | None = option(
         None,
         "Tagging scheme of the data; none for tags that do not mark spans, such as parts of "
-        "speech. Inferred from the training set by default.",
+        "speech. Default: inferred from the training set.",
         choices=("iob1", "iob2", "iobes", "none"),
     )
     learn_scheme: str | None = option(
-        None, "Tagging scheme of the model, by default iob2.", choices=("iob1", "iob2", "iobes")
+        None, "Tagging scheme of the model. Default: iob2.", choices=("iob1", "iob2", "iobes")
     )
     output_scheme: str | None = option(
         None,
-        "Tagging scheme of the predictions, by default the scheme of the data.",
+        "Tagging scheme of the predictions. Default: the scheme of the data.",
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
     doc_stride: int | None = option(
         None,
-        "Tokens between the starts of two windows, by default half a window.",
+        "Stride between windows, in tokens. Default: half a window.",
         minimum=1,
         saved=True,
     )
     document_context: bool = option(
         False,
-        "Use whole documents, marked by -DOCSTART- lines, as context instead of single sentences.",
+        "Use whole documents, which start with -DOCSTART- lines, as context, not single sentences.",
         saved=True,
     )
     features_only: bool = option(
@@ -120,7 +120,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     feature_lstm_size: int | None = option(
         None,
-        "Units per direction of the BiLSTM, by default hidden_size.",
+        "Units per direction of the BiLSTM. Default: hidden_size.",
         minimum=1,
         saved=True,
         fixed=True,
@@ -148,15 +148,17 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         model = config.model
         if config.do_train and not (model.model or model.init_checkpoint or is_resumed):
             raise UserError(
-                "`features_only` requires `model` or `init_checkpoint`: the features of random "
-                "weights are meaningless"
+                "`features_only` requires `model` or `init_checkpoint`, because the features of "
+                "random weights are meaningless"
             )
         for name, config_part in (
             ("num_frozen_layers", config.train),
             ("layer_decay", config.optimizer),
         ):
             if config_part.is_given(name):
-                raise UserError(f"`{name}`: with `features_only` all layers are frozen")
+                raise UserError(
+                    f"`{name}` cannot be combined with `features_only`, which freezes all layers"
+                )
 
     def fixed_values(self):
         # First, because a different scheme also changes the labels.
@@ -192,8 +194,9 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
             scheme = infer_scheme([[label] for label in labels])
         except UserError:
             raise UserError(
-                f"`labels`: the tags of the model follow BILOU ({', '.join(labels)}), which is not "
-                "supported; name them as iobes in the same order, with E for L and S for U"
+                f"`labels`: the tags of the model are in the BILOU scheme ({', '.join(labels)}), "
+                "which is not supported; give them as iobes in the same order, with E for L and S "
+                "for U"
             ) from None
         if scheme != "none":
             is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)

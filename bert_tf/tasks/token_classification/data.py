@@ -1,4 +1,4 @@
-"""Data of a token classification run: sentences, features and result files."""
+"""The data of a token classification run: sentences, features and result files."""
 
 import dataclasses
 
@@ -26,12 +26,7 @@ from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
-    """The sentences of each split.
-
-    Attributes:
-      examples: dict from split to list of `Sentence`.
-      config: the `TokenClassificationConfig`.
-    """
+    """The dict `examples` from split to list of `Sentence`."""
 
     unit = "sequences"
 
@@ -86,7 +81,7 @@ class TokenClassificationData(TaskData):
         return results.evaluate_and_write(run, split, report if self.config.report else None)
 
     def predict(self, run, split):
-        """Write test_predictions.txt: the columns of the test set, followed by the tags."""
+        """Write test_predictions.txt: the columns of the test set and the predicted tags."""
         predictions = run.predict_all(split)
         tags = self.config.tags
         scheme = self.config.output_scheme or tags.data_scheme
@@ -104,10 +99,7 @@ class TokenClassificationData(TaskData):
 
 
 def write_columns(path, sentences, tags):
-    """Write the columns of each `Sentence`, followed by its tags, in the format of conlleval.
-
-    `tags` is a list of lists, one tag per word.
-    """
+    """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval."""
     outside = schemes.OUTSIDE
     with files.writing_text(path) as write:
         for sentence, predicted in zip(sentences, tags, strict=True):
@@ -131,11 +123,11 @@ def read(task_config, model, splits, stored=None):
         sentences[split] = valid_sentences(sentences[split], tags, bad[split])
         bad[split].report("invalid sentences skipped")
         if not sentences[split]:
-            raise UserError(f"no usable sentences: {bad[split].first}")
+            raise UserError(f"{bad[split].first}; the split has no valid sentences")
         if task_config.document_context and not any(x.leading_lines for x in sentences[split]):
             raise UserError(
-                f"`document_context` requires -DOCSTART- lines at the start of documents, but "
-                f"{sentences[split][0].where} has none"
+                f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
+                "expected one at the start of each document"
             )
     if task_config.features_only:
         # Raises UserError if the model has too few layers.
@@ -148,8 +140,7 @@ def _stored_tags(task_config, stored):
     tags = stored.tags
     if task_config.learn_scheme not in (None, tags.scheme):
         raise UserError(
-            f"`learn_scheme={task_config.learn_scheme}`, but the model was trained with "
-            f"{tags.scheme}"
+            f"`learn_scheme={task_config.learn_scheme}`: expected {tags.scheme}, as in training"
         )
     if task_config.tag_scheme:
         schemes.check_compatible("tag_scheme", task_config.tag_scheme, tags.scheme)
@@ -164,7 +155,7 @@ def _infer_tags(task_config, source, train):
     tags = infer_tags(sentences, task_config.tag_scheme, task_config.learn_scheme)
     if not train:
         valid_sentences(sentences, tags, bad)
-        bad.report("invalid sentences skipped in collecting the tags of the training set")
+        bad.report("invalid sentences skipped while collecting the tags of the training set")
     console.info(
         "tag scheme of the data: %s; the model learns %s: %s",
         tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),

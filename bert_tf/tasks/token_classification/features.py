@@ -1,8 +1,8 @@
-"""Converting tagged sentences to windows of tokens.
+"""Convert tagged sentences to windows of tokens.
 
 The tag of a word is predicted at its first WordPiece (BERT paper, section 5.3). A sentence that
 does not fit into one sequence is split into overlapping windows, and each word is tagged in the
-window where it has the most context.
+window with the most context around it.
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ from bert_tf.tasks.token_classification.schemes import (
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 from bert_tf.tokenization.special_tokens import UNK
 
-# Values of `word_starts`: no word to tag at this token; the start of a word; the start of the first
-# word of a sentence.
+# Values of `word_starts`: no start of a word to tag; start of a word; start of the first word of a
+# sentence.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 
 def infer_tags(sentences, data_scheme=None, scheme=None):
     """Return the `Tags` of a training set, with the labels in alphabetical order.
 
-    `data_scheme` is inferred if it is None. The model's `scheme` is by default iob2, or "none" if
-    the data have no spans.
+    If `data_scheme` is None, it is inferred. If the model's `scheme` is None, it is iob2, or "none"
+    if the data have no spans.
     """
     data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")
@@ -40,10 +40,10 @@ def infer_tags(sentences, data_scheme=None, scheme=None):
 
 
 def valid_sentences(sentences, tags, bad):
-    """Return the sentences with valid tags; the errors of the others are passed to `bad`."""
+    """Return the sentences with valid tags; pass the errors of the others to `bad`."""
     valid, leading_lines = [], ()
     for sentence in sentences:
-        # If the first sentence of a document is dropped, the next one starts the document.
+        # If the first sentence of a document is skipped, the next one starts the document.
         leading_lines += sentence.leading_lines
         try:
             if sentence.tags is not None:
@@ -57,7 +57,7 @@ def valid_sentences(sentences, tags, bad):
 
 
 def group_sentences(sentences, document_context):
-    """Return a list of documents, which are lists of sentences, or of one sentence each."""
+    """Return a list of documents, which are lists of sentences (one without `document_context`)."""
     documents = []
     for sentence in sentences:
         if not document_context or sentence.leading_lines or not documents:
@@ -69,8 +69,8 @@ def group_sentences(sentences, document_context):
 def convert_sentences(sentences, tags, tokenizer, config):
     """Yield each window as a dict for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0.
 
-    Each word of the sentences has a `word_starts` other than 0 in exactly one window, in order.
-    Words without tags get the tag id 0.
+    Each word has a nonzero `word_starts` in exactly one window, in order. Words without tags get
+    the tag id 0.
     """
     for document in group_sentences(sentences, config.document_context):
         words = encode_words(document, tags, tokenizer)

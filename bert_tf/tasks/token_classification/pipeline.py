@@ -1,4 +1,4 @@
-"""Fine-tuning and prediction for token classification, on strings or lists of words."""
+"""`TokenClassification`: fine-tuning and prediction, on strings or lists of words."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from bert_tf.training.jax_devices import predict_on_batch
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
 
-# The table columns that each argument accepts.
+# Column names of a DataFrame.
 _TABLE = {
     "texts": ("tokens", "words", "text"),
     "labels": ("ner_tags", "tags", "labels", "entities"),
@@ -38,7 +38,7 @@ _TABLE = {
 
 
 class TokenClassification(TaskPipeline):
-    """Token classification: find entities in texts, or tag words.
+    """Finds entities in texts, or tags words.
 
     >>> ner = bert_tf.TokenClassification.from_preset(
     ...     "uncased_L-4_H-256_A-4", labels=["PER", "LOC"]
@@ -52,7 +52,7 @@ class TokenClassification(TaskPipeline):
 
     Attributes:
       model: a `BertTokenClassifier`, a Keras model on token ids.
-      config: its `tasks.TokenClassificationConfig`.
+      config: the `tasks.TokenClassificationConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
@@ -70,26 +70,23 @@ class TokenClassification(TaskPipeline):
         dtype: str | None = None,
         load_weights: bool = True,
     ) -> "TokenClassification":
-        """Create the pipeline from a pre-trained or a fine-tuned model.
-
-        The settings that `run_ner.py` or `save_to_preset` saved with a model are the defaults.
+        """Create the pipeline from a pre-trained or fine-tuned model.
 
         Args:
-          preset: the name of a published model (`checkpoints.MODELS`), which is downloaded unless
-            it is in the cache; a folder or checkpoint of the release or of a training run; or a
-            Hugging Face folder.
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
           labels: the labels of a new head: either entity labels, such as "PER", or all tags in the
             order of their ids, such as "O", "B-PER", "I-PER". None to load the saved head.
-          scheme: the tagging scheme of a new head: "iob2" (the default), "iobes", or "none" if each
-            word has one of `labels`, such as its part of speech.
-          max_seq_length: longest window in tokens; longer texts are split into overlapping windows.
-            None for the saved setting, else 128.
+          scheme: the tagging scheme of a new head: "iob2", "iobes", or "none" if each word has one
+            of the `labels`, such as its part of speech. None for "iob2".
+          max_seq_length: maximum sequence length, in tokens; longer texts are split into
+            overlapping windows. None for the saved setting, else 128.
           do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random.
 
         Raises:
-          UserError: if the model does not exist, or an argument is not valid for it.
+          UserError: if the model does not exist, or an argument does not match it.
         """
         if labels is not None:
             labels = check_texts(labels, "labels")
@@ -137,30 +134,28 @@ class TokenClassification(TaskPipeline):
         """Train the model with `keras.Model.fit`.
 
         The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call; use `compile` for a different one. The loss is the mean over words.
+        this call. Use `compile` to set a different one.
+        The loss is the mean over words.
 
         Args:
           texts: list of str, or list of sentences given as lists of words.
           labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
             `predict` returns them, or tuples of the three. For sentences, a list of tags or tag
             indices per sentence, one for each word.
-          validation_data: (texts, labels). The results of `evaluate` on them are added to the
-            history after each epoch, where callbacks can monitor them, for example as "val_f1".
-          validation_split: fraction of the texts, taken from the end, to validate on instead.
+          validation_data: (texts, labels). After each epoch, the history and the callbacks get the
+            results of `evaluate` on them, for example as "val_f1".
+          validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of windows per step, over all devices.
-          learning_rate: the peak rate, by default 5e-5.
+          learning_rate: the peak learning rate; None for 5e-5.
           callbacks: list of Keras callbacks.
-          class_weight: dict from tags or tag indices to the weight of their words in the loss, by
-            default 1.
+          class_weight: dict from tags, or their indices, to the loss weights of their words, 1 if
+            missing.
           shuffle: whether to reshuffle the windows in each epoch.
-          **options: further arguments of `keras.Model.fit`, such as `verbose`.
-
-        Returns:
-          The `keras.callbacks.History`.
+          **options: other arguments of `keras.Model.fit`, such as `verbose`.
 
         Raises:
-          UserError: if an argument is not valid.
+          UserError: if an argument is invalid.
         """
         config = self._check_fit(
             options, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -169,8 +164,8 @@ class TokenClassification(TaskPipeline):
         for name in ("validation_steps", "validation_freq", "validation_batch_size"):
             if name in options:
                 raise UserError(
-                    f"`{name}` is not supported: each epoch ends with a validation on all of "
-                    "`validation_data`"
+                    f"`{name}` is not supported, because each epoch ends with a validation on all "
+                    "of `validation_data`"
                 )
         encoder = LabelEncoder("classification", self.config.tags.names)
         tag_weights = encoder.label_weights(class_weight)
@@ -187,8 +182,8 @@ class TokenClassification(TaskPipeline):
             weights = tf.cast(batch.pop("word_starts") != NOT_WORD_START, tf.float32)
             if tag_weights is not None:
                 weights *= tf.gather(tf.constant(tag_weights), tags)
-            # Keras divides the sum by the number of all tokens. These weights turn it into the mean
-            # over the words of the batch, even if the batch is split between devices.
+            # Keras divides the sum by the number of tokens. These weights turn it into the mean
+            # over the words of the whole batch, even across devices.
             total = tf.reduce_sum(weights)
             weights *= tf.math.divide_no_nan(tf.cast(tf.size(weights), tf.float32), total)
             return batch, tags, weights
@@ -203,12 +198,11 @@ class TokenClassification(TaskPipeline):
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
-        """Return the loss and the scores of `run_ner.py`; see `fit` for the arguments.
+        """Return a dict of the metrics of `run_ner.py`; see `fit` for the arguments.
 
-        Returns:
-          Dict with "loss", the mean over words; "accuracy", the fraction of words with the correct
-          tag; and if the tags mark entities, "precision", "recall" and "f1" of whole entities, as
-          in conlleval.
+        They are "loss", the mean over words; "accuracy", the fraction of words with the correct
+        tag; and, if the tags mark entities, "precision", "recall" and "f1" of whole entities, as in
+        conlleval.
         """
         return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
 
@@ -217,21 +211,20 @@ class TokenClassification(TaskPipeline):
         """Find the entities in texts, or tag words.
 
         Args:
-          texts: a str, a list of str, or a list of sentences given as lists of words; of any
-            length.
+          texts: a str, a list of str, or a list of lists of words; of any length.
           batch_size: number of texts per batch.
 
         Returns:
-          For a list of str, a list of dicts {"entities": list}; for a str, one such dict. Each
+          For a list of str, a list of dicts {"entities": list}; for a str, a single dict. Each
           entity is a dict:
             "entity": its text;
             "label": its label;
             "start" and "end": its character offsets (end exclusive);
             "score": the mean probability of its words.
-          For sentences, a list of lists of tags.
+          For lists of words, a list of lists of tags.
 
         Raises:
-          UserError: if `texts` is none of these.
+          UserError: if `texts` is invalid.
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
@@ -275,7 +268,7 @@ class TokenClassification(TaskPipeline):
                 for name, column in zip(_COLUMNS, rows, strict=True):
                     column.append(window[name])
         if not rows[0]:
-            raise UserError(f"`{arguments[0]}`: there are no words")
+            raise UserError(f"`{arguments[0]}`: found no words")
 
         def unpack(*columns):
             batch = dict(zip(_COLUMNS, (x.to_tensor() for x in columns), strict=True))

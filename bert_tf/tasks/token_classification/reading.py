@@ -1,4 +1,4 @@
-"""Reading tagged sentences from column files and tensorflow-datasets."""
+"""Read tagged sentences from column files and tensorflow-datasets."""
 
 import dataclasses
 import re
@@ -24,16 +24,16 @@ _TFDS_TAGS = ("ner", "tags")
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence and its place in a file or data set.
+    """A sentence in a file or dataset.
 
     Attributes:
-      where: The file or the example, for error messages.
-      words: The words.
-      tags: Their tags; None if they were not read.
-      columns: All columns of each word, to copy to the predictions.
-      lines: The line number of each word.
-      leading_lines: The -DOCSTART- lines before the sentence.
-      trailing_lines: The -DOCSTART- lines after the last sentence of a file.
+      where: the file or the example, for error messages.
+      words: the words.
+      tags: their tags; None if they were not read.
+      columns: all columns of each word, to copy to the predictions.
+      lines: the line number of each word.
+      leading_lines: the -DOCSTART- lines before the sentence.
+      trailing_lines: the -DOCSTART- lines after the last sentence of a file.
     """
 
     where: str
@@ -55,13 +55,10 @@ class ColumnFiles:
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
-        """Set the files to read.
+        """Set the files to read, and the indices of the columns; negative ones count from the end.
 
-        Args:
-          data_dir: A folder with train.txt, dev.txt and test.txt, or other usual file names.
-          paths: Dict from "train", "dev" and "test" to files that take precedence.
-          word_column: Index of the column of words; negative indices count from the end.
-          tag_column: Index of the column of tags.
+        `data_dir` has train.txt, dev.txt and test.txt, or other usual file names. `paths` is a dict
+        from "train", "dev" and "test" to files, which take precedence.
         """
         self._data_dir, self._paths = data_dir, paths or {}
         self._word, self._tag = word_column, tag_column
@@ -75,7 +72,7 @@ class ColumnFiles:
           bad: `BadRows` that collects invalid sentences; None to raise an error for the first.
 
         Raises:
-          UserError: If the file is not valid; names the file and line.
+          UserError: if the file is invalid; names file and line.
         """
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
@@ -112,13 +109,13 @@ class ColumnFiles:
         if len(columns) != width:
             return f"{where}: found {len(columns)} columns, expected {width} as in the first line"
         if "\0" in "".join(columns):
-            return f"{where}: contains a NUL character"
+            return f"{where}: found a NUL character"
         used = {"word_column": self._word, **({"tag_column": self._tag} if with_tags else {})}
         for argument, column in used.items():
             if not -width <= column < width:
-                return f"{where}: `{argument}={column}` is out of range, there are {width} columns"
+                return f"{where}: `{argument}={column}` is out of range; found {width} columns"
         if with_tags and self._word % width == self._tag % width:
-            return f"{where}: expected a word and a tag, found only {' '.join(columns)!r}"
+            return f"{where}: found only {' '.join(columns)!r}, expected a word and a tag"
         return None
 
     def _sentence(self, path, rows, with_tags, leading_lines):
@@ -133,21 +130,16 @@ class ColumnFiles:
 
 
 class TfdsSentences:
-    """The sentences of a data set in tensorflow-datasets, without document boundaries."""
+    """The sentences of a dataset in tensorflow-datasets, without document boundaries."""
 
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
-        """Load a data set and prepare it if necessary.
+        """Find the dataset, such as "conll2003", and prepare it if necessary.
 
-        Args:
-          name: The data set, such as "conll2003".
-          data_dir: Folder of the data sets; None for the default of tensorflow-datasets.
-          splits: Dict from "train", "dev" and "test" to splits of the data set, by default the
-            usual names.
-          words: The feature with the words.
-          tags: The feature with the tags; None for "ner" or "tags".
+        `splits` is a dict from "train", "dev" and "test" to splits of the dataset; None to find
+        them by name. `words` and `tags` are features; None for "ner" or "tags".
 
         Raises:
-          UserError: If the data set or a feature does not exist.
+          UserError: if the dataset or a feature does not exist.
         """
         self._rows, self._splits = TfdsRows(name, data_dir), splits or {}
         self._words = self._find_feature("word_column", [words], "word")
@@ -162,13 +154,12 @@ class TfdsSentences:
         is_sequence = isinstance(feature.shape, tuple) and len(feature.shape) == 1
         if not is_sequence or (item == "word" and feature.tf_dtype != tf.string):
             raise UserError(
-                f"`{argument}`: the feature {name} of {self._rows.name} must be a sequence with "
-                f"one {item} per word, found {feature!r}"
+                f"`{argument}`: the feature {name} of {self._rows.name} is {feature!r}, expected a "
+                f"sequence with one {item} per word"
             )
         return name
 
     def read(self, split, bad=None):
-        """Read a split; see `ColumnFiles.read`."""
         bad = bad or BadRows()
         name = self._splits.get(split) or self._rows.find_split(_TFDS_SPLITS[split])
         if name is None:
@@ -194,11 +185,11 @@ class TfdsSentences:
         if odd is not None:
             return f"the word {odd!r} is empty or contains whitespace or NUL"
         if tags is not None and len(tags) != len(words):
-            return f"{len(words)} words but {len(tags)} tags"
+            return f"found {len(tags)} tags, expected one for each of {len(words)} words"
         return "a word has no tag" if tags and None in tags else None
 
     def _tag_name(self, value):
-        """Return a tag as text, None if it is missing (a negative id)."""
+        """Return a tag as text, or None if it is missing (a negative id)."""
         if isinstance(value, bytes):
             return value.decode() or None
         if self._names:

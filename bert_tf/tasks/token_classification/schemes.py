@@ -1,4 +1,4 @@
-"""Tagging schemes: conversion between the tags of words and labelled spans.
+"""Tagging schemes: conversion between the tags of words and labeled spans.
 
 A tag is "O" for a word outside of any span, or a prefix, a hyphen and the label of the span:
 "B-PER". The scheme defines the prefixes (Ramshaw and Marcus 1995, cmp-lg/9505040):
@@ -8,7 +8,7 @@ A tag is "O" for a word outside of any span, or a prefix, a hyphen and the label
 - iob2: B for the first word of every span, I for the others.
 - iobes: B for the first, E for the last and I for the other words of a span; S for a span of one
   word. BILOU, which has L for E and U for S, is not supported.
-- none: Tags are plain labels, such as parts of speech. Each word is a span.
+- none: tags are plain labels, such as parts of speech. Each word is a span.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _PREFIXES = {"iob1": ("B", "I"), "iob2": ("B", "I"), "iobes": ("B", "I", "E", "S
 
 
 class Span(NamedTuple):
-    """A labelled range of words; `end` is exclusive."""
+    """A labeled range of words; `end` is exclusive."""
 
     label: str
     start: int
@@ -38,8 +38,8 @@ def split_tag(tag):
 def starts_span(tag, previous):
     """Return whether a span starts at a tag, given the previous tag.
 
-    B and I follow the rules of conlleval, E and S the rules of seqeval. Any sequence of tags that a
-    model may predict is accepted: an I after O or after a different label starts a span.
+    B and I follow the rules of conlleval, E and S the rules of seqeval. Any sequence of tags is
+    accepted: an I after O or after a different label starts a span.
     """
     prefix, label = split_tag(tag)
     previous_prefix, previous_label = split_tag(previous)
@@ -51,7 +51,6 @@ def starts_span(tag, previous):
 
 
 def spans_from_tags(tags, scheme="iob2"):
-    """Convert the tags of a sentence to a list of `Span`."""
     if scheme == "none":
         return [Span(tag, i, i + 1) for i, tag in enumerate(tags)]
     spans, previous = [], OUTSIDE
@@ -100,14 +99,14 @@ def first_invalid_tag(tags, scheme):
 
 
 def infer_scheme(sentences):
-    """Infer the scheme of a data set: the one in which most sentences are valid.
+    """Infer the scheme of a dataset: the one in which most sentences are valid.
 
-    In iob1, B is only valid between adjacent spans; in iob2, every span needs one. So only data
-    without spans are ambiguous, and there the choice does not matter. The scheme is "none" only if
-    no tag has a prefix: a few tags without prefix among others are errors in the data.
+    In iob1, B is valid only between adjacent spans; in iob2, every span starts with B. So the
+    result is ambiguous only for data without spans, for which it does not matter. The scheme is
+    "none" only if no tag has a prefix; otherwise, tags without prefix are errors in the data.
 
     Raises:
-      UserError: If the scheme is BILOU.
+      UserError: if the scheme is BILOU.
     """
     tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
     prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}

@@ -2,9 +2,7 @@
 
 A predicted span is correct if the data contain a span with the same label and the same words. For
 B and I the results equal the official conlleval, which has no rules for S; for iobes they equal
-seqeval. tests/tasks/test_token_classification.py compares with both.
-
-seqeval is not a requirement, because pip cannot build its last release, 1.2.2, in an empty
+seqeval. seqeval is not a requirement, because pip cannot build its last release, 1.2.2, in an empty
 environment.
 """
 
@@ -17,8 +15,6 @@ from bert_tf.training import metrics
 
 
 class SpanCounts:
-    """Counts of true, predicted and correct spans by label."""
-
     def __init__(self):
         self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
 
@@ -29,7 +25,7 @@ class SpanCounts:
         self.correct.update(span.label for span in true & predicted)
 
     def precision_recall_f1(self, *labels):
-        """Return (precision, recall, F1) of the given labels, by default all; 0 if undefined."""
+        """Return (precision, recall, F1) of the given labels, or of all; 0 if undefined."""
         correct, predicted, true = (
             sum(counter[label] for label in labels or counter)
             for counter in (self.correct, self.predicted, self.true)
@@ -61,7 +57,7 @@ def count_spans(true, predicted):
 def classification_report(true, predicted, scheme):
     """Return a text table with the metrics of each label, given two lists of lists of tags.
 
-    With the scheme "none" it compares single tags instead of spans.
+    With the scheme "none", it compares tags instead of spans.
     """
     if scheme != "none":
         return count_spans(true, predicted).report()

@@ -1,7 +1,7 @@
 """Servable for token classification on strings.
 
-Shapes: B texts, T tokens of all texts, N words of all texts, E entities of the text with the most,
-C characters.
+Shapes: B texts, T tokens of all texts, N words of all texts, E maximum number of entities in a
+text, C characters.
 """
 
 import functools
@@ -37,19 +37,18 @@ class TokenClassificationModule(tf.Module):
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
-        """Find the entities.
+        """Find the entities; if the tags do not mark spans, every word is an entity.
 
         Args:
-          texts: string (B,), UTF-8, of any length.
+          texts: UTF-8 string (B,), of any length.
 
         Returns:
           Dict of tensors (B, E):
-            `entity`: string, "" is padding.
+            `entity`: string, padded with "".
             `label`: string.
             `start`, `end`: int32, its character offsets (end exclusive), not counting invalid
-              UTF-8; -1 is padding.
+              UTF-8; padded with -1.
             `score`: float32, the mean probability of its words.
-          If the tags do not mark spans, every word is an entity.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
         is_start = self._words.starts(texts, ids, starts)
@@ -57,7 +56,7 @@ class TokenClassificationModule(tf.Module):
         word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
         num_words = tf.size(tags)
         word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
-        # Unicode normalization can reorder combining marks, so the last token may start first.
+        # Unicode normalization may reorder combining marks, so the last token may start first.
         word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
         word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
 
@@ -89,7 +88,7 @@ class TokenClassificationModule(tf.Module):
     def _classify_words(self, ids, is_start):
         """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
         windows = Windows(ids, self._config.window_size, self._config.stride)
-        # A dummy entry, so that the gather is never from an empty tensor.
+        # A dummy entry keeps the gather from reading an empty tensor.
         is_start = tf.concat([is_start, [False]], 0)
 
         def read(rows):
@@ -98,7 +97,7 @@ class TokenClassificationModule(tf.Module):
             position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
             is_text, token_indices = segment.find(position)
             scores = tf.nn.softmax(self._call(inputs)["logits"])
-            # Each word is read from its window of maximum context, which keeps the words in order.
+            # Each word is read from the window with its maximum context, which keeps the order.
             is_read = is_text & tf.gather(is_start, token_indices)
             is_read &= windows.is_max_context(rows, position)
             scores = tf.boolean_mask(scores, is_read)
@@ -108,7 +107,7 @@ class TokenClassificationModule(tf.Module):
 
 
 class _TagTable:
-    """The tags as constants.
+    """The tags as constants of the graph.
 
     Attributes:
       names: string (number of tags,), the label of each tag.
@@ -148,8 +147,8 @@ class WordTable:
     """Splits texts into words like typical training data for tagging.
 
     Whitespace separates words. Each punctuation mark before or after a word is a word, and so is
-    's; punctuation inside a word ("well-known", "3.5") stays. Each ideograph is a word. Characters
-    that the tokenizer removes do not separate words.
+    's, but not punctuation inside a word ("well-known", "3.5"). Each ideograph is a word.
+    Characters that the tokenizer removes do not separate words.
     """
 
     def __init__(self, *rules):
@@ -164,7 +163,7 @@ class WordTable:
           ids: token ids, ragged int32 (B, None).
           starts: start offsets of the tokens, ragged int32 (B, None).
         """
-        # The line break separates the words of consecutive texts.
+        # The line break separates consecutive texts.
         codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
         kinds = look_up(self._kinds, codes.values)
         is_kept = kinds != _REMOVED

@@ -1,7 +1,7 @@
-"""Encoding the targets of `TokenClassification.fit`, which are tags or entities.
+"""Encode the targets of `TokenClassification.fit`, which are tags or entities.
 
-Each function yields, for each text, the lists that `features.encode_words` returns: token ids, tag
-ids and word starts.
+For each text, the functions yield the lists of `features.encode_words`: token ids, tag ids and word
+starts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +36,8 @@ _CHUNK_SIZE = 1000
 def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
     """Encode lists of words with one tag per word; without labels, all tags have the id 0.
 
-    `labels` contains tags or tag indices, in any scheme. The arguments `sentences_argument` and
-    `labels_argument` are names for error messages.
+    `labels` contains tags or tag indices, in any scheme. `sentences_argument` and `labels_argument`
+    are names for error messages.
     """
     tags, rows = config.tags, [None] * len(sentences)
     sentences = [
@@ -64,7 +64,7 @@ def _check_words(words, where):
         raise UserError(f"{where} has no words")
     for word in words:
         if not isinstance(word, str):
-            raise UserError(f"{where}: expected words, found {word!r:.50}")
+            raise UserError(f"{where}: found {word!r:.50}, expected words")
         check_unicode(word, where)
     return words
 
@@ -75,7 +75,9 @@ def _check_tags(row, words, names, where):
         raise UserError(f"{where} is {row!r:.50}, expected a list with one tag per word")
     row = list(row)
     if len(row) != len(words):
-        raise UserError(f"{where}: found {len(row)} tags for {len(words)} words")
+        raise UserError(
+            f"{where}: found {len(row)} tags, expected one for each of {len(words)} words"
+        )
     for i, tag in enumerate(row):
         is_index = isinstance(tag, (int, np.integer)) and not isinstance(tag, bool)
         if is_index and 0 <= tag < len(names):
@@ -94,7 +96,7 @@ def encode_entities(texts, labels, argument, config):
     See `TokenClassification.fit` for `labels`; `argument` is their name for error messages.
     """
     if config.tags.scheme == "none":
-        raise UserError("expected lists of words, because this model labels words, not entities")
+        raise UserError("found strings, expected lists of words, because this model tags words")
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
     *rules, _ = config.tokenizer_settings.values()
     words = WordTable(*rules)
@@ -108,7 +110,7 @@ def encode_entities(texts, labels, argument, config):
         for i, (tokens, *offsets, starts_word) in enumerate(rows, first):
             where = f"`{argument}`: item {i}"
             word_tokens = np.flatnonzero(starts_word)
-            # Unicode normalization can reorder combining marks, so the last token may start first.
+            # Unicode normalization may reorder combining marks, so the last token may start first.
             edges = [
                 reduce.reduceat(x, word_tokens) if len(word_tokens) else np.zeros(0, int)
                 for reduce, x in zip((np.minimum, np.maximum), offsets, strict=True)
@@ -121,8 +123,8 @@ def encode_entities(texts, labels, argument, config):
                 if tag not in tag_to_id:
                     known = {split_tag(name)[1] for name in tag_to_id if name != OUTSIDE}
                     raise UserError(
-                        f"{where}: the model does not know the label {split_tag(tag)[1]}; expected "
-                        f"one of {', '.join(sorted(known))}"
+                        f"{where}: the label is {split_tag(tag)[1]}, expected one of "
+                        f"{', '.join(sorted(known))}"
                     )
                 tag_ids[token] = tag_to_id[tag]
                 word_starts[token] = WORD_START if j else SENTENCE_START
@@ -145,7 +147,7 @@ def _read_entities(entities, where):
         is_entity = isinstance(values, (list, tuple)) and len(values) == 3
         is_entity = is_entity and all(isinstance(x, (int, np.integer)) for x in values[:2])
         if not is_entity or not isinstance(values[2], str):
-            raise UserError(f"{where}: expected start, end and label, found {entity!r:.80}")
+            raise UserError(f"{where}: found {entity!r:.80}, expected start, end and label")
         parsed.append(tuple(values))
     return sorted(parsed)
 

@@ -1,4 +1,4 @@
-"""Training a token classifier: loss, predictions and metrics."""
+"""Token classification: model, loss, predictions and metrics."""
 
 import itertools
 
@@ -29,7 +29,7 @@ class TokenClassificationTask(Task):
 
     def losses(self, outputs, batch, weights):
         loss = tf.reduce_sum(self._losses(outputs, batch))
-        # A batch may have no words, if all are classified in other windows.
+        # A batch may have no words if all are classified in other windows.
         return {"tagging_loss": loss / tf.maximum(weights["words"], 1.0)}
 
     def _losses(self, outputs, batch):
@@ -47,18 +47,16 @@ class TokenClassificationTask(Task):
             "tag_ids": batch["tag_ids"],
             "word_starts": batch["word_starts"],
         }
-        # Batches differ in length, but their predictions are concatenated.
+        # Pad batches of different lengths, because their predictions are concatenated.
         padding = [[0, 0], [0, self._length - tf.shape(batch["tag_ids"])[1]]]
         for name, value in values.items():
             predictions[name] = tf.ensure_shape(tf.pad(value, padding), (None, self._length))
         return predictions
 
     def tags(self, predictions, name="predicted"):
-        """Return a list of tags for each sentence.
+        """Return a list of tags for each sentence, from a dict of arrays (N, ...) for N windows.
 
-        Args:
-          predictions: dict of arrays (N, ...), for all windows in order.
-          name: "predicted", or "tag_ids" for the true tags.
+        `name` is "predicted", or "tag_ids" for the true tags.
         """
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
