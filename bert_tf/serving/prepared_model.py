@@ -120,17 +120,29 @@ def prepare_model(model, serving_config, max_seq_length):
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
     buckets = Buckets(serving_config.sequence_buckets, max_seq_length)
-    call = model
     if keras.backend.backend() != "tensorflow":
         return PreparedModel(model, _through_numpy(model), buckets, serving_config)
     if serving_config.dtype and {model.compute_type, model.weight_type} != {serving_config.dtype}:
-        call = model = _convert(model, serving_config.dtype)
+        model = _convert(model, serving_config.dtype)
+    call = functools.partial(_call, model)
     if serving_config.weights not in (None, model.weight_type):
-        call = model = QuantizedModel(model, serving_config.weights)
+        model = QuantizedModel(model, serving_config.weights)
+        call = functools.partial(_call, model)
     elif serving_config.dtype == model.weight_type != "float32":
         call = _with_constants(model)
-    call = functools.partial(call, training=False, skip_padding=not serving_config.computes_padding)
+    call = functools.partial(call, skip_padding=not serving_config.computes_padding)
     return PreparedModel(model, call, buckets, serving_config)
+
+
+def _call(model, inputs, skip_padding):
+    """Call a model in inference mode; a single row has no padding to skip."""
+    if not skip_padding:
+        return model(inputs, training=False, skip_padding=False)
+    return tf.cond(
+        tf.shape(inputs["input_ids"])[0] == 1,
+        lambda: model(inputs, training=False, skip_padding=False),
+        lambda: model(inputs, training=False, skip_padding=True),
+    )
 
 
 def _through_numpy(model):
@@ -182,13 +194,17 @@ def _with_constants(model):
     )
     size = sum(value.nbytes for value in (*trainable, *others))
     if size > _MAX_CONSTANT_BYTES:
-        return model
+        return functools.partial(_call, model)
 
     # A single function for both signatures stores the constants only once.
     @tf.function(autograph=False, reduce_retracing=True)
-    def call(inputs, **options):
+    def call(inputs, skip_padding):
         weights = [[tf.constant(value) for value in values] for values in (trainable, others)]
-        outputs, _ = model.stateless_call(*weights, inputs, **options)
-        return outputs
+
+        def with_weights(inputs, **options):
+            outputs, _ = model.stateless_call(*weights, inputs, **options)
+            return outputs
+
+        return _call(with_weights, inputs, skip_padding)
 
     return call
