@@ -54,7 +54,7 @@ def write(text):
     if output is None:
         raise UserError("standard output is closed")
     if isinstance(output, io.TextIOWrapper) and output.errors != "backslashreplace":
-        # UTF-8 whatever the locale. Lone surrogates are escaped as in JSON.
+        # Always UTF-8, regardless of the locale. Lone surrogates are escaped as in JSON.
         output.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         output.write(printable(text) if output.isatty() else text)

@@ -2,7 +2,7 @@
 
     bert-tf check --quick
 
-All dtypes, with the speed of a given model and the results in a file:
+Check all dtypes, measure the speed of a given model and save the results:
 
     bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
 """

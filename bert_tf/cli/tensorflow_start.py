@@ -1,4 +1,4 @@
-"""Import TensorFlow without the lines that it prints at every start."""
+"""Import TensorFlow without its startup messages."""
 
 import contextlib
 import glob

@@ -243,7 +243,8 @@ class BertConfig:
         """
         if difference := self.differences_from_bert():
             raise UserError(
-                f"a model with {difference} is not BERT; it cannot be saved for transformers"
+                f"found a model with {difference}, expected BERT; other models cannot be saved for "
+                "transformers"
             )
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
         # Unlike "gelu_pytorch_tanh", all versions of transformers support this name.

@@ -118,17 +118,17 @@ class TrainConfig(Config):
         """Raise UserError if `num_frozen_layers` exceeds the layers of a `BertConfig`."""
         if self.num_frozen_layers > config.num_hidden_layers:
             raise UserError(
-                f"`num_frozen_layers={self.num_frozen_layers}`, but the model has "
-                f"{config.num_hidden_layers} layers"
+                f"`num_frozen_layers={self.num_frozen_layers}`: expected at most "
+                f"{config.num_hidden_layers}, the number of layers in the model"
             )
 
     def num_train_steps(self, count, unit):
-        """Return the steps of `num_train_epochs` over `count` examples; errors call them `unit`."""
+        """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
         steps = count / self.train_batch_size * self.num_train_epochs
         if steps < 1:
             raise UserError(
-                f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
-                f"`train_batch_size={self.train_batch_size}`; use a smaller one"
+                f"`train_batch_size={self.train_batch_size}`: found only {count} {unit} for "
+                f"{self.num_train_epochs} epochs, less than one batch; use a smaller batch size"
             )
         if steps > MAX_STEPS:
             raise UserError(

@@ -288,9 +288,9 @@ def read_number(text, what):
     except ValueError:
         number = math.nan
     if _LARGEST < abs(number) < math.inf:
-        raise ValueError(f"{what} {text!r} is too large for float32")
+        raise ValueError(f"{what} is {text!r}, too large for float32")
     if not abs(number) <= _LARGEST:
-        raise ValueError(f"{what} {text!r} is not a number")
+        raise ValueError(f"{what} is {text!r}, expected a number")
     return number
 
 

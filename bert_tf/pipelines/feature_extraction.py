@@ -261,7 +261,7 @@ def _select(numbers, count, name):
 def _check_numbers(numbers, count, name):
     """Raise UserError if `numbers` is empty or contains an index that is out of range."""
     if not numbers:
-        raise UserError(f"`{name}s` is empty; give at least one {name}")
+        raise UserError(f"`{name}s` is empty, expected at least one {name}")
     for number in numbers:
         if not -count <= number < count:
             raise UserError(

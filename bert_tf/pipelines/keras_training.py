@@ -69,13 +69,13 @@ class KerasTraining:
     _compares_examples = False
     # Whether the loss depends on outputs at padding.
     _reads_padding = False
-    # Pattern of the weights that get no gradient, to silence the warning of Keras. Tasks that use
-    # the pooler train it, so for them the pattern has no effect.
+    # Pattern of the weights without gradients, to silence Keras' warning about them. It has no
+    # effect on tasks that train the pooler.
     _untrained = r"\['pooler/"
     # The arguments of `compile`, and the optimizer unless one was given.
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
     _default_optimizer = None
-    # What the training step with the default optimizer was compiled for.
+    # Settings that the compiled training step with the default optimizer depends on.
     _fit_key: tuple = ()
 
     @property
@@ -117,7 +117,7 @@ class KerasTraining:
             return None
         if getattr(resolved, "from_logits", None) is False:
             raise UserError(
-                f"`loss`: the model returns logits, not probabilities; use "
+                "`loss`: found a loss of probabilities, expected a loss of logits; use "
                 f"{type(resolved).__name__}(from_logits=True)"
             )
         return loss

@@ -147,7 +147,7 @@ class Pipeline:
                 raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
             if find_companion_file(folder, CONFIG_FILES) is None:
                 raise UserError(
-                    f"`folder`: {folder} does not contain a model, so it is not overwritten"
+                    f"`folder`: found no model in {folder}, so `overwrite` does not replace it"
                 )
         with files.replacing_folder(folder) as temporary:
             self._write_preset(temporary)

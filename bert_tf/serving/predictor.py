@@ -104,7 +104,7 @@ class BasePredictor:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = ", ".join(f"{name} {np.shape(x)}" for name, x in sorted(outputs.items()))
             raise UserError(
-                f"the model's outputs do not match the task {self.metadata.get('task')}: {found}"
+                f"found the outputs {found}, expected those of the task {self.metadata.get('task')}"
             ) from None
 
     def _as_dict(self, index, row):
@@ -203,7 +203,7 @@ class _LocalPredictor(BasePredictor):
     """Runs a TensorFlow function in this process."""
 
     def __init__(self, serve, specs, metadata, batch_size):
-        """Take a function of a dict of tensors and its signature, a dict of `tf.TensorSpec`."""
+        """Wrap a function of a dict of tensors; `specs` is its dict of `tf.TensorSpec`."""
         self._serve = serve
         self._dtypes = {name: spec.dtype for name, spec in specs.items()}
         num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
@@ -313,8 +313,7 @@ def _newest_version(path):
     versions = list_versions(path) if system.isdir(path) else []
     if not versions:
         raise UserError(
-            f"`model`: {path} is neither a folder written by export_model.py nor one with the "
-            "configuration of a model"
+            f"`model`: found neither an exported model nor the configuration of a model in {path}"
         )
     return os.path.join(path, max(versions, key=int))
 

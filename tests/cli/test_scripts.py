@@ -223,7 +223,7 @@ def mistakes(folder):
     flags = ["--do_train", "--early_stopping_patience=2"]
     yield classifier, flags, ["--early_stopping_patience requires --best_metric"]
     flags = ["--do_train", "--num_frozen_layers=5"]
-    yield classifier, flags, ["--num_frozen_layers=5, but the model has 1 layers"]
+    yield classifier, flags, ["--num_frozen_layers=5: expected at most 1"]
     strange = folder / "strange"
     strange.mkdir(exist_ok=True)
     write_files(strange, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\n")

@@ -65,7 +65,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
         rows=[{"context": x.context, "endings": list(x.endings)} for x in examples],
         values=lambda answer: answer["probabilities"],
     )  # fmt: skip
-    assert "startphrase, and the 4 choices ending0, ending1, ending2, ending3" in log
+    assert "startphrase; 4 endings: ending0, ending1, ending2, ending3" in log
     assert read_results(out / "eval_results.txt")["global_step"] == "48"
     header, *rows = read_table(out / "test_predictions.tsv")
     assert header == ["id", "prediction", "ending0", "ending1", "ending2", "ending3"]

@@ -100,7 +100,7 @@ def test_excel(tmp_path, monkeypatch, header):
     rows = [("a\nb", "1"), ('"c", d', "0.5"), ("2020-01-02 00:00:00", "x")]
     assert read(tmp_path / "a.xlsx") == rows
     assert read(tmp_path / "a.xlsx", text=("1",), label=("0",))[0] == ("a\nb", "1")
-    with pytest.raises(bert_tf.UserError, match=r"a\.xlsx, row 5: the score 'x' is not a number"):
+    with pytest.raises(bert_tf.UserError, match=r"a\.xlsx, row 5: the score is 'x', expected"):
         read(tmp_path / "a.xlsx", task_type="regression")
     monkeypatch.setattr(compressed, "_MAX_UNPACKED", 1000)
     monkeypatch.setattr(compressed, "_MAX_RATIO", 1)
@@ -149,7 +149,7 @@ def test_quotes_in_tab_separated_files(tmp_path, caplog):
     assert [x[0] for x in read(tmp_path / "a.tsv")] == [
         '"He said ""no""."', '"A quote," she said.', '"No more."'
     ]  # fmt: skip
-    assert "texts in quotes, which are kept in tab-separated files; use .csv: 1" in caplog.text
+    assert "texts in quotes (tab-separated files keep quotes; use .csv to" in caplog.text
 
 
 def test_parquet(tmp_path, monkeypatch):
@@ -276,7 +276,7 @@ def test_a_single_label(tmp_path, caplog):
     assert data.labels == ("x",) and "all 2 training examples have the label" in caplog.text
     caplog.clear()
     read_data(FileSource(custom_dataset(labels=("x", "y")), folder), ["train"])
-    assert "the label 'x': there is nothing to learn" in caplog.text
+    assert "the label 'x', so the model has nothing to learn" in caplog.text
 
 
 def test_rows_are_held_out_in_proportion():

@@ -149,8 +149,11 @@ HEADER = "sentence1\tsentence2\tscore\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER + "a\tb\tx\n", r"bad\.tsv, line 2: the score 'x' is not a number .*skip_bad_rows"),
-        (HEADER + "a\tb\tinf\n", "line 2: the score 'inf'"),
+        (
+            HEADER + "a\tb\tx\n",
+            r"bad\.tsv, line 2: the score is 'x', expected .*skip_bad_rows",
+        ),
+        (HEADER + "a\tb\tinf\n", "line 2: the score is 'inf'"),
         (HEADER + "a\tb\t1\na\t \t1\n", "line 3: sentence2 is empty"),
         (HEADER + "a\tb\n", "line 2: 2 columns.* 3"),
         (HEADER, r"bad\.tsv: "),

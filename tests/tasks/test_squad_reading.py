@@ -98,7 +98,7 @@ def test_numbers_as_ids(tmp_path):
         ({"answers": {"text": ["a"]}}, r"line 2 \(id 0d\)\.answers: 'answer_start' is missing"),
         (
             {"answers": {"text": ["a"], "answer_start": []}},
-            "'text' has 1 items, but 'answer_start' has 0",
+            "found 0 items in 'answer_start', expected 1 as in 'text'",
         ),
         (
             {"answers": {"text": ["a"], "answer_start": [0.5]}},
@@ -210,7 +210,7 @@ def test_tfds_splits(folder):
 
 def test_tfds_errors(folder):
     with pytest.raises(
-        bert_tf.UserError, match=r"`tfds_name`: other .* expected also id, question, answers"
+        bert_tf.UserError, match=r"`tfds_name=.*other.* expected also id, question, answers"
     ):
         squad.TfdsQuestions("other", "train", str(folder))
     with pytest.raises(bert_tf.UserError, match="`tfds_splits`: squad, none: "):

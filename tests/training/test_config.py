@@ -51,14 +51,14 @@ def test_eval_steps_without_training_is_logged(caplog):
 
 def test_number_of_frozen_layers():
     TrainConfig(num_frozen_layers=2).check_frozen_layers(TINY)
-    with pytest.raises(bert_tf.UserError, match=r"`num_frozen_layers=3`.* 2 layers"):
+    with pytest.raises(bert_tf.UserError, match=r"`num_frozen_layers=3`: expected at most 2"):
         TrainConfig(num_frozen_layers=3).check_frozen_layers(TINY)
 
 
 def test_number_of_steps():
     """The release rounds the product down rather than the number of batches per epoch."""
     assert TrainConfig(num_train_epochs=3.0).num_train_steps(3668, "examples") == 343
-    with pytest.raises(bert_tf.UserError, match=r"^10 windows for 3\.0 .*`train_batch_size=32`"):
+    with pytest.raises(bert_tf.UserError, match=r"`train_batch_size=32`: found only 10 windows "):
         TrainConfig().num_train_steps(10, "windows")
 
 
@@ -353,7 +353,7 @@ def pretrain(**values):
             r"`seed=1\.5`: expected an integer",
         ),
         (fine_tune, {"output_dir": None}, "`output_dir` must be given"),
-        (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: null characters"),
+        (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: found a null character"),
         (pretrain, {"objective": "mlm"}, "`objective=mlm`: expected one of nsp, sop, none"),
         (pretrain, {"output_dir": None}, "`output_dir` must be given"),
         (

@@ -53,8 +53,8 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     Attributes:
       numeric_features: the `NumericFeature`s of an example.
       num_texts: 2 if the training set has pairs, else 1.
-      columns: dict from the options that name columns to their values for the training file, given
-        by the user or found in its header.
+      columns: dict from each column option to its value for the training file, as given or as found
+        in the header.
       dev_split: the `DevSplit` of the held-out training rows, or None.
       scores: the `ScoreScale` of a regression with standardized logits; None if the logits are the
         scores, as in all checkpoints outside a run's folder (see `checkpoints.open_checkpoint`).

@@ -172,9 +172,9 @@ class LabelEncoder:
     def label_weights(self, class_weight, targets=None):
         """Return the weight of each label, float32 (L,), or None if `class_weight` is None.
 
-        `class_weight` is a dict from label to weight, or "balanced", which gives all labels in
-        `targets`, int32 (N,), the same total weight as in scikit-learn: N / (L * number of the
-        label's texts), where L counts only labels that occur.
+        `class_weight` is a dict from label to weight, or "balanced". As in scikit-learn, balanced
+        weights are N / (L * n) for a label with n of the N `targets`, int32 (N,), where L counts
+        only labels that occur.
         """
         if class_weight is None:
             return None
@@ -196,7 +196,9 @@ class LabelEncoder:
             try:
                 weights[self._label_id(label)] = _to_number(weight)
             except (TypeError, ValueError) as error:
-                raise UserError(f"`class_weight`: {label!r}: {weight!r}, {error}") from None
+                raise UserError(
+                    f"`class_weight`: {label!r} has the weight {weight!r}, {error}"
+                ) from None
         return weights
 
 

@@ -335,7 +335,8 @@ def _split(columns, share):
     first = size - int(size * share)
     if not 0 < share < 1 or first == size:
         raise UserError(
-            f"`validation_split={share}`: expected a fraction from 0 to 1 that splits {size} texts"
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} texts on both sides"
         )
     return tuple(
         tf.nest.map_structure(lambda x, part=part: x[part], columns)

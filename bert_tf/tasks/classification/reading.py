@@ -101,7 +101,9 @@ class FileSource:
         )
         surplus.report("rows with extra columns, which are ignored")
         if dataset.layout:
-            quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
+            quoted.report(
+                "texts in quotes (tab-separated files keep quotes; use .csv to remove them)"
+            )
             _report(path, table_format, columns, examples)
         return examples
 

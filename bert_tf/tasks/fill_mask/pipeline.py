@@ -130,7 +130,8 @@ class FillMask(KerasTraining, TextPipeline):
                    if name.startswith(_HEAD) and name not in names]  # fmt: skip
         if missing:
             raise UserError(
-                f"`init_checkpoint`: {checkpoint} has no masked-LM head; {missing[0]} is missing"
+                f"`init_checkpoint`: found no {missing[0]} in {checkpoint}, expected a masked-LM "
+                "head"
             )
 
     @with_columns(**_TABLE)
@@ -336,7 +337,7 @@ class FillMask(KerasTraining, TextPipeline):
         return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 
     def _compute_best(self, batch):
-        """Return the ids and probabilities (B, P, K) of the K best tokens for a batch."""
+        """Return the ids and probabilities (B, P, K) of the K best tokens."""
 
         def best(log_probabilities, _):
             values, ids = tf.math.top_k(log_probabilities, self._num_best)
@@ -345,7 +346,7 @@ class FillMask(KerasTraining, TextPipeline):
         return self._map_positions(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
 
     def _compute_log_probability(self, batch):
-        """Return the log-probability (B,) of the masked token for a batch."""
+        """Return the log-probability (B,) of the masked token of each text."""
 
         def select(log_probabilities, ids):
             return {"log_probability": tf.gather(log_probabilities, ids, batch_dims=1)}

@@ -143,7 +143,8 @@ def _make_source(task_config, split):
         splits = task_config.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
-                f"`tfds_splits`: found {len(splits)} splits, expected two (training and prediction)"
+                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
+                "prediction"
             )
         purpose = "train" if split == "train" else "predict"
         return TfdsQuestions(
@@ -212,8 +213,8 @@ class PredictionWriter:
         achieved = self.score(threshold).results()["f1"]
         if achieved < score - 1e-6:
             console.warning(
-                "this threshold only achieves an F1 of %.2f, because the official script adds "
-                "questions with equal odds one at a time, and returns 0 if no answers are best",
+                "this threshold achieves an F1 of only %.2f: the official search adds questions "
+                "with equal odds one at a time, and returns 0 if leaving all unanswered is best",
                 achieved,
             )
         return threshold

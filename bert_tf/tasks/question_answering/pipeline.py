@@ -276,6 +276,6 @@ def _read_answer(answer, context, where):
         raise UserError(f"{where} is {answer!r:.50}, expected a text, (text, start) or None")
     if start is None:
         start = context.find(text)
-        # No answer starts at the end of the context, so the question is skipped.
+        # No text is found at the end of the context, so the question is skipped.
         start = len(context) if start < 0 else start
     return (Answer(text, int(start)),)

@@ -44,10 +44,10 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """The questions of a file in SQuAD's format, or with the rows of a Hugging Face dataset.
+    """The questions of a file in SQuAD's format or in the format of a Hugging Face dataset.
 
-    Rows are JSON lines, JSON or Parquet, with one question per row in the columns `id`, `context`,
-    `question`, and `answers` with the lists `text` and `answer_start`.
+    The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
+    `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
 
     >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
     ...     print(paragraph.context, paragraph.questions)
@@ -171,7 +171,8 @@ def _answer_list(lists, where):
     texts, starts = (_get(lists, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise UserError(
-            f"{where}: 'text' has {len(texts)} items, but 'answer_start' has {len(starts)}"
+            f"{where}: found {len(starts)} items in 'answer_start', expected {len(texts)} as in "
+            "'text'"
         )
     pairs = zip(texts, starts, strict=True)
     return [{"text": text, "answer_start": start} for text, start in pairs]
@@ -207,8 +208,8 @@ class TfdsQuestions:
         missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
         if missing:
             raise UserError(
-                f"`tfds_name`: {name} has the features {', '.join(self._rows.features)}, expected "
-                f"also {', '.join(missing)}"
+                f"`tfds_name={name}`: found the features {', '.join(self._rows.features)}, "
+                f"expected also {', '.join(missing)}"
             )
 
     def paragraphs(self):
@@ -237,7 +238,7 @@ def _tfds_question(row, where):
 
 
 class DatasetSummary(NamedTuple):
-    """The number of valid questions, and a digest of all data that affect the features."""
+    """The number of valid questions, and a digest of everything that affects the features."""
 
     questions: int
     digest: str

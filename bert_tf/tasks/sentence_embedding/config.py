@@ -8,7 +8,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.sentence_embedding import SPEC
 from bert_tf.training.task_config import TaskConfig
 
-# From a pooling to its setting in sentence-transformers folders.
+# Pooling -> its setting in sentence-transformers folders.
 POOLINGS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -23,7 +23,7 @@ TEXT_COLUMNS = [
 ]
 SCORE_COLUMN = ("score", "similarity_score")
 
-# Losses that do not compare the examples of a batch.
+# Losses that treat each example separately.
 _SINGLE_LOSSES = ("cosine", "triplet")
 
 

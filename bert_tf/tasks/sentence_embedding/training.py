@@ -125,7 +125,7 @@ class SentenceLoss(keras.losses.Loss):
 
 
 def contrastive(_, vectors, temperature, symmetric):
-    """Return the cross entropy (B,) of finding the second text of each example given its first.
+    """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
     replicas (arXiv:1705.00652, section 4.4). The logits are cosines divided by `temperature`. With
@@ -197,8 +197,7 @@ def _unstack(vectors):
     return [vectors[:, i] for i in range(vectors.shape[1])]
 
 
-# From the name of a loss to its function, the allowed numbers of columns, and whether it needs
-# scores.
+# Loss name -> (function, allowed numbers of columns, whether it needs scores).
 LOSSES = {
     "contrastive": (contrastive, (2, 3), False),
     "cosent": (cosent, (2,), True),
@@ -208,7 +207,7 @@ LOSSES = {
 
 
 def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
-    """Return the `SentenceLoss` called `name`; None for the default, which depends on the data.
+    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data.
 
     Raises:
       UserError: if an argument is not valid, or the loss cannot be used with the data.

@@ -35,7 +35,7 @@ class Tags(NamedTuple):
         if invalid is not None:
             raise UserError(
                 f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}; set the scheme of the data with `tag_scheme`"
+                f"in the scheme {self.data_scheme}; set `tag_scheme` to the scheme of the data"
             )
         tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
         for i, tag in enumerate(tags):

@@ -55,7 +55,7 @@ class ColumnFiles:
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
-        """Set the files to read, and the indices of the columns; negative ones count from the end.
+        """Set the files and the column indices; negative indices count from the end.
 
         `data_dir` has train.txt, dev.txt and test.txt, or other usual file names. `paths` is a dict
         from "train", "dev" and "test" to files, which take precedence.
@@ -113,7 +113,7 @@ class ColumnFiles:
         used = {"word_column": self._word, **({"tag_column": self._tag} if with_tags else {})}
         for argument, column in used.items():
             if not -width <= column < width:
-                return f"{where}: `{argument}={column}` is out of range; found {width} columns"
+                return f"{where}: found {width} columns, expected one for `{argument}={column}`"
         if with_tags and self._word % width == self._tag % width:
             return f"{where}: found only {' '.join(columns)!r}, expected a word and a tag"
         return None

@@ -125,7 +125,7 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return bool (N,), whether an entity begins at each word; see `schemes.starts_span`.
+        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`.
 
         Args:
           tags: int32 (N,), the tag ids of the words.
@@ -146,9 +146,9 @@ _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 class WordTable:
     """Splits texts into words like typical training data for tagging.
 
-    Whitespace separates words. Each punctuation mark before or after a word is a word, and so is
-    's, but not punctuation inside a word ("well-known", "3.5"). Each ideograph is a word.
-    Characters that the tokenizer removes do not separate words.
+    Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
+    as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
+    that the tokenizer removes do not separate words.
     """
 
     def __init__(self, *rules):
@@ -177,7 +177,7 @@ class WordTable:
 
 @functools.cache  # takes half a second
 def _word_kinds(rules):
-    """Return a `paged_table` of the kinds of all code points. Do not modify the cached value."""
+    """Return a `paged_table` of the kinds of all code points; it is cached, do not modify it."""
     kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
     for (rule, _, _), codes in RUNS:
         if rule != "k":
