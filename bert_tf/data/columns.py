@@ -132,7 +132,7 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
     if has_names and layout.header == "no":
-        raise UserError(f"`header=no`: {path} has column names")
+        raise UserError(f"`header=no`: found column names in {path}, whose format requires them")
     named = layout.given_names
     if layout.header == "no" and named:
         raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
@@ -177,7 +177,7 @@ def with_header(path, columns, row, labels, known_names=()):
             return columns
         reason = f"because the label {label!r} occurs nowhere else"
     console.info(
-        "%s: the first line, %s, is a header, %s; `header=no` makes it an example",
+        "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
         path, ", ".join(names), reason,
     )  # fmt: skip
     return dataclasses.replace(columns, header=True, names=names)
@@ -222,8 +222,8 @@ def _check_distinct(path, columns):
     }
     for position in filter(others.__contains__, labels):
         raise UserError(
-            f"{path}: the column {columns.name(position)!r} is the label (`label_column`) and "
-            f"cannot be in `{others[position]}` too"
+            f"{path}: the column {columns.name(position)!r} cannot be in both `label_column` and "
+            f"`{others[position]}`"
         )
 
 

@@ -70,7 +70,7 @@ class FeatureCache:
         if not tf.io.gfile.exists(path):
             return None, "it does not exist yet"
         if not tf.io.gfile.exists(metadata_path):
-            return None, f"its metadata, {metadata_path}, are missing"
+            return None, f"its metadata file, {metadata_path}, is missing"
         try:
             metadata = json_files.read(metadata_path, dict)
         except UserError:

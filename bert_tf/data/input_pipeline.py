@@ -12,11 +12,12 @@ from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.feature_cache import digest
 
-# Records shuffled together. Most fine-tuning sets fit; for larger sets this hides the order.
+# Number of records to shuffle together: all of most fine-tuning sets, and enough to hide the order
+# of larger ones.
 SHUFFLE_BLOCK = 100_000
 
-# Batches sorted by length together. Larger groups have less padding, but with few groups the
-# batches of all epochs are similar.
+# Number of batches to sort by length together. Larger groups need less padding, but with few groups
+# the batches of all epochs are similar.
 _GROUP_BATCHES = 50
 _MIN_GROUPS = 4
 
@@ -57,7 +58,7 @@ class _RecordInput:
 
 @dataclasses.dataclass(eq=False)
 class TrainingInput(_RecordInput):
-    """Infinite shuffled batches, determined by `seed` and the step alone.
+    """Infinite shuffled batches that depend only on `seed` and the step.
 
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
 
@@ -343,10 +344,10 @@ class EvaluationInput(_RecordInput):
 
 
 def length_multiple(strategy, xla, max_seq_length):
-    """Return a number to whose multiples batches are padded, None for `max_seq_length`.
+    """Return the multiple to pad batches to; None for `max_seq_length`.
 
     A TPU compiles the step for a single length. XLA on a GPU compiles it once per length, so only
-    four lengths are used. Otherwise multiples of 8 suit the kernels.
+    four lengths are used. In all other cases, multiples of 8 suit the kernels.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None

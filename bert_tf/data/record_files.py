@@ -126,7 +126,7 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the list of record counts, from reading the files.
+    """Return the list of record counts by reading the files.
 
     Raises UserError if a file ends within a record.
     """

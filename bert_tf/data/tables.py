@@ -305,7 +305,7 @@ def _json_lines(path):
             try:
                 value = json_files.loads(line)
             except json.JSONDecodeError as error:
-                problem = f"not JSON ({error.msg})"
+                problem = f"invalid JSON ({error.msg})"
         yield number, value, problem
 
 

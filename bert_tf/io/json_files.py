@@ -192,7 +192,9 @@ def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     try:
         value = loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}){source}") from None
+        raise UserError(
+            f"{path}, line {error.lineno}: invalid JSON ({error.msg}){source}"
+        ) from None
     try:
         check(value, hint)
     except UserError as error:

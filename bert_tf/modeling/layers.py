@@ -55,7 +55,7 @@ class Dense(keras.layers.Dense):
 
     @property
     def trainable(self):
-        """Whether the layer is trained; with LoRA its kernel never is."""
+        """Whether the layer is trained; LoRA freezes its kernel."""
         return self._trainable
 
     @trainable.setter
@@ -229,9 +229,9 @@ class Embeddings(ConfigLayer):
         words = _look_up(self.word_embeddings, input_ids, "input_ids", "vocab_size")
         x = ops.cast(words, self.compute_dtype)
         if self.config.has_segment_embeddings:
-            # A product with one-hot rows has a faster gradient than a gather, which adds B*S rows
-            # to the same two. The one-hot rows are gathered from a constant, because `ops.one_hot`
-            # returns zeros for invalid ids.
+            # A product with one-hot rows has a faster gradient than a gather, whose gradient adds
+            # B*S rows to the same two. The one-hot rows are gathered from a constant, because
+            # `ops.one_hot` returns zeros for invalid ids.
             identity = np.eye(self.config.type_vocab_size, dtype="float32")
             one_hot = _look_up(identity, segment_ids, "segment_ids", "type_vocab_size")
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)

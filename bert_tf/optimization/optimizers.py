@@ -249,7 +249,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._update_all(gradients, learning_rate, skip_nonfinite=has_replicas)
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
-        """Clip reduced gradients, a dict by index, update the weights, and return the norm.
+        """Clip the reduced gradients (dict by index), update the weights, and return the norm.
 
         With `skip_nonfinite`, weights are updated only if the norm is finite.
         """
@@ -347,7 +347,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 @keras.saving.register_keras_serializable("bert_tf")
 class LAMB(AdamWeightDecay):
-    """LAMB (You et al., arXiv:1904.00962, algorithm 2) with the identity for its function phi.
+    """LAMB (You et al., arXiv:1904.00962, algorithm 2, with phi(z) = z).
 
     The Adam update with bias correction and weight decay is scaled to the norm of each weight. As
     in the authors' code, it is not scaled for weights that are excluded from the decay (biases and

@@ -108,7 +108,7 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(setting):
-    """Encode a setting as an array: integers as they are, a dict as the bytes of its JSON."""
+    """Encode a setting as an array: integers unchanged, a dict as the bytes of its JSON."""
     if isinstance(setting, dict):
         return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
     return np.array(setting, np.int64)
@@ -162,8 +162,7 @@ def check_training_settings(prefix, training_settings):
             )  # fmt: skip
         else:
             console.warning(
-                "`%s` changed from %d to %d since %s: the remaining steps see different examples "
-                "than with the old value",
+                "`%s` changed from %d to %d since %s: the remaining steps see different examples",
                 name, old, new, prefix,
             )  # fmt: skip
 
@@ -273,7 +272,7 @@ def check_metric(metric, names):
     """Raise UserError if `metric` is given and not one of `names`, the metrics of a task."""
     if metric and metric not in names:
         raise UserError(
-            f"`best_metric={metric}`: not a metric of this task, expected one of {', '.join(names)}"
+            f"`best_metric={metric}`: expected a metric of this task, one of {', '.join(names)}"
         )
 
 
@@ -314,7 +313,7 @@ class BestCheckpoint:
     """
 
     def __init__(self, output_dir, metric):
-        """Read the state of the run; UserError if its best checkpoint is by a different metric."""
+        """Read the state of the run; raise UserError if it used a different metric."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
         record = _read_record(self.folder)
@@ -322,8 +321,8 @@ class BestCheckpoint:
         self.since, self.data = record.get("since", []), record.get("data")
         if record and record["metric"] != metric:
             raise UserError(
-                f"`best_metric={metric}`, but {self.folder} holds the best by "
-                f"{record['metric']!r}; use that metric, or remove the folder"
+                f"`best_metric={metric}`: found the best checkpoint by {record['metric']!r} in "
+                f"{self.folder}; use that metric, or remove the folder"
             )
 
     def rewind(self, step):
@@ -345,7 +344,7 @@ class BestCheckpoint:
         """
         if self.data not in (None, data):
             console.warning(
-                "%s is the best on different development data or with different options: the "
+                "%s was selected on different development data or with different options: the "
                 "comparison starts over, and the next evaluation replaces it",
                 self.folder,
             )
@@ -378,7 +377,7 @@ class BestCheckpoint:
             record = {name: getattr(self, name) for name in names}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
-        best = "no best so far"
+        best = "no best value yet"
         if self.step is not None:
             best = f"the best is {self.value:.5g} at step {self.step}"
         console.info("%s %.5g at step %d; %s", self.metric, value, step, best)

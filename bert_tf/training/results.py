@@ -94,7 +94,7 @@ def seed_folders(output_dir):
 
 
 def write_seeds(path, results):
-    """Log and write a tab-separated table of a dict from seed to metrics, with mean and spread."""
+    """Log and write the metrics of each seed as a tab-separated table, with mean and spread."""
     names = sorted(next(iter(results.values())))
     values = np.array(
         [[metrics[name] for name in names] for metrics in results.values()], "float64"

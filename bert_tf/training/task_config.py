@@ -43,7 +43,10 @@ class TaskConfig(Config):
     vocab_file: str = derived("", fixed=True)
     do_lower_case: bool = derived(True, saved=True, fixed=True)
     max_seq_length: int = option(
-        128, "Longest sequence in tokens; longer ones are truncated.", minimum=1, saved=True
+        128,
+        "Maximum sequence length, in tokens; longer texts are truncated.",
+        minimum=1,
+        saved=True,
     )
     strip_accents: bool | None = derived(None, saved=True, inferred=True)
     tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
@@ -231,8 +234,8 @@ def check_length(max_seq_length, config):
     """Raise UserError if a length exceeds the model's limit or is too short for two texts."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"`max_seq_length={max_seq_length}` exceeds the model's max_position_embeddings, "
-            f"{config.max_position_embeddings}"
+            f"`max_seq_length={max_seq_length}`: expected at most "
+            f"{config.max_position_embeddings}, the model's max_position_embeddings"
         )
     if max_seq_length < SHORTEST:
         raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")

@@ -69,8 +69,8 @@ class Trainer:
             self.task.on_warm_start(loaded)
         elif must_be_trained:
             raise UserError(
-                f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`, "
-                "so the weights would be random"
+                f"`output_dir`: found no checkpoint in {output_dir}; without `init_checkpoint`, "
+                "the weights would be random"
             )
         else:
             console.info("weights: random, because there is no `init_checkpoint`")
@@ -119,7 +119,7 @@ class Trainer:
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
-            raise UserError(f"`best_metric`: {folder} has no checkpoint")
+            raise UserError(f"`best_metric`: found no checkpoint in {folder}")
         self.checkpoint, self.restored = prefix, None
         console.info("weights: the best checkpoint of this run, %s", prefix)
 

@@ -228,7 +228,7 @@ def test_broken_folders(folder, tmp_path):
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     check_error(folder, "outside the folder")
     index.write_text("{")
-    check_error(folder, "index.json, line 1: not JSON")
+    check_error(folder, "index.json, line 1: invalid JSON")
     index.unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
     check_error(folder, "save_pretrained")

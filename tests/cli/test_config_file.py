@@ -104,7 +104,7 @@ def test_files_that_cannot_be_read(parse, tmp_path, capsys):
     (tmp_path / "c.json").write_text('{"seed": 1')
     for flag, message in [
         ("--config=none.json", r"^none\.json: cannot be read"),
-        (f"--config={tmp_path}/c.json", "c.json, line 1: not JSON"),
+        (f"--config={tmp_path}/c.json", "c.json, line 1: invalid JSON"),
         ("--config=", "^--config requires the path of a file"),
     ]:
         with pytest.raises(UserError, match=message):

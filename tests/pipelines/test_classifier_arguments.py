@@ -24,7 +24,7 @@ pytest.importorskip("tensorflow_text")
         ({"labels": ["a", "a"]}, "`labels`: a label occurs twice"),
         ({"task_type": "regression"}, "`labels` cannot be combined with `task_type=regression`"),
         ({"task_type": "tagging"}, "`task_type=tagging`: expected one of classification"),
-        ({"max_seq_length": 33}, "`max_seq_length=33` exceeds"),
+        ({"max_seq_length": 33}, "`max_seq_length=33`: expected at most"),
         ({"preset": "uncased"}, "`preset`: uncased is neither a published model"),
     ],
 )

@@ -187,7 +187,7 @@ def test_values_of_json_are_text(tmp_path):
         (["--loss=cosine"], "--loss=cosine requires .scores"),
         (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999.*from 1 to"),
         (["--matryoshka_dims=x"], "found 'x', expected a number"),
-        (["--layer=3"], "--layer=3 "),
+        (["--layer=3"], "--layer=3: "),
         (["--best_metric=eval_spearman", "--eval_steps=1"], "eval_spearman"),
         (["--text_columns=anchor"], "--text_columns: found anchor, expected two or three"),
     ],

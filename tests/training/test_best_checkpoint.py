@@ -212,7 +212,7 @@ def test_metrics_are_checked_before_training(tmp_path):
 
 def test_missing_best_checkpoint_is_an_error(tmp_path):
     trainer = training.Trainer(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: .*best has no checkpoint"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: found no checkpoint in .*best"):
         trainer.use_best("accuracy")
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: not a metric.*accuracy"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: expected a metric.*accuracy"):
         trainer.use_best("f1")

@@ -152,7 +152,7 @@ def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
         checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
     (tmp_path / "best" / "best.json").write_text("{")
-    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: not JSON"):
+    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: invalid JSON"):
         checkpointing.BestCheckpoint(str(tmp_path), "loss")
 
 

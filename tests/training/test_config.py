@@ -130,7 +130,7 @@ def test_optimizer_config(caplog):
     assert float(rate(5)) == pytest.approx(2.5e-4)
     assert not caplog.text
     make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)
-    assert "found 100 warm-up steps, expected less than the 100 training steps" in caplog.text
+    assert "found 100 warm-up steps, expected fewer than the 100 training steps" in caplog.text
 
 
 def test_a_schedule_of_keras(monkeypatch):

@@ -31,8 +31,8 @@ from bert_tf.data.pretraining.corpus import cumulative_offsets
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.tokenization.packing import truncate_at_random
 
-# Compiled code is used for at least this number of tokens in all passes, which take 3 seconds
-# without it. Compiling takes 5 seconds once, and loading 0.6.
+# Minimum number of tokens, over all passes, for compiled code. Python takes 3 seconds for them;
+# compiling takes 5 seconds once, loading 0.6 seconds.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 

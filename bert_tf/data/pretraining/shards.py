@@ -216,8 +216,8 @@ class Shards:
         if not system.exists(path):
             if existing := self.existing():
                 raise UserError(
-                    f"`output_file`: {min(existing)} exists, but {path} with its configuration "
-                    "does not; remove it or choose another name"
+                    f"`output_file`: found {min(existing)} without {path}, its configuration; "
+                    "remove it or choose another name"
                 )
             return {"made_of": self._fingerprint}
         try:
@@ -290,7 +290,7 @@ class Shards:
         else:
             # Add 20%, because shards differ in size.
             enough = int(self.num_shards * shard_mb * num_processes / available_mb * 1.2) + 1
-            advice = f"`num_shards={enough}` is about enough (remove {self._metadata_path} first)"
+            advice = f"use `num_shards={enough}` (remove {self._metadata_path} first)"
         raise UserError(
             f"`max_memory_mb={max_memory_mb}`: {self.num_shards} shards in {num_processes} "
             f"processes take about {total_mb:.0f} MB; {advice}"
