@@ -40,7 +40,7 @@ def check_unicode(text, name="the text"):
 
 
 def out_of_memory_errors():
-    """Return the out-of-memory exception classes; TensorFlow's only if it has been imported."""
+    """Return the out-of-memory exception classes, with TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     has_errors = hasattr(loaded, "errors")
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)

@@ -187,9 +187,7 @@ def write(
 def check_architecture(name):
     """Raise UserError if `name` is not one of `ARCHITECTURES`."""
     if name not in ARCHITECTURES:
-        raise UserError(
-            f"`architecture={name}`: not supported, expected one of {', '.join(ARCHITECTURES)}"
-        )
+        raise UserError(f"`architecture={name}`: expected one of {', '.join(ARCHITECTURES)}")
 
 
 def detect_architecture(tensors):

@@ -145,18 +145,18 @@ def weights(model):
     """
     if lora_layers(model):
         raise UserError(
-            f"{model.name} uses LoRA, so its kernels alone are not its weights; use "
-            "`checkpoints.tensors(model)`, which merges LoRA into the kernels"
+            f"{model.name} uses LoRA, whose updates are not in the kernels; use "
+            "`checkpoints.tensors(model)`, which merges them"
         )
     return find_weights(model)
 
 
 def find_weights(model):
-    """Return the same as `weights` for a model that may use LoRA, without LoRA's variables."""
+    """Return `weights` of a model that may use LoRA, without LoRA's variables."""
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         raise UserError(
-            f"{model.name} is quantized, so its weights cannot be read or written by name; do so "
-            "before `quantize`"
+            f"{model.name} is quantized, so its weights cannot be accessed by name; load or save "
+            "them before `quantize`"
         )
     find_name = release_name if isinstance(model, PretrainedModel) else _find_release_name
     named = {}

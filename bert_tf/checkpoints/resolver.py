@@ -92,10 +92,10 @@ def resolve(
 ) -> PretrainedFiles:
     """Find the files of a model and the settings of its tokenizer.
 
-    Files in `overrides` or a `ModelConfig` win over files next to the weights. Each tokenizer
-    setting is taken from the first of: the arguments; the run; the files saved with the vocabulary
-    or next to the weights; for the casing, a published model whose name is in the path, and the
-    default of the task. The origin of each value is logged.
+    Files in `overrides` or a `ModelConfig` win over files next to the weights. For tokenizer
+    settings, the arguments win over the settings of the run, which win over those saved with the
+    vocabulary or next to the weights. If none has the casing, it is that of the published model
+    named in the path, else the default of the task. The origin of each value is logged.
 
     >>> model_files = resolve("uncased_L-4_H-256_A-4")
     >>> model_files.bert_config.hidden_size, model_files.do_lower_case
@@ -164,10 +164,7 @@ def is_local_model(path: str) -> bool:
 
 
 def _find_source(given, is_preset):
-    """Return the path of the model, which may be downloaded, else of the checkpoint, or None.
-
-    The files next to it are the defaults.
-    """
+    """Return the path of the model, downloaded if necessary, or of the checkpoint, or None."""
     model = given.model
     if model and not is_local_model(model):
         if is_preset and model not in MODELS:

@@ -127,13 +127,13 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
         found, expected = checkpoint_shapes[name], model_shapes[name]
         if found != expected:
             raise UserError(
-                f"{path}: {name} has the shape {found} in the checkpoint, but {expected} in the "
-                f"model; {_explain_shape(name, found) or hint}"
+                f"{path}: {name}: found the shape {found}, expected {expected} as in the model; "
+                f"{_explain_shape(name, found) or hint}"
             )
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
         raise UserError(
-            f"{path}: the checkpoint has {found} layers, but the model has {expected}; {hint}"
+            f"{path}: found {found} layers, expected {expected} as in the model; {hint}"
         )
     missing = [
         name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
@@ -247,7 +247,7 @@ def _check_config(config, path):
     for key in ("num_attention_heads", "hidden_act", "layer_norm_eps", "pooler_act"):
         saved, given = getattr(saved_config, key), getattr(config, key)
         if saved != given:
-            difference = f"{config_file} has {key}={saved}, but the model has {key}={given}"
+            difference = f"{config_file}: found {key}={saved}, expected {given} as in the model"
             if key == "num_attention_heads":
                 raise UserError(f"{difference}; does `bert_config_file` belong to the checkpoint?")
             console.warning("%s", difference)

@@ -83,8 +83,8 @@ def _write_process_id(descriptor):
 # Without a lock, another process may still be writing files that are newer.
 _OLD_SECONDS = 24 * 3600
 
-# Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow calls
-# incomplete ones "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
+# Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow names
+# incomplete ones like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 

@@ -184,7 +184,7 @@ def rows_of_values(ragged):
 
 
 def cut_between_words(texts, tokenize_chinese_chars):
-    """Cut strings (B,), UTF-8, before their last white space or ideograph.
+    """Cut strings (B,), UTF-8, before their last whitespace or ideograph.
 
     No rule applies across these characters, so the remaining words do not change. Without such a
     character, the result is "".

@@ -180,7 +180,7 @@ class Windows:
         )
 
         def score_in(shift):
-            """Score each token in the window `shift` windows later, -1 if it is not in it."""
+            """Score each token in the window `shift` windows later; -1 if it is not there."""
             begin = first + shift * step
             length = tf.minimum(num_tokens - begin, max_length)
             position = positions - shift * step

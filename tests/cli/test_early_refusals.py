@@ -15,7 +15,7 @@ from tests.cli import good_inputs
 REFUSALS = {
     "run_classifier": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
         ("--train_batch_size=1000", "less than one batch"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
         ("--eval_batch_size=0", "eval_batch_size"),
@@ -27,19 +27,19 @@ REFUSALS = {
     ],
     "run_ner": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
     ],
     "run_squad": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
         ("--train_batch_size=1000", "less than one batch"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
         ("--max_query_length=9", "max_query_length"),
     ],
     "run_multiple_choice": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
         ("--train_batch_size=1000", "less than one batch"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
     ],
@@ -51,7 +51,7 @@ REFUSALS = {
     ],
     "run_pretraining": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
         ("--best_metric=f9 --eval_steps=1", "best_metric=f9: expected a metric"),
         ("--max_seq_length=9", "max_seq_length=9"),
