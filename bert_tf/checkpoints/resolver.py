@@ -191,12 +191,7 @@ def _missing_message(name, source, is_preset):
 
 
 def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):
-    """Resolve the tokenizer settings; `options` has the explicit ones.
-
-    Returns:
-      A triple (settings; path of the saved settings; list of "name=value" of the saved settings
-      in use, for the log).
-    """
+    """Return the settings, the path of the saved ones, and "name=value" of the saved ones used."""
     if run_settings is not None:
         return resolve_settings(**{**run_settings, **options}), None, []
     # A `tokenizer.json` contains all settings.

@@ -236,10 +236,7 @@ def _find_config(model):
 
 
 def _check_config(config, path):
-    """Compare settings that do not affect shapes with the configuration next to a checkpoint.
-
-    A different number of heads raises UserError; other differences are logged as warnings.
-    """
+    """Warn about settings that differ from the checkpoint's; the number of heads is an error."""
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         return

@@ -211,7 +211,6 @@ def from_flags(config):
 
 
 def _elements(name, texts, kind):
-    """Convert the elements of a list flag to a tuple of `kind`."""
     try:
         return tuple(map(kind, texts)) if kind is int else tuple(texts)
     except ValueError:

@@ -211,7 +211,6 @@ def _fitting_layout(path, names, layout):
 
 
 def _check_distinct(path, columns):
-    """Raise UserError if a text or label column is used twice."""
     texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
         raise UserError(f"{path}: `text_columns` has the column {columns.name(texts[0])!r} twice")

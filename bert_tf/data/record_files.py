@@ -163,10 +163,7 @@ def _read(path):
 
 
 def _match(entries, paths, sizes, sources):
-    """Return the list of record counts, None if a file is missing or has a different size.
-
-    `entries` is a dict from path to (size, records), `sources` the side file of each path.
-    """
+    """Return the record counts in `entries`, {path: (size, records)}, None if one does not fit."""
     counts, stale = [], []
     for path, size, source in zip(paths, sizes, sources, strict=True):
         # An empty file needs no entry.

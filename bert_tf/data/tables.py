@@ -228,7 +228,6 @@ def read_rows(path, table_format=None):
 
 
 def _text_problem(text):
-    """Describe the problem of a text, None if it is valid."""
     if "\0" in text:
         return "it contains a NUL character"
     if match := _NOT_UTF8.search(text):

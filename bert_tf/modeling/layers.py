@@ -362,10 +362,7 @@ class TransformerLayer(ConfigLayer):
         return self.activation(x)
 
     def _attend(self, x, tokens, input_mask, layout, training, seed):
-        """Scaled dot-product attention from the computed rows `x` to all rows `tokens`.
-
-        Returns the context, in the shape of `x`, and the probabilities (B, N, P, S).
-        """
+        """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S)."""
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 

@@ -31,7 +31,7 @@ class PretrainedModel(keras.Model):
     skip_padding = False
 
     def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments; call this at the end of the constructor."""
+        """Store the constructor's arguments; call at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
                 "Keras' backend torch is not supported, because its dropout is wrong (at a rate of "
@@ -171,10 +171,7 @@ class PretrainedModel(keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs, completed by `_DEFAULTS`; a tensor is `input_ids`.
-
-        Raises UserError if a required input is missing.
-        """
+        """Return a dict of all inputs; raise UserError if a required one is missing."""
         inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
         if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
             raise UserError(

@@ -250,10 +250,7 @@ def _set_labels(axis, texts):
 
 
 def _save(path, figure, bbox_inches="tight"):
-    """Write a figure as a PNG, and log a warning if the font lacks characters.
-
-    By default, the page grows to fit labels that are wider than the space reserved for them.
-    """
+    """Write a figure as a PNG, and log a warning if the font lacks characters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:

@@ -245,10 +245,7 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
 
 
 def _drop_rare(words, size):
-    """Drop the rarest words until about `size` are left; return the largest dropped count.
-
-    Single characters are kept, because the alphabet depends on them.
-    """
+    """Drop the rarest words, except characters, down to about `size`; return the largest count."""
     limit = sorted(words.values())[-size - 1]
     for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
         del words[word]

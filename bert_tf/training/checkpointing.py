@@ -115,7 +115,6 @@ def _encode(setting):
 
 
 def _decode(array):
-    """Return the integer, list of integers or dict that `_encode` encoded."""
     return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
 
 

@@ -14,7 +14,6 @@ def _accuracy(labels, predicted):
 
 
 def _score(name, labels, predicted, **options):
-    """Return the value of a function of `sklearn.metrics`."""
     from sklearn import metrics
 
     return getattr(metrics, name)(labels, predicted, **options)

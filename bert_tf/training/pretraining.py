@@ -128,13 +128,7 @@ def _make_masking(config, bert_config):
 
 
 def _new_model_files(config, bert_config):
-    """Return the missing files that programs need to load the checkpoints: dict from path to text.
-
-    They contain the model config and, if known, the vocabulary and the casing.
-
-    Raises:
-      UserError: if the folder holds a run with a different config or vocabulary.
-    """
+    """Return missing model files as {path: text}; raise UserError if the existing ones differ."""
     folder, model = config.output_dir, config.model
     texts, exists = {}, tf.io.gfile.exists
     path = os.path.join(folder, files.CONFIG)

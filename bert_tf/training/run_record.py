@@ -108,10 +108,7 @@ class RunRecord:
 
 
 def _digests(paths, budget):
-    """Return a dict from path to size and SHA-256, and the rest of the `budget` in bytes.
-
-    The SHA-256 is None for remote files and for files that exceed the budget.
-    """
+    """Return {path: size and SHA-256, None if remote or over `budget`}, and the remaining bytes."""
     digests = {}
     for path in paths:
         size, _ = files.size_and_time(path)

@@ -97,7 +97,6 @@ class Masker:
         return words
 
     def _choose_words(self, words, count, rng):
-        """Return up to `count` positions of random words."""
         shuffle(words, rng)
         chosen = []
         for word in words:

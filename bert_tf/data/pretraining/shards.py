@@ -239,7 +239,6 @@ class Shards:
         return metadata
 
     def _remove_temporary_files(self):
-        """Remove incomplete files of killed processes."""
         folder, prefix = os.path.split(self._path)
         system = files.system(folder)
         names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
@@ -260,10 +259,7 @@ class Shards:
         return writer.sizes
 
     def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
-        """Raise UserError if the shards exceed the memory limit.
-
-        Returns `is_compiled`, or False if compiled code does not fit within the limit.
-        """
+        """Check the memory limit; return `is_compiled`, or False if compiled code does not fit."""
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, the main process only reads the text.
         base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))

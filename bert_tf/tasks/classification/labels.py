@@ -43,11 +43,7 @@ class LabelEncoder:
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
 
     def _in_order(self, values, argument):
-        """Return the rows of a DataFrame with its label columns in the order of the labels.
-
-        If no column is named after a label, the order is kept. Values other than a DataFrame with
-        several columns are returned unchanged.
-        """
+        """Order the label columns of a DataFrame by label; return other values unchanged."""
         columns = [str(name) for name in getattr(values, "columns", ())]
         if len(columns) < 2:
             return values

@@ -275,9 +275,8 @@ class TextClassifier(TaskPipeline):
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
         """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
 
-        Texts become a tuple of one or two string tensors (N,), labels become targets. A dataset is
-        returned unchanged and cannot be combined with the arguments `only_lists`. `arguments` are
-        the names of the values in messages.
+        Texts become one or two string tensors (N,), labels become targets. A dataset is returned
+        unchanged and cannot be combined with the arguments `only_lists`.
         """
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
@@ -303,11 +302,7 @@ class TextClassifier(TaskPipeline):
         return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
-        """Return a dataset of batches (inputs, targets) or (inputs, targets, weights).
-
-        `data` is the result of `_to_tensors`, `label_weights` is float32 (L,) or None, and `bucket`
-        batches texts of similar length. Errors name `argument`.
-        """
+        """Return a dataset of batches of inputs, targets and optionally weights."""
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):

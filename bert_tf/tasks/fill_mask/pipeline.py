@@ -355,15 +355,10 @@ class FillMask(KerasTraining, TextPipeline):
         return {name: values[:, 0] for name, values in outputs.items()}
 
     def _map_positions(self, batch, function, dtypes):
-        """Apply a function to the log-probabilities of all tokens at `positions`, in chunks.
+        """Apply a function to the log-probabilities at `positions`, in chunks to limit memory.
 
-        The log-probabilities of a whole batch may not fit in memory.
-
-        Args:
-          batch: inputs of the model, `positions` (B, P) and optionally `masked_ids` (B, P).
-          function: function from float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of
-            tensors (_CHUNK_SIZE, ...), which become (B, P, ...).
-          dtypes: dict from name to dtype of these tensors.
+        `function` maps float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of tensors
+        (_CHUNK_SIZE, ...) with the given `dtypes`, which become (B, P, ...).
         """
         batch = dict(batch)
         positions = batch.pop("positions")

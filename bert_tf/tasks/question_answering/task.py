@@ -129,7 +129,7 @@ class AnswerExtractor:
 
 
 def _rows(predictions):
-    """Yield (unique id, `WindowLogits`) for each window."""
+    """Yield (unique id, `WindowLogits`) by window."""
     for batch in predictions:
         # Python floats: the release adds logits in double precision.
         lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]

@@ -63,10 +63,7 @@ class ColumnModel(keras.Model):
         return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
 
     def _compute_in_parts(self, inputs, options):
-        """Compute vectors in parts, and recompute them for gradients (GradCache, arXiv:2101.06983).
-
-        Memory holds the activations of one part at a time.
-        """
+        """Compute vectors in parts; recompute them for gradients (GradCache, arXiv:2101.06983)."""
         seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
         inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
         count = tf.shape(inputs["input_ids"])[0]

@@ -153,11 +153,7 @@ def _read_entities(entities, where):
 
 
 def _locate(entities, text, word_starts, word_ends, where):
-    """Return the `Span`s of words that entities cover, and the number of entities that cut a word.
-
-    `entities` is a sorted list of (start, end, label). `word_starts` and `word_ends` are arrays
-    with the character offsets of the words.
-    """
+    """Return the word `Span`s of sorted entities, and the number of entities that cut a word."""
     spans: list[Span] = []
     num_cut = 0
     for start, end, label in entities:
