@@ -102,18 +102,17 @@ def read_weights(source, names):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
-    """Check that the weights of a checkpoint fit a model.
+    """Check that the weights of a checkpoint fit a model, given dicts from name to shape.
 
     Args:
-      checkpoint_shapes: dict from name to shape.
-      model_shapes: the same for the model.
+      checkpoint_shapes: the shapes in the checkpoint.
+      model_shapes: the shapes in the model.
       path: path of the checkpoint, for messages.
       required: regular expression for the names that the checkpoint must have.
       num_layers: the model's number of layers, None to count them in `model_shapes`.
 
     Raises:
-      UserError: if no names match, a required weight is missing, or a shape or the number of layers
-        differs.
+      UserError: if a required weight is missing, or a shape or the number of layers differs.
     """
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]

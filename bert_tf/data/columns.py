@@ -154,16 +154,10 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 def with_header(path, columns, row, labels, known_names=()):
     """Return `columns` with a header if the first row must be one.
 
-    The row is a header if it has the `known_names` of the training file. It is also a header if its
-    label is not a number and occurs only there, while the other labels are numbers or a few values
-    that repeat.
-
-    Args:
-      path: path of the file, for messages.
-      columns: the `Columns` of a file without a recognized header.
-      row: fields of the first line.
-      labels: `Counter` of the labels of all rows as text, including the first.
-      known_names: the names in the header of the training file, () without one.
+    The row is a header if it has the `known_names` in the header of the training file. It is also a
+    header if its label is not a number and occurs only there, while the other labels are numbers or
+    a few values that repeat. `columns` have no recognized header, `row` has the fields of the first
+    line, and `labels` is a `Counter` of the labels of all rows as text, including the first.
     """
     names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
     reason = "as in the training file"

@@ -31,13 +31,11 @@ class FeatureCache:
     """
 
     def __init__(self, path, fingerprint, write):
-        """Check whether the file can be reused.
+        """Check whether the file `path` can be reused.
 
-        Args:
-          path: the file.
-          fingerprint: dict of JSON values that the features depend on.
-          write: function of the keyword arguments of `rebuild` that writes the file and returns a
-            dict for the metadata, or None.
+        `fingerprint` is a dict of JSON values that the features depend on. `write` takes the
+        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata, or
+        None.
         """
         self.path, self._write = path, write
         # JSON turns tuples into lists.

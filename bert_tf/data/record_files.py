@@ -108,10 +108,8 @@ def _write(path, names, counts, others=None):
 def read_counts(paths, sizes, cache=None):
     """Return the list of record counts; None if the side files lack a file.
 
-    Args:
-      paths: TFRecord files.
-      sizes: their sizes in bytes. A side file with different sizes is ignored and logged.
-      cache: a file of `save_counts` to try first, which may not exist.
+    A side file with different `sizes` is ignored and logged. `cache` is a file of `save_counts` to
+    try first, which may not exist.
     """
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts

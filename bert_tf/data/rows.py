@@ -38,11 +38,9 @@ class BadRows:
     def collect(self, rows, make):
         """Return the list of results of `make` for all usable rows.
 
-        Args:
-          rows: yields (place, row), where `place` is used in messages. A bad row may be a str that
-            describes the problem.
-          make: function of (place, index, row). It raises ValueError for a bad row and returns None
-            to skip a row.
+        `rows` yields (place, row), where `place` is for messages and a bad row may be a str that
+        describes the problem. `make(place, index, row)` raises ValueError for a bad row and returns
+        None to skip a row.
         """
         results = []
         for index, (where, row) in enumerate(rows):
@@ -84,11 +82,7 @@ def find_file(split, names, data_dir=None, path=None):
 def find_column(path, names, wanted, argument=None):
     """Return the index of the first of the `wanted` columns in a header, ignoring case.
 
-    Args:
-      path: path of the file, for messages.
-      names: the columns of the header.
-      wanted: possible names of the column.
-      argument: name of the argument for the column; None to return None if the column is missing.
+    If it is missing, raise a UserError that names `argument`, or return None without `argument`.
     """
     lowered = [name.lower() for name in names]
     for name in wanted:

@@ -22,12 +22,8 @@ def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
     Yields whether the folder is locked. If its file system has no locks, as with object stores, a
-    message is logged. The operating system releases the lock when the process ends.
-
-    Args:
-      folder: path of the folder.
-      argument: name of the argument with the folder, for messages.
-      activity: what this process does there, such as "trains", for messages.
+    message is logged. The operating system releases the lock when the process ends. Messages name
+    the `argument` and the `activity` of this process there, such as "trains".
 
     Raises:
       UserError: if another process holds the lock, or the folder cannot be written.

@@ -114,13 +114,7 @@ class SlidingWindows:
     """
 
     def __init__(self, num_tokens, window_size, stride):
-        """Compute the windows.
-
-        Args:
-          num_tokens: number of tokens; 0 gives no windows.
-          window_size: maximum number of tokens in a window.
-          stride: number of tokens from the start of one window to the start of the next.
-        """
+        """Compute the windows of `num_tokens` tokens; `stride` is the step between their starts."""
         self.spans, start = [], 0
         while start < num_tokens:
             length = min(num_tokens - start, window_size)

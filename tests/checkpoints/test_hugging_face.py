@@ -256,7 +256,7 @@ def test_casing_and_architecture_are_kept(folder, tmp_path):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     checkpoints.convert(str(folder), str(tmp_path / "a"), "hugging_face")
     assert '"do_lower_case": false' not in (tmp_path / "a" / "config.json").read_text()
-    with pytest.raises(bert_tf.UserError, match=r"`do_lower_case=True`, .* do_lower_case=False"):
+    with pytest.raises(bert_tf.UserError, match=r"`do_lower_case=True`: expected False"):
         checkpoints.convert(str(folder), str(tmp_path / "b"), "hugging_face", do_lower_case=True)
 
     tagger = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
@@ -268,7 +268,7 @@ def test_casing_and_architecture_are_kept(folder, tmp_path):
 
 
 def test_config_next_to_the_weights_differs(folder, caplog):
-    with pytest.raises(bert_tf.UserError, match=r"num_attention_heads=2, .* num_attention_heads=4"):
+    with pytest.raises(bert_tf.UserError, match=r"num_attention_heads=2, expected 4"):
         checkpoints.warm_start(BertPretrainer(config(num_attention_heads=4)), str(folder))
     checkpoints.warm_start(BertPretrainer(config(hidden_act="gelu_erf")), str(folder))
     assert "hidden_act=gelu, expected gelu_erf" in caplog.text

@@ -37,7 +37,7 @@ def test_other_files_in_the_work_dir_are_kept():
     assert list(mine.parent.iterdir()) == [mine]
     (mine.parent / "y.work").mkdir()
     (mine.parent / "y.work/thesis").write_text("of years")
-    with pytest.raises(UserError, match=r"^`work_dir`: mine/y.work .*made_of.json"):
+    with pytest.raises(UserError, match=r"^`work_dir`: .*made_of.json in mine/y.work"):
         make_shards("made/y", work_dir="mine").create()
     assert (mine.parent / "y.work/thesis").exists()
 

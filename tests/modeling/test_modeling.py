@@ -348,7 +348,7 @@ def test_config_file(tmp_path):
     config = bert_tf.BertConfig.from_json_file(str(path))
     assert config.to_dict() == {**TINY.to_dict(), "pooler_type": "first"}
     path.write_text("{\n  nonsense")
-    with pytest.raises(bert_tf.UserError, match=r"bert_config.json, line 2: not JSON"):
+    with pytest.raises(bert_tf.UserError, match=r"bert_config.json, line 2: invalid JSON"):
         bert_tf.BertConfig.from_json_file(str(path))
     path.write_text("[]")
     with pytest.raises(bert_tf.UserError, match="vocab_size"):

@@ -155,7 +155,7 @@ HEADER = "sentence1\tsentence2\tscore\n"
         ),
         (HEADER + "a\tb\tinf\n", "line 2: the score is 'inf'"),
         (HEADER + "a\tb\t1\na\t \t1\n", "line 3: sentence2 is empty"),
-        (HEADER + "a\tb\n", "line 2: 2 columns.* 3"),
+        (HEADER + "a\tb\n", "line 2: found 2 columns.* 3"),
         (HEADER, r"bad\.tsv: "),
         ("", r"bad\.tsv, line 1: "),
         ("a\tsentence2\n1\t2\n", "line 1: .*'sentence1' or .*`text_columns`"),

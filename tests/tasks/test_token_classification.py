@@ -69,7 +69,7 @@ def test_infer_scheme():
         assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"], [odd]]) == "iob2"
         assert schemes.first_invalid_tag(["O", odd], "iob1") == 1
     for tags in (["O", "U-PER"], ["B-PER", "I-PER", "L-PER"]):
-        with pytest.raises(bert_tf.UserError, match=f"{tags[-1]} are .*BILOU.*`tag_scheme=none`"):
+        with pytest.raises(bert_tf.UserError, match=f"{tags[-1]} of .*BILOU.*`tag_scheme=none`"):
             schemes.infer_scheme([tags])
 
 

@@ -206,7 +206,7 @@ def test_metrics_are_checked_before_training(tmp_path):
     (tmp_path / "best").mkdir()
     record = {"metric": "loss", "value": 0.1, "step": 2, "since": []}
     (tmp_path / "best" / "best.json").write_text(json.dumps(record))
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*checkpoint by 'loss'"):
         run_scripted(tmp_path, [0.1, 0.2], 8, best_metric="accuracy")
 
 

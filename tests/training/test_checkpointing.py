@@ -149,7 +149,7 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
 
 def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
     evaluate(checkpointing.BestCheckpoint(str(tmp_path), "loss"), 2, 0.1)
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*checkpoint by 'loss'"):
         checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
     (tmp_path / "best" / "best.json").write_text("{")
     with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: invalid JSON"):

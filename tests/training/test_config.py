@@ -104,9 +104,7 @@ def test_batch_size_of_a_replica():
         training.per_replica(30, FourReplicas, "train_batch_size")
     with pytest.raises(bert_tf.UserError, match=r"`eval_batch_size=3`.* 4$"):
         training.per_replica(3, FourReplicas, "eval_batch_size")
-    with pytest.raises(
-        bert_tf.UserError, match=r"`gradient_accumulation_steps=3`.* nearest .*: 24 or 36$"
-    ):
+    with pytest.raises(bert_tf.UserError, match=r"`gradient_accumulation_steps=3`; use 24 or 36$"):
         training.per_replica(32, FourReplicas, "train_batch_size", parts=3)
 
 

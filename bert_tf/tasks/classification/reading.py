@@ -55,11 +55,9 @@ class FileSource:
         return bool(find_file(split, file.names, self._data_dir))
 
     def read(self, split, bad=None):
-        """Read a split as a list of `Example`.
+        """Read the split `split` as a list of `Example`; test examples have no labels.
 
-        Args:
-          split: a key of `dataset.files`. Test examples have no labels.
-          bad: `BadRows` that collects invalid rows; None to raise an error for the first.
+        `bad` are the `BadRows` that collect invalid rows; None to raise an error for the first.
 
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.

@@ -197,11 +197,8 @@ class TfdsQuestions:
     def __init__(self, name, split, data_dir=None, tfds_split=None):
         """Find the dataset, and prepare it if necessary.
 
-        Args:
-          name: "squad/v1.1", "squad/v2.0" or a dataset with the same features.
-          split: "train" or "predict".
-          data_dir: folder of prepared datasets; None for the default.
-          tfds_split: split of the dataset ("train[:90%]"); None for "train" or "validation".
+        `name` is "squad/v1.1", "squad/v2.0" or a dataset with the same features, `split` "train" or
+        "predict", and `tfds_split` its split of the dataset, such as "train[:90%]".
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"

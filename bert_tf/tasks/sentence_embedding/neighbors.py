@@ -23,15 +23,10 @@ def l2_normalize(vectors):
 
 
 def nearest_neighbors(queries, vectors, count=5):
-    """Find the vectors with the greatest cosine similarity to each query.
+    """Find the vectors (N, H) with the greatest cosine similarity to each query (Q, H).
 
-    Args:
-      queries: normalized vectors (Q, H).
-      vectors: normalized vectors (N, H).
-      count: K, the number of neighbors.
-
-    Returns:
-      A list per query of at most K pairs (index, cosine), nearest first; ties by index.
+    All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
+    cosine), nearest first; ties by index.
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]

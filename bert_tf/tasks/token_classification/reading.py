@@ -65,11 +65,10 @@ class ColumnFiles:
         self.files = []  # read so far
 
     def read(self, split, bad=None):
-        """Return the list of `Sentence` of a split.
+        """Return the list of `Sentence` of a split; "test" is read without tags.
 
-        Args:
-          split: "train", "dev" or "test"; "test" is read without tags.
-          bad: `BadRows` that collects invalid sentences; None to raise an error for the first.
+        `bad` are the `BadRows` that collect invalid sentences; None to raise an error for the
+        first.
 
         Raises:
           UserError: if the file is invalid; names file and line.

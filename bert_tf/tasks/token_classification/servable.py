@@ -127,9 +127,7 @@ class _TagTable:
     def begins(self, tags, texts):
         """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`.
 
-        Args:
-          tags: int32 (N,), the tag ids of the words.
-          texts: int32 (N,), the index of each word's text.
+        `tags` are the tag ids of the words, `texts` the indices of their texts, both int32 (N,).
         """
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
@@ -156,12 +154,9 @@ class WordTable:
         self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
 
     def starts(self, texts, ids, starts):
-        """Return which tokens start a word, bool (T,).
+        """Return which tokens of texts (B,) start a word, bool (T,).
 
-        Args:
-          texts: string (B,).
-          ids: token ids, ragged int32 (B, None).
-          starts: start offsets of the tokens, ragged int32 (B, None).
+        `ids` and `starts` are their ids and start offsets, ragged int32 (B, None).
         """
         # The line break separates consecutive texts.
         codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
