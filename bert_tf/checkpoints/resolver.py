@@ -201,7 +201,7 @@ def _resolve_settings(options, given, source, vocab_file, run_settings, default_
     for name, value in options.items():
         if name in saved and settings[name] != value:
             console.warning(
-                "`%s=%s`, but the metadata of %s says %s", name, value, origin, settings[name]
+                "`%s=%s` overrides %s in the metadata of %s", name, value, settings[name], origin
             )
     if "do_lower_case" not in saved and origin:
         if "do_lower_case" in options:

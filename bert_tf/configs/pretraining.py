@@ -82,7 +82,7 @@ class PretrainingConfig(Config):
         self.train.check(self.do_train)
         if self.train.train_batch_size % self.num_input_streams:
             raise UserError(
-                f"`num_input_streams={self.num_input_streams}` does not divide "
+                f"`num_input_streams={self.num_input_streams}`: expected a divisor of "
                 f"`train_batch_size={self.train.train_batch_size}`"
             )
         self.device.check_dtype(self.train.dtype)

@@ -224,7 +224,7 @@ class DeviceConfig(Config):
     def check_dtype(self, dtype):
         """Raise UserError if the devices do not support `dtype`."""
         if dtype == "float16" and self.use_tpu:
-            raise UserError("`dtype=float16`: TPUs compute in bfloat16, not in float16")
+            raise UserError("`dtype=float16`: TPUs do not support float16; use bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -207,7 +207,7 @@ def _fitting_layout(path, names, layout):
 def _check_distinct(path, columns):
     texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
-        raise UserError(f"{path}: `text_columns` has the column {columns.name(texts[0])!r} twice")
+        raise UserError(f"{path}: found {columns.name(texts[0])!r} twice in `text_columns`")
     others = {
         **dict.fromkeys((x for x in labels if labels.count(x) > 1), "label_column"),
         **dict.fromkeys(columns.numbers, "numeric_columns"),

@@ -143,7 +143,7 @@ class TextPreprocessor:
         log_truncated("input", self._lengths.counts, self._max_seq_length, max_limit)
         if self._num_empty:
             console.warning(
-                "%d words have no tokens (for example, invisible characters only) and were skipped",
+                "%d words without tokens, such as invisible characters, were skipped",
                 self._num_empty,
             )
 

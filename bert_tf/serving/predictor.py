@@ -185,10 +185,10 @@ class BasePredictor:
             size = self.num_numeric_features
             is_numeric = isinstance(value, list) and all(type(x) in (int, float) for x in value)
             if not is_numeric or len(value) != size:
-                raise ValueError(f"numbers: expected a list of {size} numbers")
+                raise ValueError(f"numbers: expected a list of {size} finite numbers")
             for number in value:
                 if not (abs(number) < sys.float_info.max and math.isfinite(number)):
-                    raise ValueError(f"numbers: {number!r:.20} is not finite")
+                    raise ValueError(f"numbers: found {number!r:.20}, expected a finite number")
             return value
         texts = value if name == "endings" else [value]
         if not isinstance(texts, list) or not texts or not all(isinstance(x, str) for x in texts):
@@ -240,7 +240,8 @@ class Predictor(_LocalPredictor):
         metadata = read_metadata(os.path.join(self.path, METADATA))
         if not metadata["inputs"]:
             raise UserError(
-                f"`model`: {self.path} takes ids, expected text; export it with `inputs=text`"
+                f"`model`: found id inputs in {self.path}, expected text; export it with "
+                "`inputs=text`"
             )
         tensorflow_text()  # registers the operations of the graph
         try:
@@ -252,7 +253,7 @@ class Predictor(_LocalPredictor):
         specs = serve.structured_input_signature[1]
         if specs.keys() != set(metadata["inputs"]):
             raise UserError(
-                f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, expected "
+                f"`model`: found the inputs {', '.join(sorted(specs))} in {self.path}, expected "
                 f"{', '.join(metadata['inputs'])} as in its model.json"
             )
         check_outputs(f"`model`: {self.path}", serve.structured_outputs, metadata)

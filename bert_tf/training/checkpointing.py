@@ -284,7 +284,7 @@ def log_best_checkpoint(output_dir, argument=None):
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
-            "%s has the best checkpoint of that run by %s, step %s; use it with %s",
+            "%s has the best checkpoint of that run by %s (step %s); use it with %s",
             folder, record["metric"], record["step"], usage,
         )  # fmt: skip
 

@@ -34,7 +34,7 @@ def _correlation(name, labels, predicted):
     labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
     if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
         # SciPy's warning does not name the metric.
-        console.warning("no %s correlation: all labels or all scores are the same", name)
+        console.warning("no %s correlation, because all labels or all scores are the same", name)
         return float("nan")
     return getattr(stats, f"{name}r")(labels, predicted).statistic
 

@@ -180,7 +180,7 @@ def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
         assert f" {folder}: do_lower_case=True" in caplog.text
     else:
         warning = caplog.text.partition("warning: `do_lower_case=False`")[2]
-        assert f" {folder} says True" in warning.partition("\n")[0]
+        assert f" overrides True in the metadata of {folder}" in warning.partition("\n")[0]
 
 
 @pytest.mark.slow

@@ -327,7 +327,7 @@ def test_too_long_sequence_is_rejected():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hidden_size": 15}, "hidden_size 15 is not a multiple of num_attention_heads 2"),
+        ({"hidden_size": 15}, "hidden_size is 15, expected a multiple of num_attention_heads, 2"),
         ({"vocab_size": 0}, "vocab_size is 0, expected an integer from 1 to 2147483647"),
         ({"num_hidden_layers": "2"}, "num_hidden_layers is '2', expected an integer"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, expected a number in"),

@@ -140,7 +140,7 @@ def test_predictor_loads_a_model_of_version_0_1(exported, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"inputs": ["text", "x"]}, "has the inputs numbers, text, expected text, x as in"),
+    [({"inputs": ["text", "x"]}, "found the inputs numbers, text in .* text, x as in"),
      ({"task": "fill_mask"}, "has the outputs label, .* expected words for the task fill_mask"),
      (None, "cannot be loaded")],
 )  # fmt: skip

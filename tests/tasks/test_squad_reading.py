@@ -24,7 +24,7 @@ from tests.squad_helpers import letters
         ('{"data": [1}', "line 1, character 12: .*Expecting ',' delimiter"),
         ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6: .*Expecting ':' delimiter"),
         ('{"data": []}\n{', "line 2, character 1: .*Extra data"),
-        ('{"version": 1}', "'data' is missing; the keys are version"),
+        ('{"version": 1}', "found the keys version, expected 'data'"),
         ('{"data": [\n[1, 2', "line 2, character 6: .*truncated"),
         ('{"data": [\n["ab', "line 2, character 2: .*truncated"),
         ('{"data": [1', "line 1, character 12: .*truncated"),

@@ -211,7 +211,7 @@ def test_a_split_that_does_not_exist(folder):
 def test_bad_rows(folder):
     layout, splits = Layout(label=("score",)), {"train": "test"}
     source = TfdsSource("meals", folder, layout=layout, splits=splits)
-    with pytest.raises(bert_tf.UserError, match=r"meals, test, example 1: .*score nan"):
+    with pytest.raises(bert_tf.UserError, match=r"meals, test, example 1: .*score is nan"):
         source.read("train")
     bad = BadRows(skip=True)
     assert [x[0] for x in rows(source, "train", bad)] == ["good"]

@@ -162,7 +162,7 @@ def test_best_checkpoint_is_logged(tmp_path, caplog):
     assert not caplog.text
     evaluate(checkpointing.BestCheckpoint(str(tmp_path), "accuracy"), 2, 0.1)
     checkpointing.log_best_checkpoint(str(tmp_path))
-    assert "step 2; use it with `best_metric=accuracy`" in caplog.text
+    assert "(step 2); use it with `best_metric=accuracy`" in caplog.text
     checkpointing.log_best_checkpoint(str(tmp_path), "teacher_dir")
     assert f"use it with `teacher_dir={tmp_path}/best`" in caplog.text
 

@@ -22,7 +22,7 @@ class Masker:
     def __init__(self, corpus, vocab, config):
         self._config = config
         if max(vocab.values()) + 1 >= PACKED_POSITION:
-            raise UserError(f"`vocab_file`: token ids must be less than {PACKED_POSITION - 1}")
+            raise UserError(f"`vocab_file`: expected token ids less than {PACKED_POSITION - 1}")
         self._packed_mask = mask_id(vocab) + 1
         self._packed_tokens = [index + 1 for index in vocab.values()]
         self._singles = list(range(config.max_seq_length))

@@ -142,7 +142,7 @@ class Shards:
             if shard in with_counts:
                 console.info("%s exists", path)
             else:
-                console.info("%s exists without its counts; it is created again", path)
+                console.info("%s has no counts and is created again", path)
         try:
             create_missing()
         except UserError:
@@ -205,7 +205,7 @@ class Shards:
         """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
-                f"{self.source.name}: changed during reading; remove {self._metadata_path} and "
+                f"{self.source.name} changed while it was read; remove {self._metadata_path} and "
                 "start again"
             )
 

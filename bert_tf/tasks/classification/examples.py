@@ -105,8 +105,8 @@ def hold_out(examples, dev_split, stratify):
     size = round(dev_split.fraction * len(examples))
     if not 0 < size < len(indices):
         raise UserError(
-            f"`dev_fraction={dev_split.fraction:g}` of {len(examples)} training rows leaves no "
-            f"rows for {'training' if size else 'evaluation'}"
+            f"`dev_fraction={dev_split.fraction:g}`: found {len(examples)} training rows, which "
+            f"leaves none for {'training' if size else 'evaluation'}"
         )
     labels = [examples[i].label for i in indices] if stratify else None
     if labels and min(size, len(indices) - size) < len(set(labels)):

@@ -57,8 +57,8 @@ class QuestionAnsweringData(TaskData):
         self._mask_padding = not config.train.pad_to_max_length
         if self._mask_padding and config.do_train:
             console.info(
-                "the loss ignores padding positions; the release includes them, which "
-                "`pad_to_max_length` reproduces"
+                "the loss ignores padding positions; `pad_to_max_length` includes them, as in the "
+                "release"
             )
         return config.train
 

@@ -126,7 +126,7 @@ def _get(values, key, kind, where):
     if not isinstance(values, dict):
         raise UserError(f"{where}: found {_abbreviated(values)}, expected an object")
     if key not in values:
-        raise UserError(f"{where}: {key!r} is missing; the keys are {', '.join(values) or 'none'}")
+        raise UserError(f"{where}: found the keys {', '.join(values) or 'none'}, expected {key!r}")
     value = values[key]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UserError(f"{where}: {key!r} is {_abbreviated(value)}, expected {_TYPE_NAMES[kind]}")

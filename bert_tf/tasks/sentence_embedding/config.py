@@ -107,6 +107,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     def check(self, config, is_resumed):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
             raise UserError(
-                "`gradient_accumulation_steps` would compare examples only within a part of the "
-                f"batch; use `mini_batch_size`, or the `loss` {' or '.join(_SINGLE_LOSSES)}"
+                "`gradient_accumulation_steps` requires the `loss` "
+                f"{' or '.join(_SINGLE_LOSSES)}, because others compare all examples of a batch; "
+                "use `mini_batch_size`"
             )
