@@ -40,7 +40,6 @@ flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
 _PACKAGES = ("tensorflow", "keras", "tensorflow-text", "jax", "numpy")
 
-# Supported Keras backends.
 BACKENDS = ("tensorflow", "jax")
 
 

@@ -19,7 +19,7 @@ def define_pipeline_flags():
     define_options(ModelConfig())
     define_options(DeviceConfig())
     flags.DEFINE_integer(
-        "max_seq_length", 128, "Maximum sequence length; longer texts are truncated."
+        "max_seq_length", 128, "Maximum sequence length, in tokens; longer texts are truncated."
     )
     flags.DEFINE_integer("batch_size", 32, "Total batch size for predictions.", lower_bound=1)
     flags.DEFINE_enum(

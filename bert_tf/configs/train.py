@@ -216,8 +216,8 @@ class DeviceConfig(Config):
     num_tpu_cores: int = option(8, "Expected number of TPU cores.", minimum=1)
     distribution_strategy: str = option(
         "auto",
-        "auto: the workers in the environment variable TF_CONFIG, else all GPUs of this machine, "
-        "else the CPU. (bert_tf)",
+        "auto: the workers in the environment variable TF_CONFIG if it is set, else all GPUs of "
+        "this machine, else the CPU. (bert_tf)",
         choices=("auto", "one_device", "mirrored", "multi_worker"),
     )
 

@@ -7,7 +7,6 @@ from bert_tf.optimization.layer_decay import rate_factors, trainable_weights
 from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
 from bert_tf.optimization.schedule import LinearWarmupDecay
 
-# The values of --optimizer.
 OPTIMIZERS = {
     "bert_adam": AdamWeightDecay,
     "adamw": functools.partial(AdamWeightDecay, bias_correction=True),

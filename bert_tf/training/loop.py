@@ -17,7 +17,6 @@ from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep
 
-# The folders that this process has locked.
 _LOCKED: set[str] = set()
 
 

@@ -14,7 +14,7 @@ from bert_tf.errors import UserError
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
 
-# The types of the fields of a block.
+# Little-endian types of `Block`'s fields.
 _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 

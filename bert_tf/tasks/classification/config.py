@@ -178,11 +178,11 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping. (bert_tf)")
     class_weights: tuple[str, ...] = option(
         (),
-        "Weights of the labels in the training loss: balanced, or a number per label in the order "
-        "of their ids. (bert_tf)",
+        "Label weights in the training loss: balanced, or a number per label in the order of "
+        "their ids. (bert_tf)",
     )
     report: bool = option(
-        False, "Write eval_report.txt: F1 and more per label, and the confusion matrix. (bert_tf)"
+        False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
     )
     glue_submission: str | None = option(
         None,

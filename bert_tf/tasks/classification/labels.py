@@ -15,7 +15,7 @@ from bert_tf.pipelines.arguments import check_list
 class LabelEncoder:
     """Converts labels to training targets.
 
-    A label is a name or, unless the names are numbers, an index.
+    A label is a name, or an index if the names are not numbers.
     """
 
     def __init__(self, task_type, labels):

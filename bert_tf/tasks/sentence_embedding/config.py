@@ -44,7 +44,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     )
     text_columns: tuple[str, ...] = option(
         (),
-        "Columns of a pair of texts, or of a triplet: a text, a similar and a different text. "
+        "Columns of a pair of texts, or of a triplet (text, similar text, different text). "
         "Default: columns with the usual names.",
     )
     score_column: str | None = option(
@@ -66,7 +66,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     )
     symmetric: bool = option(False, "With contrastive, also find the first text given the second.")
     matryoshka_dims: tuple[str, ...] = option(
-        (), "Train on the sum of the losses of the vectors truncated to these lengths."
+        (), "Vector lengths to train: sums the losses of the vectors truncated to each."
     )
     mini_batch_size: int | None = option(
         None,

@@ -101,7 +101,8 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     document_context: bool = option(
         False,
-        "Use whole documents, which start with -DOCSTART- lines, as context, not single sentences.",
+        "Use whole documents as context instead of single sentences. A document starts with a "
+        "-DOCSTART- line.",
         saved=True,
     )
     features_only: bool = option(
@@ -112,7 +113,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     layer_combination: str = option(
         "concat_last_four",
-        "Layers whose outputs features_only uses.",
+        "Layers to use with features_only.",
         choices=LAYER_COMBINATIONS,
         saved=True,
         fixed=True,
