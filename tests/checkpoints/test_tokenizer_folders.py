@@ -208,7 +208,7 @@ def test_what_is_given_takes_precedence(transformers, tmp_path, caplog):
     assert load_tokenizer(None, "run", model=folder).encode("Über") == [PIECES.index("Uber")]
     tokenizer = load_tokenizer(folder, "run", strip_accents=False)
     assert tokenizer.encode("Über") == [PIECES.index("Über")]
-    assert f"`strip_accents=False`, but the metadata of {folder}/tokenizer.json" in caplog.text
+    assert f"`strip_accents=False` overrides True in the metadata of {folder}/tok" in caplog.text
     with pytest.raises(bert_tf.UserError, match="`model`: 'nothing' is neither a folder nor one"):
         load_tokenizer(None, "run", model="nothing")
 

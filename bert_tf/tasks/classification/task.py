@@ -38,7 +38,7 @@ class ClassificationTask(Task):
     answer_name = "probabilities"
     loss_names = ("classification_loss",)
     metrics_used: tuple[str, ...] = ("accuracy",)
-    # Metrics for custom data; published tasks define their own.
+    # Additional metrics for custom data; published tasks define their own.
     custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
     # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
