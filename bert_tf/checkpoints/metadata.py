@@ -31,7 +31,7 @@ def containing_folder(path):
 
 
 def find_companion_file(path, names):
-    """Return the path of the first of `names` that exists next to a checkpoint, else None."""
+    """Return the first path among `names` that exists next to a checkpoint, else None."""
     paths = (os.path.join(containing_folder(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 

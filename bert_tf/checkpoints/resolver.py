@@ -56,7 +56,7 @@ class PretrainedFiles:
 
     @property
     def revision(self) -> str | None:
-        """The commit of a model of the Hugging Face hub, None for other models."""
+        """The commit of a Hugging Face hub model, None for other models."""
         return parse_revision(self.folder) if self.checkpoint else None
 
     @property

@@ -34,7 +34,7 @@ _ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/poo
 
 
 def open_checkpoint(path, argument="init_checkpoint"):
-    """Open a checkpoint of the release or of a training run, or a Hugging Face folder.
+    """Open a release or training checkpoint, or a Hugging Face folder.
 
     Args:
       path: anything that `release.find` accepts, a Hugging Face folder, or its
@@ -214,7 +214,7 @@ def warm_start(
 
 
 def count_labels(path: str) -> int:
-    """Return the number of labels of a checkpoint's classifier, or in the files next to it.
+    """Return the number of labels in a checkpoint's classifier, or in the files next to it.
 
     Raises UserError if there is neither.
     """

@@ -1,4 +1,4 @@
-r"""Convert a BERT model to the format of the release or of Hugging Face.
+r"""Convert a BERT model to the release's or Hugging Face's format.
 
     bert-tf convert --input=uncased_L-12_H-768_A-12/bert_model.ckpt \
       --format=hugging_face --output_dir=bert-base-uncased

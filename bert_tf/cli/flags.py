@@ -146,7 +146,7 @@ def _check_remote_paths():
 
 
 def define_options(config, only=None, skip=()):
-    """Define a flag for each option of a `Config` and of the configs nested in it.
+    """Define a flag for each option of a `Config` and its nested configs.
 
     `only` and `skip` are names of options to include and to exclude.
     """

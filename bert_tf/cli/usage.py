@@ -30,7 +30,7 @@ _END = (
     "--flagfile, --undefok and --verbosity."
 )
 
-# Width of the column of flag names.
+# Width of the flag name column.
 _INDENT = 28
 
 

@@ -23,7 +23,7 @@ class Columns:
       language: (position, value); rows with a different value there are skipped.
       numbers: the numeric features.
       names: the names in the header, () without one.
-      width: the maximum number of columns of a row, None for any.
+      width: the maximum number of columns in a row, None for any.
       ignores_surplus: whether columns after `width` are ignored instead of an error.
     """
 
@@ -125,7 +125,7 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
       row: fields of the first line.
       layout: a `Layout`.
       split: "train", "dev" or "test".
-      train_columns: number of columns of the training file, if known. A test file with one column
+      train_columns: number of columns in the training file, if known. A test file with one column
         less has no labels.
       has_names: whether the format names its columns, as JSON and Parquet do.
     """

@@ -85,7 +85,7 @@ class FeatureCache:
 
 
 def encode_batches(tokenizer, texts):
-    """Yield the list of token ids of each text, with few texts in memory at a time."""
+    """Yield each text's list of token ids, with few texts in memory at a time."""
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH)):
         yield from tokenizer.encode_batch(batch)

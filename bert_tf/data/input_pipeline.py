@@ -64,7 +64,7 @@ class TrainingInput(_RecordInput):
 
     Args:
       sizes: file sizes in bytes, which identify the input of a run, or None.
-      counts: the number of records of each file. None loads them when a resumed run or
+      counts: the number of records in each file. None loads them when a resumed run or
         `bucket_by_length` needs them, see `load_counts`.
       bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
         quarter of an epoch, are sorted by length together and then shuffled.
@@ -274,7 +274,7 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small
     Args:
       paths: list or string tensor of TFRecord files.
       read_file: function from a path to the dataset of its records.
-      num_skipped: number of records of the first file to skip.
+      num_skipped: number of records to skip in the first file.
       is_small: whether all files have at most `_SMALL_FILE` bytes.
     """
     # Small files are single chunks, so that a cycle of several files does not mix them.

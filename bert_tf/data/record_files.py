@@ -68,7 +68,7 @@ def identity(paths, sizes):
 
 
 def side_file(path):
-    """Return the path of the side file of a TFRecord file.
+    """Return the path of a TFRecord file's side file.
 
     All shards have the same one, such as "wiki.counts.json" for "wiki-00000-of-00040".
     """

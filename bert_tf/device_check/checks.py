@@ -110,7 +110,7 @@ def check_outputs(outputs, recorded, dtype, kind):
 def check_export(model, kind, place):
     """Export a `BertModel` to a SavedModel, load it, and return the `Check` of its outputs.
 
-    `kind` is the kind of device of the model, `place` the kind of device of the SavedModel.
+    `kind` is the model's kind of device, `place` the SavedModel's.
     """
     with tempfile.TemporaryDirectory() as folder:
         vocab = os.path.join(folder, "vocab.txt")

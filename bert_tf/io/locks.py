@@ -1,4 +1,4 @@
-"""Locks on folders, and removal of partial files of killed processes."""
+"""Lock folders, and remove partial files that killed processes left behind."""
 
 import contextlib
 import errno

@@ -120,7 +120,7 @@ class PretrainedModel(keras.Model):
         >>> model.enable_lora(8)
 
         Args:
-          rank: number of columns of A and rows of B.
+          rank: number of columns in A and rows in B.
           target_layer_names: dense layers of the encoder: "query", "key", "value",
             "attention_dense", "intermediate", "output_dense" and "pooler".
           alpha: scale of the update; None for `rank`.

@@ -54,7 +54,7 @@ def as_dataset(values):
 
 
 def read_dataset(values):
-    """Return the list of texts or pairs of texts in a dataset of batches; see `as_dataset`.
+    """Return the texts or text pairs in a dataset of batches as a list; see `as_dataset`.
 
     Labels and weights are ignored. Values other than datasets are returned unchanged.
     """
@@ -140,7 +140,7 @@ def is_examples(texts):
 
 
 def check_columns(texts, argument, counts):
-    """Convert a list of tuples of texts, a tuple of lists of texts, or a DataFrame to columns.
+    """Convert rows (list of tuples), columns (tuple of lists) or a DataFrame to columns of texts.
 
     `counts` has the valid numbers of columns. The columns are lists of str.
     """

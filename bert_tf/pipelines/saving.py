@@ -64,7 +64,7 @@ class Pipeline:
         `bert_tf.serving.Predictor` runs the model. `export_model.py` writes the same files.
 
         Args:
-          folder: parent folder of all versions of the model.
+          folder: parent folder for all versions of the model.
           version: version number; None for the next free one.
           inputs: "text" for a model that takes strings, with a second signature for ids; "ids" for
             a model that takes ids and does not require tensorflow-text.

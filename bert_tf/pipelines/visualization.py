@@ -91,7 +91,7 @@ def draw_embeddings(path, text):
 
 
 def draw_mask_predictions(path, predictions):
-    """Write a PNG with bars for the predictions at each [MASK] of a list of `MaskPredictions`."""
+    """Write a PNG with bars for the predictions at each [MASK] in some `MaskPredictions`."""
     charts = [
         (text, position, best)
         for text in predictions

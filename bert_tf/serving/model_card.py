@@ -94,7 +94,7 @@ def _read_run(folder):
 
 
 def _table(rows):
-    """Return a Markdown table of the non-empty values of a dict."""
+    """Return a Markdown table of a dict's non-empty values."""
     texts = {key: " ".join(str(x).split()).replace("|", r"\|") for key, x in rows.items() if x}
     if not texts:
         return "Not recorded."

@@ -48,7 +48,7 @@ class BasePredictor:
     """Answers rows in batches of similar length; subclasses run the model in `_run`.
 
     Attributes:
-      inputs: names of the inputs of a row, in the order of a line.
+      inputs: names of a row's inputs, in the order of a line.
       metadata: the contents of `model.json`.
       answers: the `Answers` class of the task.
       num_numeric_features: length of the input `numbers`, 0 if there is none.

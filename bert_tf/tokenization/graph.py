@@ -313,7 +313,7 @@ class GraphTokenizer(tf.Module):
         return graph_normalization.resolve_context(texts, self.do_lower_case, self._strip_accents)
 
     def _escape_special(self, texts):
-        """Replace special tokens by words of private-use characters of the same length."""
+        """Replace special tokens by words of the same length in private-use characters."""
         for pattern, replacement in self._escapes:
             texts = tf.strings.regex_replace(texts, pattern, replacement)
         return texts

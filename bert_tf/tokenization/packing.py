@@ -78,7 +78,7 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
 
 
 def pack_segments(ids, segments, vocab, max_seq_length):
-    """Pack pairs of segments of an array of tokens, without truncation.
+    """Pack pairs of segments from an array of tokens, without truncation.
 
     Args:
       ids: int32 (T,), the token ids.
@@ -171,7 +171,7 @@ class DocumentWindows(NamedTuple):
         return spans[: self.max_windows]
 
     def pack(self, ids, tokenizer):
-        """Pack each window of the ids of a text as `[CLS] tokens [SEP]`.
+        """Pack each window of a text's ids as `[CLS] tokens [SEP]`.
 
         Returns a dict of lists: for each window a list of S ints, as in `pack_pair`.
         """

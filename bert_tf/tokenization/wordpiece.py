@@ -193,8 +193,8 @@ class FullTokenizer:
         >>> FullTokenizer.from_preset("bert-base-german-dbmdz-uncased")
 
         Args:
-          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder of the release, of Hugging
-            Face or of a training run.
+          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder from the release, Hugging
+            Face or a training run.
           keep_special_tokens: as in the constructor.
 
         Raises:

@@ -305,7 +305,7 @@ class BestCheckpoint:
 
     Attributes:
       metric: name of the metric.
-      folder: the folder of the weights and of best.json.
+      folder: the folder with the weights and best.json.
       step, value: step and value of the best evaluation, None before the first one.
       since: steps of the evaluations after the best one.
       data: identity of the evaluation data, None if unknown.

@@ -234,7 +234,7 @@ class Run:
         return bool(features.stale_reason)
 
     def _count(self, split):
-        """Return the number of records of a split, None if unknown."""
+        """Return the number of records in a split, None if unknown."""
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):

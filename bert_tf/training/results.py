@@ -88,7 +88,7 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
 
 
 def seed_folders(output_dir):
-    """Return the folder names of runs with several seeds."""
+    """Return the folder names of a run with several seeds."""
     names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
     return sorted(name for name in names if name.startswith("seed_"))
 

@@ -86,7 +86,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Raise `Stopped` instead of the errors of collectives when another worker is lost."""
+        """Raise `Stopped` instead of collective errors when another worker is lost."""
         try:
             yield
         except _LOST as error:

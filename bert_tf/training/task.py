@@ -68,7 +68,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFormat:
-    """The format of the records of a split.
+    """The format of a split's records.
 
     Attributes:
       schema: a schema of `data.records`.
@@ -110,7 +110,7 @@ class TaskData:
         self.caches = {}
 
     def splits(self, base):
-        """Return the names of the splits of "train", "dev" or "test" that were read."""
+        """Return the names of the "train", "dev" or "test" splits that were read."""
         return [split for split in self.examples if base_split(split) == base]
 
     def train_config(self, config):
@@ -161,7 +161,7 @@ class TaskData:
         return ""
 
     def count(self, split, features):
-        """Return the number of records of a split, None if unknown.
+        """Return the number of records in a split, None if unknown.
 
         `features` is its `FeatureCache`, or None before it exists.
         """

@@ -21,7 +21,7 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Config):
-    """The configuration of a task and of its trained model.
+    """The configuration of a task and its trained model.
 
     Subclasses add options, such as files and lengths, and values from the data, such as labels. The
     `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`, it

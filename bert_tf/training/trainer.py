@@ -39,7 +39,7 @@ class Trainer:
           make_task: function without arguments that returns the `training.Task`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
-          init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
+          init_checkpoint: a release checkpoint, another run's checkpoint, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
           labels: labels of the classification layer, if any.
 

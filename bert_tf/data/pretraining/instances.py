@@ -57,7 +57,7 @@ class Instances:
     Attributes:
       order: int64 (I,), the index of each instance in the following arrays.
       segments: int64 (I, 5), a_start, a_end, b_start, b_end and label.
-      starts: int64 (I + 1,), the start of the masks of each instance in `masks`, and M.
+      starts: int64 (I + 1,), where each instance's masks start in `masks`, and M.
       masks: int64 (M,), packed by `masking.Masker`; (1,) if M is 0.
     """
 

@@ -17,7 +17,7 @@ PACKED_POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
-    """Draws the masks of the instances of a `Corpus`."""
+    """Draws the masks for instances from a `Corpus`."""
 
     def __init__(self, corpus, vocab, config):
         self._config = config

@@ -40,7 +40,7 @@ class NumericFeature(NamedTuple):
 
 
 class ScoreScale(NamedTuple):
-    """The mean and standard deviation of the scores of a training set."""
+    """The mean and standard deviation of a training set's scores."""
 
     mean: Finite
     deviation: Finite
@@ -112,7 +112,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     delimiter: str | None = option(
         None,
-        "Delimiter of the columns of custom files: comma, semicolon, tab, pipe, or any other "
+        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other "
         "character. Default: detected. (bert_tf)",
     )
     numeric_columns: tuple[str, ...] = option(
@@ -162,7 +162,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     window_pooling: str = option(
         "mean",
-        "How to pool the logits of the windows of a text. (bert_tf)",
+        "How to pool the logits of a text's windows. (bert_tf)",
         choices=("mean", "max"),
         saved=True,
         fixed=True,

@@ -134,7 +134,7 @@ def make_example(where, texts, label, row_id, layout=None, cells=()):
 
 
 def measure_numbers(names, examples):
-    """Return the tuple of `NumericFeature`s of a training set, one for each name."""
+    """Return a training set's `NumericFeature`s as a tuple, one for each name."""
     # float32 cannot distinguish Unix times that are seconds apart.
     values = np.array([example.numbers for example in examples], "float64")
     # Rounding may give equal numbers a nonzero deviation.

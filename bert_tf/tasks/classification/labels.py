@@ -96,7 +96,7 @@ class LabelEncoder:
         return row
 
     def check_dataset(self, dataset, argument):
-        """Raise UserError unless a dataset has batches of texts or pairs of texts, and labels."""
+        """Raise UserError unless a dataset has batches of texts or text pairs, and labels."""
         spec = dataset.element_spec
         if not isinstance(spec, tuple) or len(spec) not in (2, 3):
             raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
@@ -132,7 +132,7 @@ class LabelEncoder:
             )
 
     def encode_tensor(self, values, argument):
-        """Convert a batch of labels of a dataset to targets, with TensorFlow operations."""
+        """Convert a batch of a dataset's labels to targets, with TensorFlow operations."""
         if self._task_type == "multi_label":
             return tf.cast(values, tf.float32)
         if self._task_type == "regression":

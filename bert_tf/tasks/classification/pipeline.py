@@ -354,7 +354,7 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    """Return the number of outputs of the head in a checkpoint, 0 if it has none."""
+    """Return the number of outputs of a checkpoint's head, 0 if it has none."""
     return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 

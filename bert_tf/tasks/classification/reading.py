@@ -129,7 +129,7 @@ class FileSource:
         return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
-        """Return the number of columns of the training file, or None if there is no such file."""
+        """Return the number of columns in the training file, or None if there is no such file."""
         names = self.dataset.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths
@@ -182,7 +182,7 @@ def _find_format(path, layout):
     return table_format
 
 
-# Limits of the log line about a file: number of columns, and of characters of a text.
+# Limits of the log line about a file: number of columns, and number of characters per text.
 _MAX_COLUMNS, _MAX_CHARACTERS = 12, 40
 
 

@@ -35,7 +35,7 @@ class Example:
 
 
 def read_examples(path, config=None, with_label=True):
-    """Return the list of `Example` of a file, and the names of its ending columns.
+    """Return a file's list of `Example`, and the names of its ending columns.
 
     The first line names the columns. Errors name file and line.
     """

@@ -109,7 +109,7 @@ class FeatureConverter:
 
 
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
-    """Return the `FeatureCache` for the windows of a source of questions.
+    """Return the `FeatureCache` for the windows of a question source.
 
     `summary` is its `reading.DatasetSummary`. See `write_windows` for the other arguments.
     """

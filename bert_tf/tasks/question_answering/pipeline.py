@@ -161,7 +161,7 @@ class QuestionAnswering(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return a dict of the loss, and of the accuracies of start and end over all windows."""
+        """Return a dict of the loss and the start and end accuracies over all windows."""
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 

@@ -153,7 +153,7 @@ def _top_spans(scores, counts, size):
     """Return the best spans of each question, best first.
 
     Args:
-      scores: float32 (W, K), the scores of spans of all windows.
+      scores: float32 (W, K), the span scores of all windows.
       counts: int32 (B,), the number of windows of each question.
       size: K.
 

@@ -10,7 +10,7 @@ from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureCo
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training.task import Task
 
-# Names of the predictions, in the order of the fields of `WindowLogits`.
+# Names of the predictions, in the order of `WindowLogits`' fields.
 _WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
 
 

@@ -76,7 +76,7 @@ class Reranker:
             label = next((x for x in ("1", "yes") if x in labels), None)
         if (label is None) != (not labels) or (labels and label not in labels):
             raise UserError(
-                f"`label={label}`: expected one of the labels of the reranker, {', '.join(labels)}"
+                f"`label={label}`: expected one of the reranker's labels, {', '.join(labels)}"
                 if labels
                 else f"`label={label}`: expected None, because the reranker is a regression model"
             )

@@ -18,7 +18,7 @@ _MARGIN = 5.0
 
 
 class ColumnModel(keras.Model):
-    """Computes the vectors of all columns of examples.
+    """Computes the vectors of all text columns of the examples.
 
     Inputs: (B, C, S) each. Output: float32 (B, C, H).
 

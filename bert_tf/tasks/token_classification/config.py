@@ -70,12 +70,12 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
-        "Index of the column of words: 0 is the first, -1 the last. With tfds_name, name of the "
+        "Index of the word column: 0 is the first, -1 the last. With tfds_name, name of the "
         "feature. Default: 0 or tokens.",
     )
     tag_column: str | None = option(
         None,
-        "Index of the column of tags, or name of the feature, as for word_column. Default: -1 or, "
+        "Index of the tag column, or name of the feature, as for word_column. Default: -1 or, "
         "with tfds_name, ner or tags.",
     )
     tag_scheme: str | None = option(

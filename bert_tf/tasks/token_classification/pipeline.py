@@ -258,7 +258,7 @@ class TokenClassification(TaskPipeline):
         return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
 
     def _dataset(self, data, arguments, batch_size, encode=None, shuffle=False):
-        """Return a dataset of batches of windows, each a dict to which `encode` is applied."""
+        """Return a dataset of window batches, each a dict to which `encode` is applied."""
         rows: list[list] = [[] for _ in _COLUMNS]
         for words in self._encode(*data, *arguments):
             for window in convert_windows(*words, self.tokenizer, self.config, pad=False):

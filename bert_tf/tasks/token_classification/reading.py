@@ -17,7 +17,7 @@ _FILES = {
     "test": ("test.txt", "test.conll", "eng.testb"),
 }
 
-# Usual names of the splits and of the tags in tensorflow-datasets.
+# Usual names of splits and tags in tensorflow-datasets.
 _TFDS_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
 _TFDS_TAGS = ("ner", "tags")
 

@@ -64,7 +64,7 @@ def spans_from_tags(tags, scheme="iob2"):
 
 
 def tags_from_spans(spans, length, scheme):
-    """Convert ordered spans without overlaps to the tags of a sentence of `length` words."""
+    """Convert ordered, non-overlapping spans to the tags of a sentence with `length` words."""
     tags, previous = [OUTSIDE] * length, None
     for span in spans:
         label, start, end = span
