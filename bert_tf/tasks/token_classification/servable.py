@@ -172,7 +172,7 @@ class WordTable:
 
 @functools.cache  # takes half a second
 def _word_kinds(rules):
-    """Return a `paged_table` with the kind of each code point; it is cached, so do not modify it."""
+    """Return a `paged_table` with the kind of each code point; cached, do not modify."""
     kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
     for (rule, _, _), codes in RUNS:
         if rule != "k":
