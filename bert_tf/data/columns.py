@@ -113,21 +113,14 @@ ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):
-    """Find the columns of a file.
+    """Find the columns of a file, given the fields `row` of its first line.
 
     With a header, columns that `layout` does not name are found by name, in any order: `text` (or
     `text_a`, `sentence`, `sentence1`), `label`, and optionally `text_b` (or `sentence2`) and `id`
     (or `index`), then other common names, such as `review` and `sentiment`. Without a header the
-    columns are text, label or text_a, text_b, label. A test file may lack the label.
-
-    Args:
-      path: path of the file, for messages.
-      row: fields of the first line.
-      layout: a `Layout`.
-      split: "train", "dev" or "test".
-      train_columns: number of columns in the training file, if known. A test file with one column
-        less has no labels.
-      has_names: whether the format names its columns, as JSON and Parquet do.
+    columns are text, label or text_a, text_b, label. A test file may lack the label; without a
+    header, it then has one column less than the training file, which has `train_columns`.
+    `has_names` is for formats that name their columns, as JSON and Parquet do.
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)

@@ -27,8 +27,8 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
       lengths: dict with a length for each letter in the schema.
       is_unmasked: whether records must have no masks.
       sizes: file sizes in bytes, None to look them up.
-      num_checked: number of files to check, evenly distributed; None for all. The others are
-        checked when they are read, see `naming_bad_records`.
+      num_checked: number of evenly distributed files to check, None for all. The others are checked
+        when they are read, see `naming_bad_records`.
 
     Raises:
       UserError: for the first invalid file.

@@ -206,13 +206,9 @@ class LengthCounter:
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
     """Warn if texts were truncated, and suggest what to do.
 
-    Args:
-      where: name of the split, or another description of the texts.
-      counts: `counts` of a `LengthCounter`.
-      limit: the limit of the counter, `max_seq_length`.
-      max_limit: the model's `max_position_embeddings`, None if unknown.
-      advice: option and value that read complete texts in windows, or "".
-      unit: plural noun for the texts.
+    `counts` are those of a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
+    noun) describe the texts. `max_limit` is the model's `max_position_embeddings`, None if unknown,
+    and `advice` an option with the value that reads complete texts in windows, or "".
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:

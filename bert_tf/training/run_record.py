@@ -33,11 +33,9 @@ class RunRecord:
     def __init__(self, config, data_files, model_files, command_line):
         """Make a record, which `start` and `finish` write.
 
-        Args:
-          config: a `FineTuneConfig` or `PretrainingConfig`.
-          data_files: the paths of the data.
-          model_files: the `checkpoints.PretrainedFiles` of the initial weights.
-          command_line: the command as text, None for a run from Python.
+        `config` is a `FineTuneConfig` or `PretrainingConfig`, `data_files` are paths, `model_files`
+        the `PretrainedFiles` of the initial weights, and `command_line` is None for a run from
+        Python.
         """
         self._config, self._data_files, self._model = config, data_files, model_files
         self._path = os.path.join(config.output_dir, FILE)

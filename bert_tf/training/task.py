@@ -130,13 +130,9 @@ class TaskData:
         raise NotImplementedError
 
     def features(self, split, path, tokenizer, teacher=None):
-        """Return the `FeatureCache` of a split.
+        """Return the `FeatureCache` of a split, whose TFRecord file is `path`.
 
-        Args:
-          split: one of `splits`.
-          path: path of the TFRecord file.
-          tokenizer: a `FullTokenizer`.
-          teacher: the result of `make_teacher` if the records have its logits, or None.
+        `teacher` is the result of `make_teacher` if the records have its logits, or None.
         """
         fingerprint = {
             **self.fingerprint(split),

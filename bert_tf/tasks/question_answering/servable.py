@@ -152,14 +152,9 @@ def _pack_windows(questions, windows, rows, vocab, size):
 def _top_spans(scores, counts, size):
     """Return the best spans of each question, best first.
 
-    Args:
-      scores: float32 (W, K), the span scores of all windows.
-      counts: int32 (B,), the number of windows of each question.
-      size: K.
-
-    Returns:
-      A pair of scores (B, K) and indices among the W * K spans (B, K), padded with `_MIN_SCORE` and
-      W * K if a question has fewer spans.
+    `scores`, float32 (W, K), are the span scores of all windows, `counts`, int32 (B,), the number
+    of windows of each question, and `size` is K. Returns scores and indices among the W * K spans,
+    both (B, K), padded with `_MIN_SCORE` and W * K if a question has fewer spans.
     """
     # Dense rows would pad every question to the longest context. Instead, sort all spans together,
     # by score and then, with a stable sort, by question.
