@@ -123,7 +123,7 @@ def convert(
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
     if lost := _lost_metadata(path, tensors, settings):
         console.warning(
-            "the release's format cannot store %s of %s; to convert %s to Hugging Face later, give "
+            "the release's format cannot store %s of %s; to convert %s to Hugging Face later, pass "
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip

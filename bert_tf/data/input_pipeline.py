@@ -391,6 +391,6 @@ def shard_batches(batches, batch_size, context, first_row=0):
 def mark_infinite(batches):
     """Mark a dataset as infinite, which TensorFlow cannot infer here.
 
-    This gives batches a static size, and avoids a check for the end on all workers at every step.
+    Batches then have a static size, and workers do not check for the end at every step.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

@@ -47,8 +47,8 @@ def layer_norm(config, name, dtype):
 class Dense(keras.layers.Dense):
     """Keras' dense layer, which also saves the LoRA matrices.
 
-    Keras merges their product into the saved kernel and loads both as zeros, so that they have no
-    gradients afterwards.
+    Keras merges their product into the saved kernel and loads both as zeros, which leaves them
+    without gradients.
     """
 
     # The class must have the same name as Keras' layer, under which weights are saved.

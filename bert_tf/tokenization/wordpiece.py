@@ -234,7 +234,7 @@ class FullTokenizer:
         """Convert `text` to ids, each with the span `text[start:end]` that it comes from.
 
         Offsets count characters (code points) of `convert_to_unicode(text)`. A stripped accent
-        belongs to the span of the character before it. If a character gives several tokens, such as
+        belongs to the span of the character before it. If a character has several tokens, such as
         the sounds of a Hangul syllable, they all have its span. [UNK] has the span of its word.
 
         Returns:

@@ -60,7 +60,7 @@ def report(labels, predicted, names):
 
     Args:
       labels: label ids (N,), or 0 and 1 (N, L) for several labels, or scores (N,).
-      predicted: the predictions, likewise.
+      predicted: the predictions, in the same form.
       names: names of the L labels in the order of their ids; empty for scores.
     """
     if not names:

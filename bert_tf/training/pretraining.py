@@ -138,7 +138,7 @@ def _new_model_files(config, bert_config):
         old, new = stored.to_dict(), bert_config.to_dict()
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         raise UserError(
-            f"`bert_config_file`: {folder} holds a run with a different {', '.join(names)}; "
+            f"`bert_config_file`: found a run with a different {', '.join(names)} in {folder}; "
             "continue it with the same config, or use another `output_dir`"
         )
     if not model.vocab_file:
@@ -149,8 +149,8 @@ def _new_model_files(config, bert_config):
         texts[path] = text
     elif files.read_text(path) != text:
         raise UserError(
-            f"`vocab_file`: {folder} holds a run with a different vocabulary; continue it with the "
-            "same file, or use another `output_dir`"
+            f"`vocab_file`: found a run with a different vocabulary in {folder}; continue it with "
+            "the same file, or use another `output_dir`"
         )
     settings = checkpoints.read_settings(model.vocab_file)
     add_published_casing(settings, model.vocab_file)

@@ -92,7 +92,7 @@ class RunRecord:
                 weights["files"], budget = _digests(paths, budget)
             self._values["data"], _ = _digests(self._data_files, budget)
             self._write()
-        except UserError as error:  # a file was removed meanwhile
+        except UserError as error:  # a file was removed during the run
             console.warning("%s has no digests: %s", self._path, error)
 
     def _read(self):

@@ -1,8 +1,7 @@
 """The interface of a task for the training loop, `fine_tune`, the scripts and export.
 
-`Task` is the model with its losses and metrics. `task_config.TaskConfig` is what a fine-tuned model
-needs besides its weights. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them
-together.
+`Task` is the model with its losses and metrics. `task_config.TaskConfig` is everything else that a
+fine-tuned model needs. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them together.
 """
 
 import dataclasses
@@ -89,7 +88,7 @@ class TaskData:
     Attributes:
       examples: dict from split to examples, for the splits that were read.
       config: the `TaskConfig` of the run.
-      version: bump when the same data give different features.
+      version: bump when the features change for the same data.
       unit: plural noun for training examples in messages.
       sequence_unit: plural noun for the content of a sequence in messages.
       metric_names: names of the metrics of an evaluation.

@@ -94,7 +94,7 @@ class TaskConfig(Config):
     def check(self, config, is_resumed):
         """Raise UserError for options that cannot be combined, before any data are read.
 
-        `config` is the `FineTuneConfig`; `is_resumed` says whether the run has a checkpoint.
+        `config` is the `FineTuneConfig`; `is_resumed` is whether the run has a checkpoint.
         """
 
     def of_model(self, model, **values):
@@ -156,12 +156,12 @@ class TaskConfig(Config):
 
     @classmethod
     def check_folder(cls, folder):
-        """Raise UserError if a folder holds a run of another task's script."""
+        """Raise UserError if a folder contains a run of another task's script."""
         for name, script in files.TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.system(path).exists(path):
                 raise UserError(
-                    f"`output_dir`: {folder} holds a run of {script} (it has {name}); use another "
+                    f"`output_dir`: found {name} of a {script} run in {folder}; use another "
                     "`output_dir`"
                 )
 
@@ -186,10 +186,10 @@ class TaskConfig(Config):
                 continue
             values = ""
             if name not in ("bert_config", "vocab_file"):
-                values = f": {_as_text(old)} there, {_as_text(new_values[name])} now"
+                values = f" ({_as_text(old)}, now {_as_text(new_values[name])})"
             raise UserError(
-                f"`output_dir`: {folder} holds a run with a different {name}{values}; continue it "
-                "with the same value, or use another `output_dir`"
+                f"`output_dir`: found a run with a different {name}{values} in {folder}; continue "
+                "it with the same value, or use another `output_dir`"
             )
 
     def check_and_save(self, folder, write):

@@ -61,7 +61,7 @@ def test_held_out_rows(run, tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5: .* with 0\.25"):
         run("--do_eval", data[0], "--dev_fraction=0.5")
     # A resumed run does not train on them.
-    with pytest.raises(bert_tf.UserError, match=r"different dev_split: 0\.25 .* there, none now"):
+    with pytest.raises(bert_tf.UserError, match=r"different dev_split \(0\.25 .*, now none\)"):
         run("--do_train", *data)
 
 

@@ -190,7 +190,7 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     # Different columns are an error of `check_resume`.
     renamed = dataclasses.replace(config, numeric_features=(NumericFeature("age", 9.0, 1.0),))
     assert renamed.resumed(run) is renamed
-    with pytest.raises(bert_tf.UserError, match=r"numeric_columns: price there, age now"):
+    with pytest.raises(bert_tf.UserError, match=r"numeric_columns \(price, now age\)"):
         renamed.check_resume(run)
 
 

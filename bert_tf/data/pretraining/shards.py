@@ -29,7 +29,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
 
-# Bump when the same text and configuration give different shards.
+# Bump when the shards change for the same text and configuration.
 _VERSION = 2
 
 # Memory of a process without its shard, and bytes per token, sentence, instance and mask, as

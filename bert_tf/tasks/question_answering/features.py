@@ -22,7 +22,7 @@ from bert_tf.tokenization.packing import SlidingWindows, pack_segments
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# Bump if the same data would give different features.
+# Bump when the features change for the same data.
 _VERSION = 1
 
 # Characters per chunk of work, and minimum number of questions for several processes.

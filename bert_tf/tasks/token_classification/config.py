@@ -196,7 +196,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         except UserError:
             raise UserError(
                 f"`labels`: the tags of the model are in the BILOU scheme ({', '.join(labels)}), "
-                "which is not supported; give them as iobes in the same order, with E for L and S "
+                "which is not supported; pass them as iobes in the same order, with E for L and S "
                 "for U"
             ) from None
         if scheme != "none":
