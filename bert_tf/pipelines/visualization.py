@@ -229,8 +229,8 @@ def import_matplotlib():
         import matplotlib.patches
     except ImportError as error:
         raise UserError(
-            f"PNG files require the package matplotlib ({error}); install it with pip, or write an "
-            "HTML page of attention"
+            f"PNG files require the package matplotlib ({error}): pip install matplotlib, or write "
+            "an HTML page of attention"
         ) from None
     return matplotlib
 

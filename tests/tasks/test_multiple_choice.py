@@ -189,7 +189,7 @@ ROWS = "context,ending1,ending0,ending10,label\n"
         (ROWS + "a,b,c,d,3\n", r"bad\.csv, line 2: .*'3'.* 0, 1, 2 .*`skip_bad_rows`"),
         (ROWS + "a,b,c,d,0\na,b,,d,0\n", "line 3: ending0 "),
         (ROWS + " ,b,c,d,0\n", "line 2: context "),
-        (ROWS + "a,b,c,d\n", "line 2: 4 columns.* 5"),
+        (ROWS + "a,b,c,d\n", "line 2: found 4 columns.* 5"),
         (ROWS + 'a,"b,c,d,0\n', "line 2: not comma-separated"),
         (ROWS, r"bad\.csv: "),
         ("", r"bad\.csv, line 1: "),

@@ -158,7 +158,7 @@ def test_parquet(tmp_path, monkeypatch):
     table = pyarrow.Table.from_pylist(OBJECTS)
     parquet.write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == ROWS
-    with pytest.raises(bert_tf.UserError, match=r"no column 'x', only \['nr', 'text', 'label'\]"):
+    with pytest.raises(bert_tf.UserError, match=r"columns \['nr', 'text', 'label'\], expected 'x'"):
         read(tmp_path / "a.parquet", text=("x",))
     (tmp_path / "b.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(bert_tf.UserError, match=r"b\.parquet: cannot be read as Parquet"):
