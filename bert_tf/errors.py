@@ -7,8 +7,8 @@ import sys
 class UserError(ValueError):
     """A mistake in the user's input, such as a flag or a file.
 
-    The message is one sentence: where the mistake is, what was found and what was expected. Scripts
-    print it without a traceback and exit with status 1.
+    The message is one sentence: the place, what was found, what was expected, and how to fix it.
+    Scripts print it without a traceback and exit with status 1.
     """
 
 

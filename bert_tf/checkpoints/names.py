@@ -136,8 +136,7 @@ def is_transposed(name):
 def weights(model):
     """Return a dict from release name to variable with all weights of a model, frozen or not.
 
-    In other Keras models, only layers of bert_tf are included. Their names must be the same as in
-    bert_tf's models.
+    In other Keras models, only bert_tf's layers are included; they must keep their names.
 
     Raises:
       UserError: if the model is quantized, uses LoRA or has two encoders.

@@ -94,8 +94,8 @@ def resolve(
 
     Files in `overrides` or a `ModelConfig` win over files next to the weights. For tokenizer
     settings, the arguments win over the settings of the run, which win over those saved with the
-    vocabulary or next to the weights. If none has the casing, it is that of the published model
-    named in the path, else the default of the task. The origin of each value is logged.
+    vocabulary or next to the weights. If none has the casing, it comes from the name of a published
+    model in the path, else from the default of the task. The origin of each value is logged.
 
     >>> model_files = resolve("uncased_L-4_H-256_A-4")
     >>> model_files.bert_config.hidden_size, model_files.do_lower_case

@@ -190,7 +190,7 @@ def _fitting_layout(path, names, layout):
     if not missing:
         return layout
     console.info(
-        "%s has no column %r, unlike the training file; its columns are found by its own header",
+        "%s has no column %r, unlike the training file; using its own header",
         path, missing[0],
     )  # fmt: skip
     names = {"text", "label", "id", "header"}.intersection(layout.restored)

@@ -48,7 +48,7 @@ def _trace(function, *specs):
 def call_with_gradient(function, x, *arguments):
     """Return `function(x, *arguments)` (R, H) for x (T, H).
 
-    `function` returns its result and a function that maps the gradient of the result to those of
+    `function` returns its result and a function from the gradient of the result to the gradients of
     the arguments (None for no gradient). Pass the same object each time: its trace is cached.
     """
     import tensorflow as tf

@@ -24,8 +24,8 @@ class MaskedLMHead(ConfigLayer):
 
     The output matrix is the word embedding table (release, `get_masked_lm_output`).
 
-    `embeddings` is the built `Embeddings` layer that owns the table. By default it is found when
-    the head is called on the encoder's output, as for a loaded head, because Keras saves a graph
+    `embeddings` is the built `Embeddings` layer that owns the table. By default, it is found when
+    the head is called on the encoder's output. Loaded heads need this, because Keras saves a graph
     layer by layer.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits

@@ -78,7 +78,7 @@ def write_card(export_dir, text):
 
 
 def _read_run(folder):
-    """Return two dicts: the `run.json` of a run, and the numbers of its evaluations."""
+    """Return two dicts: the `run.json` of a run, and its evaluation results."""
     record, results, system = {}, {}, files.system(folder)
     record_file = os.path.join(folder, "run.json")
     try:

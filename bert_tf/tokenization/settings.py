@@ -17,7 +17,7 @@ EXTRA_SETTINGS = tuple(RELEASE_SETTINGS)[1:]
 def resolve_settings(vocab_file=None, **given):
     """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
-    Settings in `given` that are not None win over those of a `tokenizer.json` as `vocab_file`.
+    Settings in `given` that are not None win over a `tokenizer.json` as `vocab_file`.
     """
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):

@@ -69,7 +69,7 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
             "expected strings or pairs",
         ),
         ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
-        ((UNKNOWN_COLUMNS,), r"`texts`: the labels of the dataset have the shape \(None, None\)"),
+        ((UNKNOWN_COLUMNS,), r"`texts`: found labels with the shape \(None, None\)"),
         ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
     ],
 )

@@ -92,8 +92,8 @@ def create_instances(
     """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
     `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with numbers of processed documents; each counts `dupe_factor` times. `compiled` is the
-    result of `find_compiled`, or None.
+    called with the number of new documents, counted in every pass. `compiled` is the result of
+    `find_compiled`, or None.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))

@@ -7,7 +7,7 @@ configuration and number of shards, and memory only on the size of a shard. A re
 missing shards.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
-in OUTPUT.counts.json (see `record_files`). Meanwhile OUTPUT.work has tokens and counts (see
+in OUTPUT.counts.json (see `record_files`). During creation, OUTPUT.work has tokens and counts (see
 `workdir`).
 """
 

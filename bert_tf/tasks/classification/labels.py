@@ -118,17 +118,17 @@ class LabelEncoder:
         is_valid = self._task_type == "classification" or spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
         is_one_hot = self._is_one_hot(spec)
-        expected = "numbers of the shape (batch size,)"
+        expected = "numbers with the shape (batch size,)"
         if self._task_type == "multi_label":
             has_shape = spec.shape.is_compatible_with((None, len(self._labels)))
-            expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
+            expected = f"0 and 1 with the shape (batch size, {len(self._labels)})"
         elif self._task_type == "classification":
             has_shape |= is_one_hot
-            expected = "names or indices of the shape (batch size,)"
+            expected = "names or indices with the shape (batch size,)"
         if not (is_valid and has_shape):
             raise UserError(
-                f"`{argument}`: the {values} of the dataset have the shape {spec.shape} and the "
-                f"type {spec.dtype.name}, expected {expected}"
+                f"`{argument}`: found {values} with the shape {spec.shape} and the type "
+                f"{spec.dtype.name} in the dataset, expected {expected}"
             )
 
     def encode_tensor(self, values, argument):

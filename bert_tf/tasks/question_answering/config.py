@@ -72,7 +72,7 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     )
     null_score_diff_threshold: float = option(
         0.0,
-        "Predict no answer if its score exceeds that of the best answer by more than this value.",
+        "Predict no answer if its score exceeds the best answer's by more than this value.",
         saved=True,
     )
     find_null_score_diff_threshold: bool = option(

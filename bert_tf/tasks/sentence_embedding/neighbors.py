@@ -53,7 +53,7 @@ class Neighbor(NamedTuple):
 
 
 class Reranker:
-    """Scores pairs of a query and a text with a cross-encoder, which is a classifier of pairs.
+    """Scores a query with each text by a cross-encoder, a classifier of text pairs.
 
     >>> reranker = Reranker(bert_tf.TextClassifier.from_preset("relevance"), label="yes")
     >>> neighbors = NearestNeighbors(queries, count=5, encoder=encoder, reranker=reranker)

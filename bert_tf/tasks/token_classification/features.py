@@ -77,7 +77,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
 
 
 def encode_words(document, tags, tokenizer):
-    """Tokenize a document, which is a list of `Sentence`.
+    """Tokenize a document, a list of `Sentence`.
 
     Returns:
       Three lists with an item per token: token ids, tag ids and `word_starts`.
