@@ -116,7 +116,7 @@ def test_weights_of_a_dataset_with_a_column_each(encoder_folder):
         ((_, targets, found),), _ = captured_fit(make(encoder_folder), dataset, **options)
         assert targets.numpy().tolist() == [1, 0] and found.numpy().tolist() == expected
     wide = dataset.map(lambda x, y, w: (x, y, tf.tile(w, [1, 2])))
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: the sample weights .* \(None, 2\)"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: found sample weights .* \(None, 2\)"):
         make(encoder_folder).fit(wide)
 
 
