@@ -105,7 +105,6 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
-# Minimum interval between log lines of a `ProgressLog`.
 SECONDS_PER_LINE = 5.0
 
 _bars: weakref.WeakSet = weakref.WeakSet()

@@ -33,7 +33,6 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 FORMATS = ("release", "hugging_face")
 
-# Prefix of the checkpoint in a published model.
 RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"

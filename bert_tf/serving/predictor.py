@@ -25,7 +25,6 @@ _RENAMED_TASK_NAMES = {
     "vectors": "sentence_embedding",
 }
 
-# Path of the metadata in a SavedModel's folder.
 METADATA = os.path.join("assets.extra", "model.json")
 
 # The fields of `model.json` that are read.

@@ -34,7 +34,6 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 from bert_tf.tokenization.vocabulary import mask_id
 
-# Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
 # math.exp overflows slightly above this value.
 _MAX_EXPONENT = 700.0
