@@ -269,7 +269,7 @@ class _Position(NamedTuple):
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
-    """Return a dataset of the records of files, in order, as string tensors (R,); read ahead.
+    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead.
 
     Args:
       paths: list or string tensor of TFRecord files.
@@ -310,7 +310,7 @@ class EvaluationInput(_RecordInput):
 
     @property
     def identity(self):
-        """Hexadecimal digest of everything except the model that affects metrics."""
+        """Hexadecimal digest of everything that affects metrics, except the model."""
         source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.

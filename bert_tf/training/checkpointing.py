@@ -121,9 +121,9 @@ def _decode(array):
 def check_training_settings(prefix, training_settings):
     """Compare the settings of a resumed run with the settings in its checkpoint.
 
-    Differences in the input or the optimizer are logged as warnings, in the learning rate or the
-    number of steps as information. Settings that the checkpoint does not have are not compared,
-    except that version 0.1 had no length buckets and one input stream.
+    Changes of the input or the optimizer are logged as warnings, changes of the learning rate or
+    the number of steps as information. Settings that the checkpoint lacks are not compared, except
+    that version 0.1 had no length buckets and one input stream.
 
     Args:
       prefix: the checkpoint.
