@@ -48,7 +48,7 @@ def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_p
         "a\t1": "numbers: .* 2 finite numbers",
         "a\t1\t2\t3": "numbers: .* 2 finite numbers",
         "a\tx\t2": "'x'",
-        "a\tnan\t2": "numbers: nan",
+        "a\tnan\t2": "numbers: found nan",
         "": "1 inputs",
     }
     path = tmp_path / "in.tsv"

@@ -205,8 +205,8 @@ class Shards:
         """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
-                f"{self.source.name} changed while it was read; remove {self._metadata_path} and "
-                "start again"
+                f"{self.source.name}: the text changed while it was read; remove "
+                f"{self._metadata_path} and start again"
             )
 
     def _read_metadata(self):
