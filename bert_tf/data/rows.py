@@ -76,7 +76,7 @@ def find_file(split, names, data_dir=None, path=None):
     for name in names:
         if tf.io.gfile.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
-    raise UserError(f"`data_dir`: found no {' or '.join(names)} in {data_dir}")
+    raise UserError(f"`data_dir={data_dir}`: found no {' or '.join(names)}")
 
 
 def find_column(path, names, wanted, argument=None):

@@ -68,7 +68,7 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
             (DATASET.batch(2).map(lambda x, y: (tf.strings.length(x), y)),),
             "expected strings or pairs",
         ),
-        ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: the labels of the dataset"),
+        ((DATASET.batch(2).map(lambda x, y: (x, 0.5)),), "`texts`: found labels with"),
         ((UNKNOWN_COLUMNS,), r"`texts`: found labels with the shape \(None, None\)"),
         ((DATASET.batch(2).repeat(),), "the number of batches .*`steps_per_epoch`"),
     ],

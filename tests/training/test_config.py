@@ -376,7 +376,7 @@ def pretrain(**values):
         (pretrain, {"masked_lm_prob": 0.3}, "`masked_lm_prob` requires `dynamic_masking`"),
         (pretrain, {"train": TrainConfig(num_train_epochs=2.0)},
          "`num_train_epochs` has no effect in pre-training"),
-        (pretrain, {"num_input_streams": 5}, "`num_input_streams=5` .*`train_batch_size=32`"),
+        (pretrain, {"num_input_streams": 5}, "`num_input_streams=5`: .*`train_batch_size=32`"),
         (pretrain, {"train": TrainConfig(bucket_by_length=True)},
          "`bucket_by_length` has no effect in pre-training"),
         (pretrain, {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
