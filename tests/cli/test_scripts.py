@@ -218,7 +218,7 @@ def mistakes(folder):
     yield classifier, flags, ["--vocab_file: found 18 entries in ", "expected at most 10"]
     yield classifier, ["--do_train", "--task_name=nli"], ["--task_name", "nli", "CoLA, SST-2"]
     yield classifier, ["--do_eval", "--data_dir=none"], ["--data_dir=none: ", "dev.tsv or dev.csv"]
-    yield classifier, ["--do_predict"], ["--output_dir: ", "no --init_checkpoint"]
+    yield classifier, ["--do_predict"], ["--output_dir: ", "without --init_checkpoint"]
     yield classifier, ["--do_train", "--best_metric=eval_loss"], ["requires --eval_steps"]
     flags = ["--do_train", "--early_stopping_patience=2"]
     yield classifier, flags, ["--early_stopping_patience requires --best_metric"]
