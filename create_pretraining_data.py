@@ -6,7 +6,7 @@ The text has one sentence per line and a blank line between documents:
     python create_pretraining_data.py --input_file=sample_text.txt \
       --output_file=/tmp/tf_examples.tfrecord --model=uncased_L-12_H-768_A-12
 
-A large corpus of JSON lines, in shards and by several processes:
+Process a large corpus of JSON lines in shards, with several processes:
 
     python create_pretraining_data.py --input_file='wiki/*.jsonl' \
       --output_file=records/wiki --num_shards=40 --num_processes=8 \

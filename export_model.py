@@ -74,8 +74,8 @@ def from_run():
     if spec is None:
         names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
-            f"--model_dir: {folder} is neither a Hugging Face folder nor the output_dir of a "
-            f"training run ({', '.join(names.values())}): it has none of {', '.join(names)}"
+            f"--model_dir: found none of {', '.join(names)} in {folder}, expected a Hugging Face "
+            f"folder or the output_dir of a training run ({', '.join(names.values())})"
         )
     if not FLAGS.checkpoint:
         bert_tf.training.log_best_checkpoint(folder, "checkpoint")

@@ -37,7 +37,7 @@ VOCAB_SIZE = 2000
 MAX_SEQ_LENGTH = 32
 MAX_PREDICTIONS_PER_SEQ = 5  # 15 % of the sequence
 
-# A model this narrow learns faster without dropout and with larger initial weights than the
+# A model this narrow learns faster without dropout and with an initializer range above the
 # release's 0.02.
 CONFIG = {
     "hidden_size": 128,
@@ -52,7 +52,7 @@ CONFIG = {
     "initializer_range": 0.06,
 }
 
-# Like a server, uses the SavedModel in a process that imports TensorFlow but not bert_tf.
+# Like a server, this process imports TensorFlow but not bert_tf.
 PREDICT = """\
 import json, sys, tensorflow as tf
 model = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]

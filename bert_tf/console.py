@@ -54,7 +54,7 @@ def write(text):
     if output is None:
         raise UserError("standard output is closed")
     if isinstance(output, io.TextIOWrapper) and output.errors != "backslashreplace":
-        # UTF-8 whatever the locale. Lone surrogates are escaped as in JSON.
+        # Always UTF-8, regardless of the locale. Lone surrogates are escaped as in JSON.
         output.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         output.write(printable(text) if output.isatty() else text)
@@ -105,7 +105,6 @@ def duration(seconds):
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
-# Minimum interval between log lines of a `ProgressLog`.
 SECONDS_PER_LINE = 5.0
 
 _bars: weakref.WeakSet = weakref.WeakSet()

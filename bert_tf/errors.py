@@ -7,8 +7,8 @@ import sys
 class UserError(ValueError):
     """A mistake in the user's input, such as a flag or a file.
 
-    The message is one sentence: where the mistake is, what was found and what was expected. Scripts
-    print it without a traceback and exit with status 1.
+    The message is one sentence: the place, what was found, what was expected, and how to fix it.
+    Scripts print it without a traceback and exit with status 1.
     """
 
 
@@ -34,13 +34,13 @@ def check_unicode(text, name="the text"):
     """Raise UserError if `text` contains a surrogate; `name` names the text in the message."""
     if not text.isascii() and (match := _SURROGATE.search(text)):
         raise UserError(
-            f"{name}: character {match.start()} is the lone surrogate {match.group()!a}, expected "
-            "Unicode text"
+            f"{name}: found the lone surrogate {match.group()!a} at character {match.start()}, "
+            "expected Unicode text"
         )
 
 
 def out_of_memory_errors():
-    """Return the exception classes for lack of memory; TensorFlow's if it has been imported."""
+    """Return the out-of-memory exception classes, with TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     has_errors = hasattr(loaded, "errors")
     return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
@@ -51,8 +51,8 @@ def not_finite(name, value, step, where):
     return UserError(f"{name} is {value} at step {step}{where}; a lower `learning_rate` may help")
 
 
-# TensorFlow's messages have other lines before the informative one, which starts with the path to
-# the failed op and ends with its name.
+# Other lines come before the informative one in TensorFlow's messages. It starts with the path to
+# the failed op and ends with the op's name.
 _LINES_ABOVE = re.compile(
     r"Graph execution error:|Detected at node |<stack traces unavailable>|File \"|"
     r"\d+ root error\(s\) found|$"
@@ -80,7 +80,7 @@ def abbreviate(names, limit=3):
 
 
 def reason(error):
-    """Return the informative line of an exception that another library raised."""
+    """Return the informative line of another library's exception."""
     message = getattr(error, "message", "") or getattr(error, "strerror", "") or error
     lines = (str(message).strip() or repr(error)).splitlines()
     line = next((line for line in map(str.strip, lines) if not _LINES_ABOVE.match(line)), lines[0])

@@ -1,4 +1,4 @@
-"""Load, save and convert weights of the release and of Hugging Face, by name."""
+"""Load, save and convert the weights of release and Hugging Face models, by name."""
 
 from bert_tf.checkpoints.convert import convert, resize
 from bert_tf.checkpoints.hub import MODELS, fetch

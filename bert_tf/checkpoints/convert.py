@@ -33,7 +33,6 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 FORMATS = ("release", "hugging_face")
 
-# Prefix of the checkpoint in a published model.
 RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"
@@ -67,7 +66,7 @@ def convert(
       config: None for the configuration next to the weights.
       vocab_file: None for the vocabulary next to the weights, if any.
       do_lower_case: casing for Hugging Face's tokenizer files. None reads it from the metadata next
-        to the weights; the default is True.
+        to the weights, else means True.
       architecture: class of `transformers` to write for. None reads it from the metadata next to
         the weights, or infers it from the head.
       keep_optimizer: whether to keep the optimizer's moments and the step ("release" only).
@@ -123,7 +122,7 @@ def convert(
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
     if lost := _lost_metadata(path, tensors, settings):
         console.warning(
-            "the release's format cannot store %s of %s; to convert %s to Hugging Face later, give "
+            "the release's format cannot store %s of %s; to convert %s to Hugging Face later, pass "
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
@@ -140,8 +139,8 @@ def _check_vocab_size(vocab_file, vocab_size):
     size = max(load_vocab(vocab_file).values()) + 1
     if size != vocab_size:
         raise UserError(
-            f"`vocab_file`: {vocab_file} has {size} entries, expected {vocab_size}, the model's "
-            "vocab_size; use the vocabulary that the model was trained on"
+            f"`vocab_file`: found {size} entries in {vocab_file}, expected {vocab_size}, the "
+            "model's vocab_size; use the vocabulary that the model was trained on"
         )
 
 
@@ -154,7 +153,7 @@ def _settings(path, vocab_file, options):
     for name, value in given.items():
         if recorded.get(name) not in (None, value):
             raise UserError(
-                f"`{name}={value}`, but the files next to {path} have {name}={recorded[name]}"
+                f"`{name}={value}`: expected {recorded[name]} as in the files next to {path}"
             )
     add_published_casing(recorded, path)
     return resolve_settings(**{**recorded, **given})
@@ -164,8 +163,8 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
     metadata = read_metadata(path)
     if metadata.get("numbers") and metadata.get("numeric_as") == "vector":
         raise UserError(
-            f"`format=hugging_face`: the classifier of {path} has numeric features, which no class "
-            "of transformers supports"
+            f"`format=hugging_face`: found a classifier with numeric features in {path}, which no "
+            "class of transformers supports"
         )
     if unsupported := [name for name in tensors if to_hugging_face(name) is None]:
         raise UserError(
@@ -225,8 +224,8 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
     words = vocab_size or config.vocab_size
     if words < config.vocab_size:
         raise UserError(
-            f"`vocab_size={words}` would remove {config.vocab_size - words} of the model's "
-            f"{config.vocab_size} words"
+            f"`vocab_size={words}`: expected at least {config.vocab_size}, the number of words in "
+            "the model"
         )
     values |= {"max_position_embeddings": positions, "vocab_size": words}
     resized = BertConfig.from_dict(values)  # checks the upper bounds

@@ -15,7 +15,7 @@ from bert_tf.errors import UserError, reason
 _BLOCK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
 _NUM_RETRIES = 3
-# A stall is a connection that ends without progress. The wait doubles after each stall in a row.
+# A stall is a connection that ends without progress. The wait doubles after each consecutive stall.
 _MAX_STALLS = 5
 _FIRST_WAIT_SECONDS = 0.5
 _MAX_CONNECTIONS = 1000
@@ -26,7 +26,8 @@ _MAX_BYTES = 8 << 30
 def download(url, path, folder):
     """Download `url` to `path`, atomically; resume the download of a killed process.
 
-    Only one process may do so at a time. Messages mention `folder`, where the file is unpacked.
+    Only one process may download to a path at a time. Messages mention `folder`, where the file is
+    unpacked.
 
     Raises:
       UserError: if the server cannot be reached or the file cannot be written.
@@ -81,7 +82,7 @@ def _download_rest(session, url, part):
     from urllib3.exceptions import HTTPError
 
     start = os.path.getsize(part) if os.path.exists(part) else 0
-    # Without compression, ranges count the bytes of the file itself.
+    # No compression, so that ranges count the bytes of the file itself.
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"

@@ -186,8 +186,8 @@ def _unpack(name, archive, folder):
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise _RefusedArchive(
-            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, run again "
-            "to download it"
+            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, so run "
+            "again to download it"
         ) from None
 
 

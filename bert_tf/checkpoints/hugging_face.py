@@ -121,13 +121,13 @@ def write(
       vocab_file: the vocabulary or None, written as `tokenizer.json` and `vocab.txt`.
       do_lower_case: casing, for the tokenizer's files.
       labels: labels of a classifier in the order of their ids, or None.
-      architecture: class of `transformers` to write for, None to infer it from the head. Required
+      architecture: `transformers` class to write for, None to infer it from the head. Required
         for token classifiers, whose heads look like text classifiers' heads.
       task_type: the task of a classifier, a key of `tasks.TASK_CLASSES`, or None.
       settings: dict of further arguments of `FullTokenizer`, None for the release's values.
 
     Returns:
-      The name of the class of `transformers`.
+      The name of the `transformers` class.
 
     Raises:
       UserError: if `architecture` is not supported, or `folder` exists.
@@ -187,9 +187,7 @@ def write(
 def check_architecture(name):
     """Raise UserError if `name` is not one of `ARCHITECTURES`."""
     if name not in ARCHITECTURES:
-        raise UserError(
-            f"`architecture={name}`: not supported, expected one of {', '.join(ARCHITECTURES)}"
-        )
+        raise UserError(f"`architecture={name}`: expected one of {', '.join(ARCHITECTURES)}")
 
 
 def detect_architecture(tensors):

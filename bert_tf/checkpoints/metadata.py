@@ -31,7 +31,7 @@ def containing_folder(path):
 
 
 def find_companion_file(path, names):
-    """Return the path of the first of `names` that exists next to a checkpoint, else None."""
+    """Return the first path among `names` that exists next to a checkpoint, else None."""
     paths = (os.path.join(containing_folder(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
@@ -102,14 +102,10 @@ def read_metadata(path):
 
 
 def read_settings(path, vocab_file=None):
-    """Read the tokenizer settings saved next to a checkpoint or a vocabulary.
+    """Return the saved arguments of `FullTokenizer`, as a dict.
 
-    Args:
-      path: a checkpoint, its folder, or a vocabulary. A `tokenizer.json` contains the settings.
-      vocab_file: the vocabulary that the user gave, or None.
-
-    Returns:
-      Dict of the arguments of `FullTokenizer` that are saved.
+    `path` is a checkpoint, its folder, or a vocabulary; a `tokenizer.json` contains the settings.
+    `vocab_file` is the vocabulary that the user gave, or None.
 
     Raises:
       UserError: if the files describe a tokenizer other than BERT's. With a `vocab_file`, a warning

@@ -136,8 +136,7 @@ def is_transposed(name):
 def weights(model):
     """Return a dict from release name to variable with all weights of a model, frozen or not.
 
-    In other Keras models, only layers of bert_tf are included. Their names must be the same as in
-    bert_tf's models.
+    In other Keras models, only bert_tf's layers are included; they must keep their names.
 
     Raises:
       UserError: if the model is quantized, uses LoRA or has two encoders.
@@ -145,18 +144,18 @@ def weights(model):
     """
     if lora_layers(model):
         raise UserError(
-            f"{model.name} uses LoRA, so its kernels alone are not its weights; use "
-            "`checkpoints.tensors(model)`, which merges LoRA into the kernels"
+            f"{model.name} uses LoRA, whose updates are not in the kernels; use "
+            "`checkpoints.tensors(model)`, which merges them"
         )
     return find_weights(model)
 
 
 def find_weights(model):
-    """Return the same as `weights` for a model that may use LoRA, without LoRA's variables."""
+    """Return `weights` of a model that may use LoRA, without LoRA's variables."""
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         raise UserError(
-            f"{model.name} is quantized, so its weights cannot be read or written by name; do so "
-            "before `quantize`"
+            f"{model.name} is quantized, so its weights cannot be accessed by name; load or save "
+            "them before `quantize`"
         )
     find_name = release_name if isinstance(model, PretrainedModel) else _find_release_name
     named = {}

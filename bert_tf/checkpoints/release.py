@@ -1,4 +1,4 @@
-"""Read and write TF1 checkpoints, the format of the release and of bert_tf's training runs."""
+"""Read and write TF1 checkpoints, the format of the release and bert_tf's training runs."""
 
 import os
 import re

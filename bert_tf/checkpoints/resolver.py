@@ -56,7 +56,7 @@ class PretrainedFiles:
 
     @property
     def revision(self) -> str | None:
-        """The commit of a model of the Hugging Face hub, None for other models."""
+        """The commit of a Hugging Face hub model, None for other models."""
         return parse_revision(self.folder) if self.checkpoint else None
 
     @property
@@ -92,10 +92,10 @@ def resolve(
 ) -> PretrainedFiles:
     """Find the files of a model and the settings of its tokenizer.
 
-    Files in `overrides` or a `ModelConfig` win over files next to the weights. Each tokenizer
-    setting is taken from the first of: the arguments; the run; the files saved with the vocabulary
-    or next to the weights; for the casing, a published model whose name is in the path, and the
-    default of the task. The origin of each value is logged.
+    Files in `overrides` or a `ModelConfig` win over files next to the weights. For tokenizer
+    settings, the arguments win over the settings of the run, which win over those saved with the
+    vocabulary or next to the weights. If none has the casing, it comes from the name of a published
+    model in the path, else from the default of the task. The origin of each value is logged.
 
     >>> model_files = resolve("uncased_L-4_H-256_A-4")
     >>> model_files.bert_config.hidden_size, model_files.do_lower_case
@@ -164,10 +164,7 @@ def is_local_model(path: str) -> bool:
 
 
 def _find_source(given, is_preset):
-    """Return the path of the model, which may be downloaded, else of the checkpoint, or None.
-
-    The files next to it are the defaults.
-    """
+    """Return the path of the model, downloaded if necessary, or of the checkpoint, or None."""
     model = given.model
     if model and not is_local_model(model):
         if is_preset and model not in MODELS:
@@ -194,12 +191,7 @@ def _missing_message(name, source, is_preset):
 
 
 def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):
-    """Resolve the tokenizer settings; `options` has the explicit ones.
-
-    Returns:
-      A triple (settings; path of the saved settings; list of "name=value" of the saved settings
-      in use, for the log).
-    """
+    """Return the settings, the path of the saved ones, and "name=value" of the saved ones used."""
     if run_settings is not None:
         return resolve_settings(**{**run_settings, **options}), None, []
     # A `tokenizer.json` contains all settings.
@@ -209,7 +201,7 @@ def _resolve_settings(options, given, source, vocab_file, run_settings, default_
     for name, value in options.items():
         if name in saved and settings[name] != value:
             console.warning(
-                "`%s=%s`, but the metadata of %s says %s", name, value, origin, settings[name]
+                "`%s=%s` overrides %s in the metadata of %s", name, value, settings[name], origin
             )
     if "do_lower_case" not in saved and origin:
         if "do_lower_case" in options:

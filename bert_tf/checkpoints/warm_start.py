@@ -34,7 +34,7 @@ _ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/poo
 
 
 def open_checkpoint(path, argument="init_checkpoint"):
-    """Open a checkpoint of the release or of a training run, or a Hugging Face folder.
+    """Open a release or training checkpoint, or a Hugging Face folder.
 
     Args:
       path: anything that `release.find` accepts, a Hugging Face folder, or its
@@ -102,18 +102,17 @@ def read_weights(source, names):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
-    """Check that the weights of a checkpoint fit a model.
+    """Check that the weights of a checkpoint fit a model, given dicts from name to shape.
 
     Args:
-      checkpoint_shapes: dict from name to shape.
-      model_shapes: the same for the model.
+      checkpoint_shapes: the shapes in the checkpoint.
+      model_shapes: the shapes in the model.
       path: path of the checkpoint, for messages.
       required: regular expression for the names that the checkpoint must have.
       num_layers: the model's number of layers, None to count them in `model_shapes`.
 
     Raises:
-      UserError: if no names match, a required weight is missing, or a shape or the number of layers
-        differs.
+      UserError: if a required weight is missing, or a shape or the number of layers differs.
     """
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]
@@ -127,13 +126,13 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
         found, expected = checkpoint_shapes[name], model_shapes[name]
         if found != expected:
             raise UserError(
-                f"{path}: {name} has the shape {found} in the checkpoint, but {expected} in the "
-                f"model; {_explain_shape(name, found) or hint}"
+                f"{path}: {name}: found the shape {found}, expected {expected} as in the model; "
+                f"{_explain_shape(name, found) or hint}"
             )
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
         raise UserError(
-            f"{path}: the checkpoint has {found} layers, but the model has {expected}; {hint}"
+            f"{path}: found {found} layers, expected {expected} as in the model; {hint}"
         )
     missing = [
         name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
@@ -215,7 +214,7 @@ def warm_start(
 
 
 def count_labels(path: str) -> int:
-    """Return the number of labels of a checkpoint's classifier, or in the files next to it.
+    """Return the number of labels in a checkpoint's classifier, or in the files next to it.
 
     Raises UserError if there is neither.
     """
@@ -236,10 +235,7 @@ def _find_config(model):
 
 
 def _check_config(config, path):
-    """Compare settings that do not affect shapes with the configuration next to a checkpoint.
-
-    A different number of heads raises UserError; other differences are logged as warnings.
-    """
+    """Warn about settings that differ from the checkpoint's; the number of heads is an error."""
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         return
@@ -247,7 +243,7 @@ def _check_config(config, path):
     for key in ("num_attention_heads", "hidden_act", "layer_norm_eps", "pooler_act"):
         saved, given = getattr(saved_config, key), getattr(config, key)
         if saved != given:
-            difference = f"{config_file} has {key}={saved}, but the model has {key}={given}"
+            difference = f"{config_file}: found {key}={saved}, expected {given} as in the model"
             if key == "num_attention_heads":
                 raise UserError(f"{difference}; does `bert_config_file` belong to the checkpoint?")
             console.warning("%s", difference)

@@ -60,7 +60,7 @@ def main():
 
 
 def check_flags():
-    """Return a dict from extension to path of the output files; UserError for invalid flags."""
+    """Return a dict from extension to output path; raise UserError for invalid flags."""
     if (FLAGS.text is None) == (FLAGS.input_file is None):
         raise bert_tf.UserError("exactly one of --text and --input_file is required")
     if FLAGS.input_file:
@@ -73,7 +73,9 @@ def check_flags():
             )
         bert_tf.io.files.check_writable(path, "output_file")
     if len(paths) < len(FLAGS.output_file):
-        raise bert_tf.UserError("--output_file accepts only one file of each type")
+        raise bert_tf.UserError(
+            "--output_file: found several files with the same extension, expected one of each"
+        )
     if FLAGS.input_file and set(paths) != {".tfrecord"}:
         raise bert_tf.UserError(
             "--input_file requires a single .tfrecord as --output_file; .html and .png require "

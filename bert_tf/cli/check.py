@@ -2,7 +2,7 @@
 
     bert-tf check --quick
 
-All dtypes, with the speed of a given model and the results in a file:
+Check all dtypes, measure the speed of a given model and save the results:
 
     bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
 """
@@ -40,7 +40,6 @@ flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
 _PACKAGES = ("tensorflow", "keras", "tensorflow-text", "jax", "numpy")
 
-# Supported Keras backends.
 BACKENDS = ("tensorflow", "jax")
 
 

@@ -78,7 +78,7 @@ def _load(path):
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{line}: not YAML ({reason(error)})") from None
+        raise UserError(f"{path}{line}: invalid YAML ({reason(error)})") from None
 
 
 def _convert(path, flag, value):
@@ -90,7 +90,7 @@ def _convert(path, flag, value):
     elif isinstance(parser, flags.FloatParser):
         hint = Annotated[float, json_files.Limits(parser.lower_bound, parser.upper_bound)]
         with contextlib.suppress(ValueError, TypeError):
-            value = parser.convert(value)  # YAML parses 2e-5, without a point, as a string
+            value = parser.convert(value)  # YAML reads 2e-5, without a decimal point, as a string
     elif isinstance(parser, flags.EnumParser):
         hint = Annotated[str, json_files.Limits(choices=tuple(parser.enum_values))]
     elif isinstance(flag, flags.MultiFlag) or isinstance(parser, flags.ListParser):

@@ -1,9 +1,9 @@
-r"""Convert a BERT model to the format of the release or of Hugging Face.
+r"""Convert a BERT model to the release's or Hugging Face's format.
 
     bert-tf convert --input=uncased_L-12_H-768_A-12/bert_model.ckpt \
       --format=hugging_face --output_dir=bert-base-uncased
 
-A model for longer texts, whose new positions need further pre-training:
+Extend a model to longer texts; the new positions need further pre-training:
 
     bert-tf convert --input=hf://google-bert/bert-base-uncased \
       --format=release --max_position_embeddings=1024 --output_dir=long_base
@@ -17,7 +17,7 @@ from bert_tf.cli.flags import FLAGS
 flags.DEFINE_string(
     "input",
     None,
-    "Checkpoint of the release or of a training run, Hugging Face folder, or "
+    "Release checkpoint, checkpoint of a training run, Hugging Face folder, or "
     "hf://OWNER/NAME[@REVISION].",
 )
 flags.DEFINE_string("output_dir", None, "Folder to create.")

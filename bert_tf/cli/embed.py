@@ -3,7 +3,7 @@ r"""Write sentence vectors, search for nearest neighbors, or export a sentence e
     bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
       --input_file=sentences.txt --query="A man is eating pasta."
 
-Write the vectors as an array of NumPy:
+Write the vectors as a NumPy array:
 
     bert-tf embed --model=hf://sentence-transformers/all-MiniLM-L6-v2 \
       --input_file=sentences.txt --output_file=vectors.npy
@@ -51,8 +51,8 @@ flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bo
 flags.DEFINE_string(
     "rerank_model",
     None,
-    "Classifier of pairs that reranks the nearest neighbors: the output_dir of run_classifier.py "
-    "or any other folder or name of a model.",
+    "Text-pair classifier that reranks the nearest neighbors: the output_dir of run_classifier.py "
+    "or any other model name or folder.",
 )
 flags.DEFINE_string(
     "rerank_label",
@@ -129,7 +129,7 @@ def embed(encoder, reranker):
     """Write the vectors to --output_file and print the neighbors of each --query.
 
     Returns:
-      A pair of lists, the sentences and their vectors; empty unless --interactive is set.
+      The sentences and their vectors, as two lists; both are empty without --interactive.
     """
     neighbors = None
     if FLAGS.query:

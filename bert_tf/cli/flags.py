@@ -1,6 +1,7 @@
 """Flags shared by the scripts, and `run`, which starts every script.
 
-Names, defaults and meanings match the 2018 release; the help of other flags ends in "(bert_tf)".
+Flags of the release keep their names, defaults and meanings. The help of all others ends in
+"(bert_tf)".
 """
 
 import contextlib
@@ -145,7 +146,7 @@ def _check_remote_paths():
 
 
 def define_options(config, only=None, skip=()):
-    """Define a flag for each option of a `Config` and of the configs nested in it.
+    """Define a flag for each option of a `Config` and its nested configs.
 
     `only` and `skip` are names of options to include and to exclude.
     """
@@ -188,9 +189,9 @@ def tokenizer_options():
 
 
 def from_flags(config):
-    """Return a `Config` with the values of the flags that have the names of its options.
+    """Return a copy of a `Config` with each option set to the flag of the same name.
 
-    An option that is None gets the value of its flag only if the flag is given.
+    An option that is None stays None unless its flag is given.
     """
     values, hints = {}, typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -210,7 +211,6 @@ def from_flags(config):
 
 
 def _elements(name, texts, kind):
-    """Convert the elements of a list flag to a tuple; UserError if one has the wrong type."""
     try:
         return tuple(map(kind, texts)) if kind is int else tuple(texts)
     except ValueError:

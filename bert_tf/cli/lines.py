@@ -69,10 +69,10 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the input of the flags: lines with lines of JSON, tables with tables.
+    """Answer the input that the flags name: plain lines as JSON lines, tables as tables.
 
-    `predictor` is a `serving.Predictor` or `serving.Client`, `title` a description of the model for
-    the prompt on a terminal.
+    `predictor` is a `serving.Predictor` or `serving.Client`. `title` describes the model in the
+    terminal prompt.
 
     Raises:
       UserError: if any lines are invalid; raised after the other lines are answered.

@@ -22,7 +22,7 @@ _HELP = ("help", "-h", "-help", "--help", "--helpfull")
 
 
 def main():
-    """Run the command named on the command line; return an exit status if there is none."""
+    """Run the command in `sys.argv`; return an exit status if it names no command."""
     arguments = sys.argv[1:]
     for length in (2, 1):
         name = " ".join(arguments[:length])

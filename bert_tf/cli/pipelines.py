@@ -19,7 +19,7 @@ def define_pipeline_flags():
     define_options(ModelConfig())
     define_options(DeviceConfig())
     flags.DEFINE_integer(
-        "max_seq_length", 128, "Maximum sequence length; longer texts are truncated."
+        "max_seq_length", 128, "Maximum sequence length, in tokens; longer texts are truncated."
     )
     flags.DEFINE_integer("batch_size", 32, "Total batch size for predictions.", lower_bound=1)
     flags.DEFINE_enum(
@@ -64,12 +64,12 @@ def check_requires(flag, required):
 
 
 def parse_numbers(flag, number_type):
-    """Return the value of a list flag as a list of numbers, None if it is not given."""
+    """Return a list flag as a list of numbers, or None if it is not given."""
     values = FLAGS[flag].value
     if values is None:
         return None
     if not values:
-        raise bert_tf.UserError(f"--{flag} is empty; give numbers or omit the flag")
+        raise bert_tf.UserError(f"--{flag}: found no numbers, expected at least one")
     try:
         return [number_type(value) for value in values]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Answer the rows of a table with a table of the same format; Excel becomes CSV."""
+"""Add columns of answers to a table and keep its format, except that Excel becomes CSV."""
 
 import csv
 import io
@@ -59,7 +59,10 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     is_given = bool(text_columns or delimiter)
     if "endings" in inputs:
         if is_given:
-            raise UserError("`text_columns`: the model takes endings, which require `json`")
+            raise UserError(
+                "`text_columns` and `delimiter` have no effect on multiple choice; pass the "
+                "endings as `json`"
+            )
         return None
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
@@ -189,7 +192,7 @@ def answer_table(predictor, table, output_file, write):
 
 
 def _check_output(table, output_file):
-    """Raise UserError if the extension belongs to a different format."""
+    """Raise UserError if the extension of the output names a different format."""
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     if kinds.get(ending, table.format.kind) != table.format.kind:

@@ -1,4 +1,4 @@
-"""Import TensorFlow without the lines that it prints at every start."""
+"""Import TensorFlow without its startup messages."""
 
 import contextlib
 import glob
@@ -91,7 +91,6 @@ def _set_log_level(tensorflow):
         ctypes.CDLL(path)._ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE(level)
 
 
-# Device files of NVIDIA's driver.
 _GPUS = "/dev/nvidia[0-9]*"
 
 

@@ -30,7 +30,7 @@ _END = (
     "--flagfile, --undefok and --verbosity."
 )
 
-# Width of the column of flag names.
+# Width of the flag name column.
 _INDENT = 28
 
 
@@ -43,7 +43,7 @@ def describe(program):
     """Return the help of a program, given its `sys.argv[0]`."""
     width = max(60, min(100, shutil.get_terminal_size().columns))
     paragraphs = (sys.modules["__main__"].__doc__ or "").strip().split("\n\n")
-    # Examples are indented and stay as they are.
+    # Indented text is an example and is not wrapped.
     parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
     groups: dict[str, list[str]] = {title: [] for title in _TITLES}
     for flag in FLAGS.get_key_flags_for_module(program):

@@ -36,8 +36,8 @@ def option(
         until `Config.resolve` sets it to the saved value or the default.
       fixed: whether a resumed run must use the same value.
       inferred: whether the value is inferred from the data if it is not given. `resolve` skips it.
-      requires: the name of another option that enables this one, or a tuple of its name and the
-        values that enable this one.
+      requires: the option that enables this one: its name, or a tuple of its name and the enabling
+        values.
     """
     return dataclasses.field(
         default=None if saved and help and not inferred else default,
@@ -56,7 +56,7 @@ def option(
 
 
 def derived(default, **properties):
-    """Declare a value without a flag that follows from data or files; see `option`."""
+    """Declare a value without a flag, which is derived from data or files; see `option`."""
     return option(default, None, **properties)
 
 
@@ -69,7 +69,7 @@ def _hints(cls):
 class Config:
     """Base class of configurations: frozen dataclasses of `option`s and nested configs."""
 
-    # Title of the options in `--help`, and (title, names) of options with a different title.
+    # `--help` title of the options, and (title, names) for options under other titles.
     GROUP: ClassVar[str] = "Data"
     GROUPS: ClassVar[tuple] = ()
 
@@ -124,7 +124,8 @@ class Config:
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
             elif not all(map(_is_valid_text, value if type(value) is tuple else [value])):
                 raise UserError(
-                    f"`{name}={shown(value)}`: null characters and lone surrogates are not allowed"
+                    f"`{name}={shown(value)}`: found a null character or lone surrogate, expected "
+                    "Unicode text"
                 )
             elif isinstance(value, Config):
                 value.validate()
@@ -146,7 +147,7 @@ class Config:
         return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
     def _applies(self, field, is_unknown=False):
-        """Return whether an option has an effect; `is_unknown` if that is not resolved yet."""
+        """Return whether an option has an effect, or `is_unknown` if that is not yet resolved."""
         if not (requires := field.metadata.get("requires")):
             return True
         name, *values = requires

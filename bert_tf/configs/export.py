@@ -78,7 +78,7 @@ class ExportConfig(Config):
         None, "Checkpoint of the run in model_dir. Default: the newest."
     )
     labels: tuple[str, ...] = option(
-        (), "Without model_dir: labels of the model. Default: read next to the checkpoint."
+        (), "Without model_dir: labels of the model. Default: those saved next to the checkpoint."
     )
     max_seq_length: int | None = option(
         None,

@@ -156,8 +156,8 @@ class BertConfig:
             raise UserError(f"has_segment_embeddings is {shown(value)}, expected true or false")
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
-                f"num_attention_heads {self.num_attention_heads}"
+                f"hidden_size is {self.hidden_size}, expected a multiple of num_attention_heads, "
+                f"{self.num_attention_heads}"
             )
         if self._count_weights() > _MAX_WEIGHTS:
             raise UserError(
@@ -243,7 +243,8 @@ class BertConfig:
         """
         if difference := self.differences_from_bert():
             raise UserError(
-                f"a model with {difference} is not BERT; it cannot be saved for transformers"
+                f"found a model with {difference}, expected BERT; other models cannot be saved for "
+                "transformers"
             )
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
         # Unlike "gelu_pytorch_tanh", all versions of transformers support this name.

@@ -55,9 +55,9 @@ class PretrainingConfig(Config):
     )
     num_input_streams: int = option(
         1,
-        "Number of streams, which must divide train_batch_size and the number of input files. Each "
-        "stream reads its share of the files and fills its share of each batch, so that each of N "
-        "hosts reads 1/N of the records if N divides this number. Different numbers give different "
+        "Number of streams; must divide train_batch_size and the number of input files. Each "
+        "stream reads its share of the files and fills its share of each batch. If this is a "
+        "multiple of N hosts, each host reads 1/N of the records. Different numbers give different "
         "batches. (bert_tf)",
         minimum=1,
     )
@@ -82,7 +82,7 @@ class PretrainingConfig(Config):
         self.train.check(self.do_train)
         if self.train.train_batch_size % self.num_input_streams:
             raise UserError(
-                f"`num_input_streams={self.num_input_streams}` does not divide "
+                f"`num_input_streams={self.num_input_streams}`: expected a divisor of "
                 f"`train_batch_size={self.train.train_batch_size}`"
             )
         self.device.check_dtype(self.train.dtype)

@@ -118,17 +118,17 @@ class TrainConfig(Config):
         """Raise UserError if `num_frozen_layers` exceeds the layers of a `BertConfig`."""
         if self.num_frozen_layers > config.num_hidden_layers:
             raise UserError(
-                f"`num_frozen_layers={self.num_frozen_layers}`, but the model has "
-                f"{config.num_hidden_layers} layers"
+                f"`num_frozen_layers={self.num_frozen_layers}`: expected at most "
+                f"{config.num_hidden_layers}, the number of layers in the model"
             )
 
     def num_train_steps(self, count, unit):
-        """Return the steps of `num_train_epochs` over `count` examples; errors call them `unit`."""
+        """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
         steps = count / self.train_batch_size * self.num_train_epochs
         if steps < 1:
             raise UserError(
-                f"{count} {unit} for {self.num_train_epochs} epochs are less than one batch of "
-                f"`train_batch_size={self.train_batch_size}`; use a smaller one"
+                f"`train_batch_size={self.train_batch_size}`: found only {count} {unit} for "
+                f"{self.num_train_epochs} epochs, less than one batch; use a smaller batch size"
             )
         if steps > MAX_STEPS:
             raise UserError(
@@ -216,15 +216,15 @@ class DeviceConfig(Config):
     num_tpu_cores: int = option(8, "Expected number of TPU cores.", minimum=1)
     distribution_strategy: str = option(
         "auto",
-        "auto: the workers in the environment variable TF_CONFIG, else all GPUs of this machine, "
-        "else the CPU. (bert_tf)",
+        "auto: the workers in the environment variable TF_CONFIG if it is set, else all GPUs of "
+        "this machine, else the CPU. (bert_tf)",
         choices=("auto", "one_device", "mirrored", "multi_worker"),
     )
 
     def check_dtype(self, dtype):
         """Raise UserError if the devices do not support `dtype`."""
         if dtype == "float16" and self.use_tpu:
-            raise UserError("`dtype=float16`: TPUs compute in bfloat16, not in float16")
+            raise UserError("`dtype=float16`: TPUs do not support float16; use bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ class Columns:
       language: (position, value); rows with a different value there are skipped.
       numbers: the numeric features.
       names: the names in the header, () without one.
-      width: the maximum number of columns of a row, None for any.
+      width: the maximum number of columns in a row, None for any.
       ignores_surplus: whether columns after `width` are ignored instead of an error.
     """
 
@@ -113,26 +113,19 @@ ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):
-    """Find the columns of a file.
+    """Find the columns of a file, given the fields `row` of its first line.
 
     With a header, columns that `layout` does not name are found by name, in any order: `text` (or
     `text_a`, `sentence`, `sentence1`), `label`, and optionally `text_b` (or `sentence2`) and `id`
     (or `index`), then other common names, such as `review` and `sentiment`. Without a header the
-    columns are text, label or text_a, text_b, label. A test file may lack the label.
-
-    Args:
-      path: path of the file, for messages.
-      row: fields of the first line.
-      layout: a `Layout`.
-      split: "train", "dev" or "test".
-      train_columns: number of columns of the training file, if known. A test file with one column
-        less has no labels.
-      has_names: whether the format names its columns, as JSON and Parquet do.
+    columns are text, label or text_a, text_b, label. A test file may lack the label; without a
+    header, it then has one column less than the training file, which has `train_columns`.
+    `has_names` is for formats that name their columns, as JSON and Parquet do.
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
     if has_names and layout.header == "no":
-        raise UserError(f"`header=no`: {path} has column names")
+        raise UserError(f"`header=no`: found column names in {path}, whose format requires them")
     named = layout.given_names
     if layout.header == "no" and named:
         raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
@@ -154,16 +147,10 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 def with_header(path, columns, row, labels, known_names=()):
     """Return `columns` with a header if the first row must be one.
 
-    The row is a header if it has the `known_names` of the training file. It is also a header if its
-    label is not a number and occurs only there, while the other labels are numbers or a few values
-    that repeat.
-
-    Args:
-      path: path of the file, for messages.
-      columns: the `Columns` of a file without a recognized header.
-      row: fields of the first line.
-      labels: `Counter` of the labels of all rows as text, including the first.
-      known_names: the names in the header of the training file, () without one.
+    The row is a header if it has the `known_names` in the header of the training file. It is also a
+    header if its label is not a number and occurs only there, while the other labels are numbers or
+    a few values that repeat. `columns` have no recognized header, `row` has the fields of the first
+    line, and `labels` is a `Counter` of the labels of all rows as text, including the first.
     """
     names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
     reason = "as in the training file"
@@ -177,7 +164,7 @@ def with_header(path, columns, row, labels, known_names=()):
             return columns
         reason = f"because the label {label!r} occurs nowhere else"
     console.info(
-        "%s: the first line, %s, is a header, %s; `header=no` makes it an example",
+        "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
         path, ", ".join(names), reason,
     )  # fmt: skip
     return dataclasses.replace(columns, header=True, names=names)
@@ -203,7 +190,7 @@ def _fitting_layout(path, names, layout):
     if not missing:
         return layout
     console.info(
-        "%s has no column %r, unlike the training file; its columns are found by its own header",
+        "%s has no column %r, unlike the training file; using its own header",
         path, missing[0],
     )  # fmt: skip
     names = {"text", "label", "id", "header"}.intersection(layout.restored)
@@ -211,10 +198,9 @@ def _fitting_layout(path, names, layout):
 
 
 def _check_distinct(path, columns):
-    """Raise UserError if a text or label column is used twice."""
     texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
-        raise UserError(f"{path}: `text_columns` has the column {columns.name(texts[0])!r} twice")
+        raise UserError(f"{path}: found {columns.name(texts[0])!r} twice in `text_columns`")
     others = {
         **dict.fromkeys((x for x in labels if labels.count(x) > 1), "label_column"),
         **dict.fromkeys(columns.numbers, "numeric_columns"),
@@ -222,8 +208,8 @@ def _check_distinct(path, columns):
     }
     for position in filter(others.__contains__, labels):
         raise UserError(
-            f"{path}: the column {columns.name(position)!r} is the label (`label_column`) and "
-            f"cannot be in `{others[position]}` too"
+            f"{path}: the column {columns.name(position)!r} cannot be in both `label_column` and "
+            f"`{others[position]}`"
         )
 
 
@@ -288,9 +274,9 @@ def read_number(text, what):
     except ValueError:
         number = math.nan
     if _LARGEST < abs(number) < math.inf:
-        raise ValueError(f"{what} {text!r} is too large for float32")
+        raise ValueError(f"{what} is {text!r}, too large for float32")
     if not abs(number) <= _LARGEST:
-        raise ValueError(f"{what} {text!r} is not a number")
+        raise ValueError(f"{what} is {text!r}, expected a number")
     return number
 
 

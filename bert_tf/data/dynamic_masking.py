@@ -14,7 +14,7 @@ class DynamicMasking:
     """
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
-        """Mask a fraction `masked_lm_prob` of the tokens of a sequence, at most P.
+        """Mask a fraction `masked_lm_prob` of a sequence's tokens, at most P.
 
         `vocab` is a dict from token to id, `lengths` is {"S": ..., "P": ...}.
         """

@@ -31,13 +31,11 @@ class FeatureCache:
     """
 
     def __init__(self, path, fingerprint, write):
-        """Check whether the file can be reused.
+        """Check whether the file `path` can be reused.
 
-        Args:
-          path: the file.
-          fingerprint: dict of JSON values that the features depend on.
-          write: function of the keyword arguments of `rebuild` that writes the file and returns a
-            dict for the metadata, or None.
+        `fingerprint` is a dict of JSON values that the features depend on. `write` takes the
+        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata, or
+        None.
         """
         self.path, self._write = path, write
         # JSON turns tuples into lists.
@@ -70,7 +68,7 @@ class FeatureCache:
         if not tf.io.gfile.exists(path):
             return None, "it does not exist yet"
         if not tf.io.gfile.exists(metadata_path):
-            return None, f"its metadata, {metadata_path}, are missing"
+            return None, f"its metadata file, {metadata_path}, is missing"
         try:
             metadata = json_files.read(metadata_path, dict)
         except UserError:
@@ -87,7 +85,7 @@ class FeatureCache:
 
 
 def encode_batches(tokenizer, texts):
-    """Yield the list of token ids of each text, with few texts in memory at a time."""
+    """Yield each text's list of token ids, with few texts in memory at a time."""
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH)):
         yield from tokenizer.encode_batch(batch)

@@ -12,11 +12,12 @@ from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.feature_cache import digest
 
-# Records shuffled together. Most fine-tuning sets fit; for larger sets this hides the order.
+# Number of records to shuffle together: all of most fine-tuning sets, and enough to hide the order
+# of larger ones.
 SHUFFLE_BLOCK = 100_000
 
-# Batches sorted by length together. Larger groups have less padding, but with few groups the
-# batches of all epochs are similar.
+# Number of batches to sort by length together. Larger groups need less padding, but with few groups
+# the batches of all epochs are similar.
 _GROUP_BATCHES = 50
 _MIN_GROUPS = 4
 
@@ -57,13 +58,13 @@ class _RecordInput:
 
 @dataclasses.dataclass(eq=False)
 class TrainingInput(_RecordInput):
-    """Infinite shuffled batches, determined by `seed` and the step alone.
+    """Infinite shuffled batches that depend only on `seed` and the step.
 
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
 
     Args:
       sizes: file sizes in bytes, which identify the input of a run, or None.
-      counts: the number of records of each file. None loads them when a resumed run or
+      counts: the number of records in each file. None loads them when a resumed run or
         `bucket_by_length` needs them, see `load_counts`.
       bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
         quarter of an epoch, are sorted by length together and then shuffled.
@@ -268,12 +269,12 @@ class _Position(NamedTuple):
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
-    """Return a dataset of the records of files, in order, as string tensors (R,); read ahead.
+    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead.
 
     Args:
       paths: list or string tensor of TFRecord files.
       read_file: function from a path to the dataset of its records.
-      num_skipped: number of records of the first file to skip.
+      num_skipped: number of records to skip in the first file.
       is_small: whether all files have at most `_SMALL_FILE` bytes.
     """
     # Small files are single chunks, so that a cycle of several files does not mix them.
@@ -309,7 +310,7 @@ class EvaluationInput(_RecordInput):
 
     @property
     def identity(self):
-        """Hexadecimal digest of everything except the model that affects metrics."""
+        """Hexadecimal digest of everything that affects metrics, except the model."""
         source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.
@@ -343,10 +344,10 @@ class EvaluationInput(_RecordInput):
 
 
 def length_multiple(strategy, xla, max_seq_length):
-    """Return a number to whose multiples batches are padded, None for `max_seq_length`.
+    """Return the multiple to pad batches to; None for `max_seq_length`.
 
     A TPU compiles the step for a single length. XLA on a GPU compiles it once per length, so only
-    four lengths are used. Otherwise multiples of 8 suit the kernels.
+    four lengths are used. In all other cases, multiples of 8 suit the kernels.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return None
@@ -390,6 +391,6 @@ def shard_batches(batches, batch_size, context, first_row=0):
 def mark_infinite(batches):
     """Mark a dataset as infinite, which TensorFlow cannot infer here.
 
-    This gives batches a static size, and avoids a check for the end on all workers at every step.
+    Batches then have a static size, and workers do not check for the end at every step.
     """
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

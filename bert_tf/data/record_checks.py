@@ -27,8 +27,8 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
       lengths: dict with a length for each letter in the schema.
       is_unmasked: whether records must have no masks.
       sizes: file sizes in bytes, None to look them up.
-      num_checked: number of files to check, evenly distributed; None for all. The others are
-        checked when they are read, see `naming_bad_records`.
+      num_checked: number of evenly distributed files to check, None for all. The others are checked
+        when they are read, see `naming_bad_records`.
 
     Raises:
       UserError: for the first invalid file.
@@ -63,16 +63,16 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
     try:
         features = tf.train.Example.FromString(_first_record(path)).features.feature
     except DecodeError:
-        raise UserError(f"{path}: its records are not tf.train.Example messages") from None
+        raise UserError(f"{path}: expected records that are tf.train.Example messages") from None
     if is_unmasked and "masked_lm_ids" in features:
         raise UserError(
-            f"{path}: the records have masked_lm_ids, but `dynamic_masking` requires records "
+            f"{path}: found records with masked_lm_ids, but `dynamic_masking` requires records "
             "without masks; create them with create_pretraining_data.py `dynamic_masking`"
         )
     missing = [name for name in schema if name not in features]
     if missing:
         names = ", ".join(sorted(features))
-        raise UserError(f"{path}: found records with {names}, expected {', '.join(missing)} too")
+        raise UserError(f"{path}: found records with {names}, expected also {', '.join(missing)}")
     for name, feature in schema.items():
         expected_kind = {"int64": "int64_list", "float32": "float_list"}[feature.dtype]
         kind = features[name].WhichOneof("kind")

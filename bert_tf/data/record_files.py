@@ -68,7 +68,7 @@ def identity(paths, sizes):
 
 
 def side_file(path):
-    """Return the path of the side file of a TFRecord file.
+    """Return the path of a TFRecord file's side file.
 
     All shards have the same one, such as "wiki.counts.json" for "wiki-00000-of-00040".
     """
@@ -108,10 +108,8 @@ def _write(path, names, counts, others=None):
 def read_counts(paths, sizes, cache=None):
     """Return the list of record counts; None if the side files lack a file.
 
-    Args:
-      paths: TFRecord files.
-      sizes: their sizes in bytes. A side file with different sizes is ignored and logged.
-      cache: a file of `save_counts` to try first, which may not exist.
+    A side file with different `sizes` is ignored and logged. `cache` is a file of `save_counts` to
+    try first, which may not exist.
     """
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts
@@ -126,7 +124,7 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the list of record counts, from reading the files.
+    """Return the list of record counts by reading the files.
 
     Raises UserError if a file ends within a record.
     """
@@ -163,10 +161,7 @@ def _read(path):
 
 
 def _match(entries, paths, sizes, sources):
-    """Return the list of record counts, None if a file is missing or has a different size.
-
-    `entries` is a dict from path to (size, records), `sources` the side file of each path.
-    """
+    """Return the record counts in `entries`, {path: (size, records)}, None if one does not fit."""
     counts, stale = [], []
     for path, size, source in zip(paths, sizes, sources, strict=True):
         # An empty file needs no entry.

@@ -35,7 +35,7 @@ class Feature(NamedTuple):
     length: str | int | tuple | None
 
     def shape(self, lengths):
-        """Return the shape of the values of one example, as a list."""
+        """Return the shape of one example's values, as a list."""
         axes = self.length if isinstance(self.length, tuple) else (self.length,)
         return [lengths.get(axis, axis) for axis in axes if axis is not None]
 
@@ -229,7 +229,7 @@ def parse(serialized, schema, lengths, limits=None):
 
 
 def _length(mask):
-    """Return the lengths of the sequences of a mask (..., S)."""
+    """Return the sequence lengths in a mask (..., S)."""
     # The position of the last 1 instead of the sum, because other programs' masks may have gaps.
     return tf.reduce_max(mask * tf.range(1, mask.shape[-1] + 1, dtype=mask.dtype), -1)
 

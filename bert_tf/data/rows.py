@@ -38,11 +38,9 @@ class BadRows:
     def collect(self, rows, make):
         """Return the list of results of `make` for all usable rows.
 
-        Args:
-          rows: yields (place, row), where `place` is used in messages. A bad row may be a str that
-            describes the problem.
-          make: function of (place, index, row). It raises ValueError for a bad row and returns None
-            to skip a row.
+        `rows` yields (place, row), where `place` is for messages and a bad row may be a str that
+        describes the problem. `make(place, index, row)` raises ValueError for a bad row and returns
+        None to skip a row.
         """
         results = []
         for index, (where, row) in enumerate(rows):
@@ -78,29 +76,25 @@ def find_file(split, names, data_dir=None, path=None):
     for name in names:
         if tf.io.gfile.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
-    raise UserError(f"`data_dir`: {data_dir} has no {' or '.join(names)}")
+    raise UserError(f"`data_dir={data_dir}`: found no {' or '.join(names)}")
 
 
 def find_column(path, names, wanted, argument=None):
     """Return the index of the first of the `wanted` columns in a header, ignoring case.
 
-    Args:
-      path: path of the file, for messages.
-      names: the columns of the header.
-      wanted: possible names of the column.
-      argument: name of the argument for the column; None to return None if the column is missing.
+    If it is missing, raise a UserError that names `argument`, or return None without `argument`.
     """
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
         if candidates.count(key) > 1:
-            raise UserError(f"{path}, line 1: the header has the column {name!r} twice")
+            raise UserError(f"{path}, line 1: found the column {name!r} twice")
         if key in candidates:
             return candidates.index(key)
     if argument:
         raise UserError(
-            f"{path}, line 1: the header has no column {' or '.join(map(repr, wanted))}, only "
-            f"{names}; select the column with `{argument}`"
+            f"{path}, line 1: found the columns {names}, expected "
+            f"{' or '.join(map(repr, wanted))}; select the column with `{argument}`"
         )
     return None
 
@@ -124,7 +118,7 @@ def read_named_rows(path, table_format=None):
     def named(cells, problem):
         if not problem and len(cells) != len(names):
             # An unquoted comma, for example, shifts the following columns.
-            problem = f"{len(cells)} columns, but the first line has {len(names)}"
+            problem = f"found {len(cells)} columns, expected {len(names)} as in the first line"
         try:
             return problem or dict(zip(names, map(tables.as_text, cells), strict=True))
         except ValueError as error:
@@ -153,8 +147,8 @@ class TfdsRows:
         name = next((name for name in names if name in self.features), None)
         if name is None and argument:
             raise UserError(
-                f"`{argument}`: {self.name} has no feature {names[0]!r}; it has "
-                f"{', '.join(self.features)}"
+                f"`{argument}`: found the features {', '.join(self.features)} in {self.name}, "
+                f"expected {names[0]!r}"
             )
         return name
 
@@ -165,7 +159,7 @@ class TfdsRows:
     def missing_split(self, base):
         """Return the UserError for a missing split, `base` "train", "dev" or "test"."""
         return UserError(
-            f"`tfds_name`: {self.name} has no split for {base}, only "
+            f"`tfds_name`: found no split for {base} in {self.name}, only "
             f"{', '.join(self._builder.info.splits)}; select one with `tfds_splits`"
         )
 

@@ -112,14 +112,9 @@ def find_format(path, delimiter=None, names=()):
     """Recognize the format of a file.
 
     JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
-    files have the delimiter that separates known names in the first line, or else tabs. The
-    exception is a .csv file without tabs in all of its first lines: it has the delimiter that
-    divides these lines most consistently.
-
-    Args:
-      path: the file.
-      delimiter: the delimiter of a delimited file, if known; see `parse_delimiter`.
-      names: likely column names, in lower case.
+    files have the delimiter that separates the likely column `names` (in lower case) in the first
+    line, or else tabs. A .csv file without tabs in all of its first lines is an exception: it has
+    the delimiter that divides these lines most consistently.
 
     Raises:
       UserError: if the file cannot be read, is an archive or is UTF-16.
@@ -228,7 +223,6 @@ def read_rows(path, table_format=None):
 
 
 def _text_problem(text):
-    """Describe the problem of a text, None if it is valid."""
     if "\0" in text:
         return "it contains a NUL character"
     if match := _NOT_UTF8.search(text):
@@ -305,7 +299,7 @@ def _json_lines(path):
             try:
                 value = json_files.loads(line)
             except json.JSONDecodeError as error:
-                problem = f"not JSON ({error.msg})"
+                problem = f"invalid JSON ({error.msg})"
         yield number, value, problem
 
 

@@ -29,10 +29,10 @@ class TfdsTextSource:
             self.total = info.splits[split].num_examples
         except (KeyError, ValueError, AssertionError):
             splits = ", ".join(info.splits)
-            raise UserError(f"`tfds_split`: {name} has no split {split}, only {splits}") from None
+            raise UserError(f"`tfds_split={split}`: expected a split of {name}, {splits}") from None
         if text_field not in info.features or str(info.features[text_field].np_dtype) != "object":
             raise UserError(
-                f"`text_field`: {name} has no text feature {text_field!r}; its features are "
+                f"`text_field={text_field}`: expected a text feature of {name}, which has "
                 f"{', '.join(info.features)}"
             )
 
@@ -59,7 +59,7 @@ class TfdsTextSource:
                 text = row[self._field].decode("utf-8")
             except UnicodeDecodeError as error:
                 where = f"{self.name}, example {index}"
-                raise UserError(f"{where}: not UTF-8 (byte {error.start + 1})") from None
+                raise UserError(f"{where}: not UTF-8 text (byte {error.start + 1})") from None
             self.done = index + 1
             if text.strip():
                 yield Document(file, number, [text], True)
@@ -84,7 +84,7 @@ def load_builder(name, data_dir):
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
-        raise UserError(f"`tfds_name`: no dataset {name} ({reason(error)})") from None
+        raise UserError(f"`tfds_name`: found no dataset {name} ({reason(error)})") from None
     if not builder.is_prepared():
         console.info("downloading and preparing %s in %s", name, builder.data_path)
         try:

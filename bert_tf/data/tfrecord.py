@@ -114,7 +114,7 @@ def _joined(parts):
 
 
 def frame_records(records):
-    """Return the contents of a TFRecord file of `records`, a list of bytes; can be concatenated."""
+    """Return `records`, a list of bytes, as TFRecord file contents, which can be concatenated."""
     parts = []
     for record in records:
         parts += _header(len(record)), record, _checksum(record)

@@ -1,4 +1,4 @@
-"""Checks of `bert-tf check` that the devices of a machine reproduce the recorded results."""
+"""The checks behind `bert-tf check`: devices must reproduce recorded results."""
 
 from bert_tf.lazy import lazy_names
 

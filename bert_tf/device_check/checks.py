@@ -59,7 +59,7 @@ def set_logical_devices(count):
 
 
 def error_bound(dtype, kind, exact=2e-5, count=16):
-    """Return the bound for outputs in `dtype` on a kind of device, and a text with the reason.
+    """Return the error bound for outputs in `dtype` on a kind of device, and the reason as text.
 
     The bound is `count` rounding errors of one factor, or `exact` in full precision. In two layers
     of width 32, the errors add up to about eight (measured on a CPU).
@@ -110,7 +110,7 @@ def check_outputs(outputs, recorded, dtype, kind):
 def check_export(model, kind, place):
     """Export a `BertModel` to a SavedModel, load it, and return the `Check` of its outputs.
 
-    `kind` is the kind of device of the model, `place` the kind of device of the SavedModel.
+    `kind` is the model's kind of device, `place` the SavedModel's.
     """
     with tempfile.TemporaryDirectory() as folder:
         vocab = os.path.join(folder, "vocab.txt")
@@ -146,7 +146,7 @@ class Checks:
         self.kind = tf.DeviceSpec.from_string(device).device_type
         self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
         self._config, self._batch, self._recorded = recorded_batch()
-        # Divisible by the number of replicas, and on each into two parts for accumulation.
+        # Divisible by the number of replicas, and by two on each replica for accumulation.
         self._batch_size = 8 * strategy.num_replicas_in_sync
 
     def describe(self):
@@ -232,7 +232,7 @@ class Checks:
             for name, options in cases.items():
                 trained, own_losses = self._train(self.strategy, dtype, **options)
                 bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
-                if reason:  # with Adam, small differences of gradients give large ones of weights
+                if reason:  # Adam turns small gradient differences into large weight differences
                     difference = np.abs(np.array(own_losses) - losses).max()
                     note = f"losses; {reason}"
                 else:

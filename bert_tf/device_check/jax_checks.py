@@ -75,7 +75,7 @@ class JaxChecks:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         names = ("masked_lm_logits", "next_sentence_logits")
         model.compile(AdamWeightDecay(1e-3), dict.fromkeys(names, loss))
-        # The same batch for one device and for all, so divisible by the number of devices.
+        # One device and all devices use the same batch, so it is divisible by their number.
         count = 2 * len(self._devices)
         batch = {name: np.concatenate([x] * count) for name, x in self._batch.items()}
         labels = dict(

@@ -33,13 +33,7 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
 
     The model is a `BertPretrainer` with random weights, which predicts a fifth of the tokens. The
     sequences have no padding. A batch that does not fit in memory has 0 examples per second.
-
-    Args:
-      strategy: the `tf.distribute.Strategy`.
-      config: a `BertConfig`.
-      dtype: the dtype to compute in.
-      lengths: sequence lengths, limited to the number of positions of the model.
-      seconds: how long to measure after the first step.
+    `lengths` are limited to the positions of the model, and each measurement takes `seconds`.
     """
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
     with strategy.scope():

@@ -72,7 +72,7 @@ def system(path):
 
 
 def io_errors():
-    """Return the exception classes for I/O errors; TensorFlow's if it has been imported."""
+    """Return the exception classes for I/O errors, with TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
     return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
 
@@ -128,7 +128,7 @@ def check_reachable(value, argument, is_path=True):
 
 
 def _is_unicode(text):
-    """Return whether a str has no surrogates, to which Python decodes invalid UTF-8."""
+    """Return whether a str is free of surrogates, which stand for invalid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -176,7 +176,7 @@ def expand(patterns, argument):
             raise UserError(f"`{argument}`: no file matches {pattern}")
         paths += matches
     if not paths:
-        raise UserError(f"`{argument}`: the list of files is empty")
+        raise UserError(f"`{argument}`: found no files, expected at least one")
     return paths
 
 
@@ -220,7 +220,9 @@ def read_lines(path, on_progress=None, strict=False):
                 except UnicodeDecodeError as error:
                     if strict:
                         where = f"byte {error.start + 1} is {line[error.start]:#04x}"
-                        raise UserError(f"{path}, line {number}: not UTF-8 ({where})") from None
+                        raise UserError(
+                            f"{path}, line {number}: not UTF-8 text ({where})"
+                        ) from None
                     num_invalid, first_invalid = num_invalid + 1, first_invalid or number
                     yield line.decode("utf-8", "ignore")
             if on_progress:

@@ -178,10 +178,8 @@ def loads(text: str | bytes) -> Any:
 def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     """Read a JSON file and check its value.
 
-    Args:
-      path: path of the file.
-      hint: the expected type: an annotation, or the dict of an object's fields.
-      written_by: name of the program that writes such files, for messages.
+    `hint` is the expected type: an annotation, or the dict of an object's fields. `written_by`
+    names the program that writes such files, for messages.
 
     Raises:
       UserError: if the file cannot be read, is not JSON or does not match `hint`; it names the line
@@ -192,7 +190,9 @@ def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     try:
         value = loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}){source}") from None
+        raise UserError(
+            f"{path}, line {error.lineno}: invalid JSON ({error.msg}){source}"
+        ) from None
     try:
         check(value, hint)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Locks on folders, and removal of partial files of killed processes."""
+"""Lock folders, and remove partial files that killed processes left behind."""
 
 import contextlib
 import errno
@@ -22,12 +22,8 @@ def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
     Yields whether the folder is locked. If its file system has no locks, as with object stores, a
-    message is logged. The operating system releases the lock when the process ends.
-
-    Args:
-      folder: path of the folder.
-      argument: name of the argument with the folder, for messages.
-      activity: what this process does there, such as "trains", for messages.
+    message is logged. The operating system releases the lock when the process ends. Messages name
+    the `argument` and the `activity` of this process there, such as "trains".
 
     Raises:
       UserError: if another process holds the lock, or the folder cannot be written.
@@ -83,8 +79,8 @@ def _write_process_id(descriptor):
 # Without a lock, another process may still be writing files that are newer.
 _OLD_SECONDS = 24 * 3600
 
-# Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow calls
-# incomplete ones "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
+# Names from `files.temporary_name`, and files of a checkpoint with such a name. TensorFlow names
+# incomplete ones like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
 _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?$")
 
 

@@ -25,7 +25,7 @@ def keep_freed_memory():
     """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
 
     A training step allocates and frees buffers of up to 100 MB, such as the gradients of the
-    embeddings. By default the kernel maps and clears their pages anew in every step; see "Memory
+    embeddings. By default, the kernel maps and clears their pages again in every step; see "Memory
     that is freed between steps" in benchmarks/RESULTS.md.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

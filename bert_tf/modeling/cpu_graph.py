@@ -2,8 +2,8 @@
 
 Shapes: T tokens of a batch without padding, H their width, R rows.
 
-TensorFlow's own gradients make a pass over the memory for each step of a formula; these make fewer.
-Everywhere else the layers use `keras.ops`.
+TensorFlow's own gradients pass over the memory once for each step of a formula; these need fewer
+passes. Everywhere else the layers use `keras.ops`.
 """
 
 import functools
@@ -48,9 +48,8 @@ def _trace(function, *specs):
 def call_with_gradient(function, x, *arguments):
     """Return `function(x, *arguments)` (R, H) for x (T, H).
 
-    `function` returns its result and a function from the result's gradient to the gradients of the
-    arguments, where None means no gradient. Pass the same object each time, since its trace is
-    cached.
+    `function` returns its result and a function from the gradient of the result to the gradients of
+    the arguments (None for no gradient). Pass the same object each time: its trace is cached.
     """
     import tensorflow as tf
 
@@ -61,7 +60,7 @@ def call_with_gradient(function, x, *arguments):
 
 
 def gelu(x):
-    """Return the tanh approximation of GELU, for training, of x (T, H)."""
+    """Return the tanh approximation of GELU of x (T, H), for training."""
     return call_with_gradient(_gelu, x)
 
 
@@ -84,7 +83,7 @@ def _gelu(x):
 
 
 def layer_norm(x, gamma, beta, epsilon):
-    """Return the layer normalization, for training, of x (T, H); all arguments are float32."""
+    """Return the layer normalization of x (T, H), for training; all arguments are float32."""
     return call_with_gradient(_layer_norm(epsilon), x, gamma, beta)
 
 
@@ -115,8 +114,8 @@ def inference_layer_norm(x, gamma, beta, epsilon):
     """Return the layer normalization of x (T, H), without a gradient; not for float64.
 
     x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation. It
-    sums in float32, but scales and returns the dtype of x. It takes a third of the time, but twice
-    the time if oneDNN is disabled.
+    sums in float32, scales in the dtype of x, and takes a third of the time. Without oneDNN, it
+    takes twice the time.
     """
     import tensorflow as tf
 

@@ -24,8 +24,8 @@ class MaskedLMHead(ConfigLayer):
 
     The output matrix is the word embedding table (release, `get_masked_lm_output`).
 
-    `embeddings` is the built `Embeddings` layer that owns the table. By default it is found when
-    the head is called on the encoder's output, as for a loaded head, because Keras saves a graph
+    `embeddings` is the built `Embeddings` layer that owns the table. By default, it is found when
+    the head is called on the encoder's output. Loaded heads need this, because Keras saves a graph
     layer by layer.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits
@@ -244,8 +244,8 @@ def layer_indices(layer_combination, num_hidden_layers):
 class LayerCombination(keras.layers.Layer):
     """One vector per token from the encoder's layers, without gradients to the encoder.
 
-    A weighted sum has one learned number per layer, initially 0, whose softmax are the weights. The
-    paper does not specify them.
+    A weighted sum learns one number per layer, initially 0; their softmax gives the weights, which
+    the paper does not specify.
 
     Call: `embedding_output` and each of `all_encoder_layers` of `BertModel`, (B, S, H) each ->
     (B, S, H), for "concat_last_four" (B, S, 4 H).

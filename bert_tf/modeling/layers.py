@@ -47,15 +47,15 @@ def layer_norm(config, name, dtype):
 class Dense(keras.layers.Dense):
     """Keras' dense layer, which also saves the LoRA matrices.
 
-    Keras merges their product into the saved kernel and loads both as zeros, so that they have no
-    gradients afterwards.
+    Keras merges their product into the saved kernel and loads both as zeros, which leaves them
+    without gradients.
     """
 
     # The class must have the same name as Keras' layer, under which weights are saved.
 
     @property
     def trainable(self):
-        """Whether the layer is trained; with LoRA its kernel never is."""
+        """Whether the layer is trained; LoRA freezes its kernel."""
         return self._trainable
 
     @trainable.setter
@@ -229,9 +229,9 @@ class Embeddings(ConfigLayer):
         words = _look_up(self.word_embeddings, input_ids, "input_ids", "vocab_size")
         x = ops.cast(words, self.compute_dtype)
         if self.config.has_segment_embeddings:
-            # A product with one-hot rows has a faster gradient than a gather, which adds B*S rows
-            # to the same two. The one-hot rows are gathered from a constant, because `ops.one_hot`
-            # returns zeros for invalid ids.
+            # A product with one-hot rows has a faster gradient than a gather, whose gradient adds
+            # B*S rows to the same two. The one-hot rows are gathered from a constant, because
+            # `ops.one_hot` returns zeros for invalid ids.
             identity = np.eye(self.config.type_vocab_size, dtype="float32")
             one_hot = _look_up(identity, segment_ids, "segment_ids", "type_vocab_size")
             table = ops.cast(self.token_type_embeddings, self.compute_dtype)
@@ -362,10 +362,7 @@ class TransformerLayer(ConfigLayer):
         return self.activation(x)
 
     def _attend(self, x, tokens, input_mask, layout, training, seed):
-        """Scaled dot-product attention from the computed rows `x` to all rows `tokens`.
-
-        Returns the context, in the shape of `x`, and the probabilities (B, N, P, S).
-        """
+        """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S)."""
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 

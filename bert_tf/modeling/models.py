@@ -84,8 +84,8 @@ class BertModel(PretrainedModel):
         """Build the graph and its weights; `dtype` is a Keras policy such as "mixed_bfloat16"."""
         inputs = token_inputs()
         embeddings = Embeddings(config, name="embeddings", dtype=dtype)
-        # A generator, so that each layer is created after the previous one has its weights. The
-        # order of the seeds of weights and dropout makes initialization reproducible.
+        # The generator creates each layer after the previous one is built, so that the seeds of
+        # weights and dropout are drawn in a reproducible order.
         layers = (
             TransformerLayer(config, with_attention_probs, name=f"layer_{i}", dtype=dtype)
             for i in range(config.num_hidden_layers)

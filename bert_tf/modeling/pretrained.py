@@ -31,7 +31,7 @@ class PretrainedModel(keras.Model):
     skip_padding = False
 
     def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments; call this at the end of the constructor."""
+        """Store the constructor's arguments; call at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
                 "Keras' backend torch is not supported, because its dropout is wrong (at a rate of "
@@ -39,7 +39,7 @@ class PretrainedModel(keras.Model):
             )
         self.config = config
         self._options = options
-        # A file is loaded in the precision in which it was saved, whatever the current default.
+        # A file is loaded in its saved precision, regardless of the current default.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         self._register_call_context_args(*layer_states.CALL_ARGUMENTS)
 
@@ -120,7 +120,7 @@ class PretrainedModel(keras.Model):
         >>> model.enable_lora(8)
 
         Args:
-          rank: number of columns of A and rows of B.
+          rank: number of columns in A and rows in B.
           target_layer_names: dense layers of the encoder: "query", "key", "value",
             "attention_dense", "intermediate", "output_dense" and "pooler".
           alpha: scale of the update; None for `rank`.
@@ -137,12 +137,12 @@ class PretrainedModel(keras.Model):
         for name in target_layer_names:
             if name not in names:
                 raise UserError(
-                    f"`target_layer_names`: the encoder has no dense layer {name}, only "
+                    f"`target_layer_names`: found {name}, expected dense layers of the encoder: "
                     f"{', '.join(names)}"
                 )
         targets = [x for x in layers if isinstance(x, Dense) and x.name in target_layer_names]
         if not targets:
-            raise UserError("`target_layer_names`: the list is empty, expected names of layers")
+            raise UserError("`target_layer_names` is empty, expected at least one layer name")
         if any(layer.lora_enabled for layer in layers if isinstance(layer, Dense)):
             raise UserError(f"LoRA is already enabled in {self.name}")
         for layer in targets:
@@ -171,14 +171,11 @@ class PretrainedModel(keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs, completed by `_DEFAULTS`; a tensor is `input_ids`.
-
-        Raises UserError if a required input is missing.
-        """
+        """Return a dict of all inputs; raise UserError if a required one is missing."""
         inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
         if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
             raise UserError(
-                f"the inputs of {self.name}: found {list(inputs)}, expected `{missing[0]}` too"
+                f"inputs of {self.name}: found {list(inputs)}, expected also `{missing[0]}`"
             )
         if missing := [name for name in _DEFAULTS if inputs.get(name) is None]:
             if not keras.utils.is_keras_tensor(inputs["input_ids"]):  # Keras refuses a mixture

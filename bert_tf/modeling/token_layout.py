@@ -70,10 +70,10 @@ class TokenLayout:
         return ops.reshape(x, (-1, x.shape[-1]))
 
     def unpack(self, x, zero_padding=True):
-        """Return the rows x (T, H) as (B, S, H), with 0 for padding that x lacks.
+        """Return the rows x (T, H) as (B, S, H), with zeros for padding that is not in x.
 
-        Without `zero_padding`, which is faster, padding has arbitrary rows of x, on which no result
-        may depend.
+        `zero_padding=False` is faster, but fills padding with arbitrary rows of x, so no result may
+        depend on it.
         """
         return ops.reshape(x, (*self.shape, x.shape[-1]))
 
@@ -89,7 +89,7 @@ class TokenLayout:
         return self if self._positions is None else TokenLayout(self._positions)
 
     def select(self, x):
-        """Return the rows of `computed` among the rows x (T, H)."""
+        """Return the rows of x (T, H) that are in `computed`."""
         return x if self._positions is None else self._gather(x)
 
     def _gather(self, x):
@@ -117,7 +117,7 @@ class PackedLayout(TokenLayout):
         places = ops.cast(ops.nonzero(is_token)[0], "int32")
         num_tokens, num_places = ops.shape(places)[0], ops.shape(is_token)[0]
         num_repeated = -num_tokens % _ROW_MULTIPLE
-        # Whether there is nothing to move, which saves 1 to 3 % of a training step.
+        # Without padding there is nothing to move, which saves 1 to 3 % of a training step.
         self._is_identity = ops.equal(num_tokens, num_places) & ops.equal(num_repeated, 0)
         repeated = ops.zeros((_ROW_MULTIPLE,), "int32")[:num_repeated]
         # The place (T,) of each token among the B * S positions.

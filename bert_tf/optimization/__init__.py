@@ -7,7 +7,6 @@ from bert_tf.optimization.layer_decay import rate_factors, trainable_weights
 from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
 from bert_tf.optimization.schedule import LinearWarmupDecay
 
-# The values of --optimizer.
 OPTIMIZERS = {
     "bert_adam": AdamWeightDecay,
     "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
@@ -21,7 +20,7 @@ SCHEDULES = {"linear": LinearWarmupDecay}
 
 
 def make_optimizer(config, num_train_steps):
-    """Return the unbuilt optimizer of a `configs.OptimizerConfig`; UserError if it is not valid.
+    """Return an unbuilt optimizer for an `OptimizerConfig`; raise UserError if it is invalid.
 
     The learning rate reaches 0 at `num_train_steps`. If the config has no `num_warmup_steps`, the
     warm-up is the `warmup_proportion` of the steps.
@@ -32,7 +31,7 @@ def make_optimizer(config, num_train_steps):
         num_warmup_steps = int(num_train_steps * config.warmup_proportion)
     if num_warmup_steps >= num_train_steps:
         console.warning(
-            "found %d warm-up steps, expected less than the %d training steps: the learning rate "
+            "found %d warm-up steps, expected fewer than the %d training steps: the learning rate "
             "never reaches `learning_rate`",
             num_warmup_steps, num_train_steps,
         )  # fmt: skip

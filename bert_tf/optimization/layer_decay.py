@@ -32,7 +32,7 @@ def rate_factors(names, layer_decay):
 
 
 def trainable_weights(weights, num_frozen_layers):
-    """Return the entries of a dict `weights` that are trained if the lowest layers are frozen.
+    """Return the entries of the dict `weights` that are not frozen with the lowest layers.
 
     The embeddings are frozen too, unless `num_frozen_layers` is 0.
     """

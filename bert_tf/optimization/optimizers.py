@@ -249,10 +249,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._update_all(gradients, learning_rate, skip_nonfinite=has_replicas)
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
-        """Clip reduced gradients, a dict by index, update the weights, and return the norm.
-
-        With `skip_nonfinite`, weights are updated only if the norm is finite.
-        """
+        """Clip the reduced gradients (dict by index), update the weights, and return the norm."""
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
         if skip_nonfinite:
@@ -293,7 +290,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return [-ops.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 
     def _update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
-        """Update one weight and its moments on one device."""
         compute_update = self._compute_update
         if _IS_TENSORFLOW:
             values = [variable.read_value() for variable in (weight, m, v)]
@@ -318,7 +314,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _compute_update(
         self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
     ):
-        """Return the weight and its moments after a step."""
         # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (_float32(x) for x in (weight, m, v))
         # `scale` and `rate` are float32, and weights may be float64.
@@ -347,7 +342,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 @keras.saving.register_keras_serializable("bert_tf")
 class LAMB(AdamWeightDecay):
-    """LAMB (You et al., arXiv:1904.00962, algorithm 2) with the identity for its function phi.
+    """LAMB (You et al., arXiv:1904.00962, algorithm 2, with phi(z) = z).
 
     The Adam update with bias correction and weight decay is scaled to the norm of each weight. As
     in the authors' code, it is not scaled for weights that are excluded from the decay (biases and

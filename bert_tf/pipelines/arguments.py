@@ -20,7 +20,7 @@ def with_keras_names(**names):
             for name, own in names.items():
                 if name in options:
                     if own in options:
-                        raise UserError(f"`{name}` and `{own}` are the same argument")
+                        raise UserError(f"`{name}` is another name for `{own}`; pass only one")
                     options[own] = options.pop(name)
             return method(*arguments, **options)
 
@@ -54,7 +54,7 @@ def as_dataset(values):
 
 
 def read_dataset(values):
-    """Return the list of texts or pairs of texts in a dataset of batches; see `as_dataset`.
+    """Return the texts or text pairs in a dataset of batches as a list; see `as_dataset`.
 
     Labels and weights are ignored. Values other than datasets are returned unchanged.
     """
@@ -113,8 +113,8 @@ def check_pairs(texts, argument):
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
         if all(isinstance(x, tuple) and len(x) == 2 for x in texts):
             raise UserError(
-                f"`{argument}`: a tuple of two tuples of two texts is ambiguous; expected a list "
-                "of pairs, or a tuple of two lists"
+                f"`{argument}`: found a tuple of two tuples of two texts, which is ambiguous; "
+                "expected a list of pairs or a tuple of two lists"
             )
         first, second = (check_list(x, argument, expected) for x in texts)
         check_same_length(f"{argument}[0]", first, f"{argument}[1]", second)
@@ -140,7 +140,7 @@ def is_examples(texts):
 
 
 def check_columns(texts, argument, counts):
-    """Convert a list of tuples of texts, a tuple of lists of texts, or a DataFrame to columns.
+    """Convert rows (list of tuples), columns (tuple of lists) or a DataFrame to columns of texts.
 
     `counts` has the valid numbers of columns. The columns are lists of str.
     """
@@ -199,6 +199,7 @@ def split_columns(columns, share, validation_data=None):
     first = size - int(size * share)
     if not 0 < first < size:
         raise UserError(
-            f"`validation_split={share}`: expected a fraction from 0 to 1 that splits {size} texts"
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} texts on both sides"
         )
     return [x[:first] for x in columns], [x[first:] for x in columns]

@@ -25,7 +25,7 @@ class TextVectors(NamedTuple):
     Attributes:
       index: line index in the input, from 0.
       tokens: list of T tokens or words.
-      layers: list of L layer indices, or of the name of a layer combination (L is 1).
+      layers: list of L layer indices, or a list with the name of a layer combination (L is 1).
       values: array (T, L, W) of vectors, or (L, N, T, T) of attention probabilities.
     """
 
@@ -60,7 +60,7 @@ class TokenVectors(_TextVectorsPipeline):
     ...     text.tokens, text.values  # (T, L, W)
 
     Attributes:
-      layers: list of layer indices, or of the name of the layer combination.
+      layers: list of layer indices, or a list with the name of the layer combination.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ def _select(numbers, count, name):
 def _check_numbers(numbers, count, name):
     """Raise UserError if `numbers` is empty or contains an index that is out of range."""
     if not numbers:
-        raise UserError(f"`{name}s` is empty; give at least one {name}")
+        raise UserError(f"`{name}s` is empty, expected at least one {name}")
     for number in numbers:
         if not -count <= number < count:
             raise UserError(

@@ -69,13 +69,13 @@ class KerasTraining:
     _compares_examples = False
     # Whether the loss depends on outputs at padding.
     _reads_padding = False
-    # Pattern of the weights that get no gradient, to silence the warning of Keras. Tasks that use
-    # the pooler train it, so for them the pattern has no effect.
+    # Pattern of the weights without gradients, to silence Keras' warning about them. It has no
+    # effect on tasks that train the pooler.
     _untrained = r"\['pooler/"
     # The arguments of `compile`, and the optimizer unless one was given.
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
     _default_optimizer = None
-    # What the training step with the default optimizer was compiled for.
+    # Settings that the compiled training step with the default optimizer depends on.
     _fit_key: tuple = ()
 
     @property
@@ -117,7 +117,7 @@ class KerasTraining:
             return None
         if getattr(resolved, "from_logits", None) is False:
             raise UserError(
-                f"`loss`: the model returns logits, not probabilities; use "
+                "`loss`: found a loss of probabilities, expected a loss of logits; use "
                 f"{type(resolved).__name__}(from_logits=True)"
             )
         return loss
@@ -149,10 +149,7 @@ class KerasTraining:
         return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
 
     def _fit(self, dataset, validation, config, callbacks, options):
-        """Train on a dataset of batches of model inputs, targets and optionally weights.
-
-        `config` is a `FitConfig`, `options` are other arguments of `keras.Model.fit`.
-        """
+        """Train on batches of inputs, targets and optionally weights; `config` is a `FitConfig`."""
         optimizer = self._trained_model.optimizer if self._trained_model.compiled else None
         # With float16, Keras has wrapped the optimizer.
         if getattr(optimizer, "inner_optimizer", optimizer) is self._default_optimizer:
@@ -184,10 +181,7 @@ class KerasTraining:
         return history
 
     def _restart_default_optimizer(self, optimizer, rate, num_steps):
-        """Compile the model for a run of `num_steps`, or reuse the compiled training step.
-
-        `optimizer` is the optimizer of the model; None if the model is not compiled.
-        """
+        """Compile the model for a run of `num_steps`, or reuse the compiled training step."""
         variables = tuple(map(id, self._trained_model.trainable_variables))
         key = (rate, num_steps, self._trained_model.skip_padding, variables)
         if key == self._fit_key and optimizer is self._default_optimizer:
@@ -229,16 +223,7 @@ class KerasTraining:
 
     @tf.autograph.experimental.do_not_convert
     def _batches(self, columns, encode, batch_size, shuffle=False, lengths=None):
-        """Return a dataset of batches of model inputs, targets and optionally weights.
-
-        Args:
-          columns: tuple of nested tensors or ragged tensors (N, ...).
-          encode: function from the columns of a batch to an element of the dataset.
-          batch_size: number of examples per batch.
-          shuffle: whether to reshuffle the examples in each epoch.
-          lengths: int32 (N,), to group examples of similar lengths into batches; None for random
-            batches.
-        """
+        """Return a dataset of encoded batches; `lengths`, int32 (N,), groups similar lengths."""
         batch_size = BatchConfig(batch_size).validate().batch_size
         count = tf.nest.flatten(columns)[-1].shape[0]
         indices = tf.data.Dataset.range(count)

@@ -64,7 +64,7 @@ class Pipeline:
         `bert_tf.serving.Predictor` runs the model. `export_model.py` writes the same files.
 
         Args:
-          folder: parent folder of all versions of the model.
+          folder: parent folder for all versions of the model.
           version: version number; None for the next free one.
           inputs: "text" for a model that takes strings, with a second signature for ids; "ids" for
             a model that takes ids and does not require tensorflow-text.
@@ -147,7 +147,7 @@ class Pipeline:
                 raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
             if find_companion_file(folder, CONFIG_FILES) is None:
                 raise UserError(
-                    f"`folder`: {folder} does not contain a model, so it is not overwritten"
+                    f"`folder`: found no model in {folder}, so `overwrite` does not replace it"
                 )
         with files.replacing_folder(folder) as temporary:
             self._write_preset(temporary)

@@ -118,7 +118,7 @@ def _as_list(column):
 
 
 def _label_names(feature):
-    """Return the names of a `datasets.ClassLabel` or of a list of them, or None."""
+    """Return the names of a `datasets.ClassLabel`, or of a list feature with it, or None."""
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 

@@ -50,11 +50,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     @classmethod
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
-        """Create the pipeline from a preset, for `from_preset` of the subclasses.
-
-        `values` are attributes of the `TaskConfig`; None for the setting saved with the model, else
-        the default.
-        """
+        """Create the pipeline; `values` are attributes of the config, None for saved values."""
         model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
         stored = config_class.load(model_files.folder)
@@ -84,11 +80,8 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _config_values(cls, checkpoint, stored, values):
         """Return the attributes of the `TaskConfig` that differ from `stored` or the defaults.
 
-        `stored` is the `TaskConfig` saved with the `checkpoint`, or None; `values` is a dict of the
-        attributes that the user gave.
-
-        Raises:
-          UserError: if the pipeline does not support the model, or an attribute is missing.
+        `stored` is the `TaskConfig` saved with the `checkpoint`, or None; `values` are attributes
+        that the user gave. Raises UserError if the pipeline does not support the model.
         """
         return values
 
@@ -99,10 +92,7 @@ class TaskPipeline(KerasTraining, Pipeline):
         return self.spec.make_servable(self.model, self.config, serving_config)
 
     def _answers(self, rows, batch_size, **changes):
-        """Return the list of answers to rows, which are dicts of the servable's inputs.
-
-        `changes` override attributes of the config.
-        """
+        """Return the answers to rows, dicts of inputs; `changes` override the config."""
         if batch_size is not None:
             batch_size = BatchConfig(batch_size).validate().batch_size
         self._warn_if_random("the answers")

@@ -31,14 +31,14 @@ from bert_tf.training.task_config import valid_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
-# Limits of a window, the unit of sorting by length: bytes of its outputs, and batches.
+# Sequences are sorted by length within windows of at most this many output bytes and batches.
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
 
 SINGLE_PROCESS_MESSAGE = (
     "TF_CONFIG lists several workers, but feature extraction, sentence embedding, masked-word "
-    "prediction and attention run in a single process; unset TF_CONFIG and give each machine a "
-    "share of the texts"
+    "prediction and attention run in a single process; unset TF_CONFIG and process a share of the "
+    "texts on each machine"
 )
 
 _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")
@@ -89,8 +89,8 @@ class Word(NamedTuple):
 class EncodedText(NamedTuple):
     """A text as model inputs.
 
-    `words` is None if words are not tracked. `extra_inputs` is a dict from names to lists of int,
-    additional inputs of the function of a `BatchRunner`.
+    `words` is None if words are not tracked. `extra_inputs`, a dict from name to list of int, are
+    additional inputs for the function of a `BatchRunner`.
     """
 
     text: Text | None
@@ -143,7 +143,7 @@ class TextPreprocessor:
         log_truncated("input", self._lengths.counts, self._max_seq_length, max_limit)
         if self._num_empty:
             console.warning(
-                "%d words have no tokens (for example, invisible characters only) and were skipped",
+                "%d words without tokens, such as invisible characters, were skipped",
                 self._num_empty,
             )
 
@@ -264,8 +264,8 @@ class TextPipeline(Pipeline):
 class BatchRunner:
     """Runs a function on batches of sequences and returns the outputs in input order.
 
-    Within a window, sequences are sorted by length, so that batches need little padding. A TPU
-    recompiles for each new shape, so there all batches are full and padded to `max_seq_length`.
+    Within a window, sequences are sorted by length, so that batches need little padding. TPUs
+    recompile for each new shape, so their batches are full and padded to `max_seq_length`.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class BatchRunner:
         return batch
 
     def _run_replica(self, batch):
-        """Run the function on the replica's rows of `batch`, which each replica gets whole."""
+        """Run the function on this replica's rows; every replica receives the whole `batch`."""
         if self._num_replicas > 1:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             batch = {

@@ -164,7 +164,7 @@ def _read_vocabulary(vocabulary):
         pairs = enumerate(vocabulary)
         vocabulary = {piece: index for index, piece in pairs if piece is not None}
     if missing := [token for token in REQUIRED_TOKENS if token not in vocabulary]:
-        raise UserError(f"`vocabulary`: the required tokens {', '.join(missing)} are missing")
+        raise UserError(f"`vocabulary`: expected also the tokens {', '.join(missing)}")
     return vocabulary
 
 

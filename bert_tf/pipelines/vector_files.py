@@ -88,8 +88,8 @@ def read_vectors(path):
             features = tf.train.Example.FromString(serialized).features.feature
             if "shape" not in features or "values" not in features:
                 raise UserError(
-                    f"{path}: a record has no `shape` and `values`; expected a file written by "
-                    "extract_features.py or bert-tf attention"
+                    f"{path}: found a record without `shape` and `values`, expected a file written "
+                    "by extract_features.py or bert-tf attention"
                 )
             dtype = np.dtype(features["dtype"].bytes_list.value[0].decode()).newbyteorder("<")
             values = np.frombuffer(features["values"].bytes_list.value[0], dtype)
@@ -125,5 +125,5 @@ def array_writer(path, count, width, dtype="float32"):
             yield write
         if num_written != count:
             raise UserError(
-                f"{path}: found {num_written} rows, expected {count}; did the input file change?"
+                f"{path}: found {num_written} rows, expected {count}; the input may have changed"
             )

@@ -91,7 +91,7 @@ def draw_embeddings(path, text):
 
 
 def draw_mask_predictions(path, predictions):
-    """Write a PNG with bars for the predictions at each [MASK] of a list of `MaskPredictions`."""
+    """Write a PNG with bars for the predictions at each [MASK] in some `MaskPredictions`."""
     charts = [
         (text, position, best)
         for text in predictions
@@ -229,8 +229,8 @@ def import_matplotlib():
         import matplotlib.patches
     except ImportError as error:
         raise UserError(
-            f"PNG files require the package matplotlib ({error}): pip install matplotlib; an HTML "
-            "page of attention does not"
+            f"PNG files require the package matplotlib ({error}): pip install matplotlib, or write "
+            "an HTML page of attention"
         ) from None
     return matplotlib
 
@@ -250,10 +250,7 @@ def _set_labels(axis, texts):
 
 
 def _save(path, figure, bbox_inches="tight"):
-    """Write a figure as a PNG, and log a warning if the font lacks characters.
-
-    By default, the page grows to fit labels that are wider than the space reserved for them.
-    """
+    """Write a figure as a PNG, and log a warning if the font lacks characters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as writer:

@@ -26,7 +26,7 @@ from bert_tf.tokenization.settings import extra_settings
 # For `batching_parameters.txt`: maximum number of rows in a batch and in a request.
 _MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
 
-# Requests that TF Serving sends to a model before it becomes available.
+# File of the requests that TF Serving sends to a model before making it available.
 WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 # Field numbers: PredictionLog.predict_log; PredictLog.request; PredictRequest.model_spec and
@@ -256,7 +256,7 @@ def _warm_up_requests(servable, endpoints, lengths):
 
 
 def _sample_ids(signature, size, length):
-    """Return inputs for token ids: a mask of ones and zeros otherwise."""
+    """Return inputs for token ids: ones for the mask, zeros for all others."""
     inputs = {}
     for name, spec in signature.items():
         # (B, S), (B, C, S) for C = 2 endings, or (B, F) for numeric features.

@@ -78,7 +78,7 @@ def write_card(export_dir, text):
 
 
 def _read_run(folder):
-    """Return two dicts: the `run.json` of a run, and the numbers of its evaluations."""
+    """Return two dicts: the `run.json` of a run, and its evaluation results."""
     record, results, system = {}, {}, files.system(folder)
     record_file = os.path.join(folder, "run.json")
     try:
@@ -94,7 +94,7 @@ def _read_run(folder):
 
 
 def _table(rows):
-    """Return a Markdown table of the non-empty values of a dict."""
+    """Return a Markdown table of a dict's non-empty values."""
     texts = {key: " ".join(str(x).split()).replace("|", r"\|") for key, x in rows.items() if x}
     if not texts:
         return "Not recorded."

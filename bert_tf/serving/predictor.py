@@ -25,7 +25,6 @@ _RENAMED_TASK_NAMES = {
     "vectors": "sentence_embedding",
 }
 
-# Path of the metadata in a SavedModel's folder.
 METADATA = os.path.join("assets.extra", "model.json")
 
 # The fields of `model.json` that are read.
@@ -48,7 +47,7 @@ class BasePredictor:
     """Answers rows in batches of similar length; subclasses run the model in `_run`.
 
     Attributes:
-      inputs: names of the inputs of a row, in the order of a line.
+      inputs: names of a row's inputs, in the order of a line.
       metadata: the contents of `model.json`.
       answers: the `Answers` class of the task.
       num_numeric_features: length of the input `numbers`, 0 if there is none.
@@ -104,7 +103,7 @@ class BasePredictor:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = ", ".join(f"{name} {np.shape(x)}" for name, x in sorted(outputs.items()))
             raise UserError(
-                f"the model's outputs do not match the task {self.metadata.get('task')}: {found}"
+                f"found the outputs {found}, expected those of the task {self.metadata.get('task')}"
             ) from None
 
     def _as_dict(self, index, row):
@@ -185,10 +184,10 @@ class BasePredictor:
             size = self.num_numeric_features
             is_numeric = isinstance(value, list) and all(type(x) in (int, float) for x in value)
             if not is_numeric or len(value) != size:
-                raise ValueError(f"numbers: expected a list of {size} numbers")
+                raise ValueError(f"numbers: expected a list of {size} finite numbers")
             for number in value:
                 if not (abs(number) < sys.float_info.max and math.isfinite(number)):
-                    raise ValueError(f"numbers: {number!r:.20} is not finite")
+                    raise ValueError(f"numbers: found {number!r:.20}, expected a finite number")
             return value
         texts = value if name == "endings" else [value]
         if not isinstance(texts, list) or not texts or not all(isinstance(x, str) for x in texts):
@@ -203,7 +202,7 @@ class _LocalPredictor(BasePredictor):
     """Runs a TensorFlow function in this process."""
 
     def __init__(self, serve, specs, metadata, batch_size):
-        """Take a function of a dict of tensors and its signature, a dict of `tf.TensorSpec`."""
+        """Wrap a function of a dict of tensors; `specs` is its dict of `tf.TensorSpec`."""
         self._serve = serve
         self._dtypes = {name: spec.dtype for name, spec in specs.items()}
         num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
@@ -240,7 +239,8 @@ class Predictor(_LocalPredictor):
         metadata = read_metadata(os.path.join(self.path, METADATA))
         if not metadata["inputs"]:
             raise UserError(
-                f"`model`: {self.path} takes ids, expected text; export it with `inputs=text`"
+                f"`model`: found id inputs in {self.path}, expected text; export it with "
+                "`inputs=text`"
             )
         tensorflow_text()  # registers the operations of the graph
         try:
@@ -252,7 +252,7 @@ class Predictor(_LocalPredictor):
         specs = serve.structured_input_signature[1]
         if specs.keys() != set(metadata["inputs"]):
             raise UserError(
-                f"`model`: {self.path} has the inputs {', '.join(sorted(specs))}, expected "
+                f"`model`: found the inputs {', '.join(sorted(specs))} in {self.path}, expected "
                 f"{', '.join(metadata['inputs'])} as in its model.json"
             )
         check_outputs(f"`model`: {self.path}", serve.structured_outputs, metadata)
@@ -313,8 +313,7 @@ def _newest_version(path):
     versions = list_versions(path) if system.isdir(path) else []
     if not versions:
         raise UserError(
-            f"`model`: {path} is neither a folder written by export_model.py nor one with the "
-            "configuration of a model"
+            f"`model`: found neither an exported model nor the configuration of a model in {path}"
         )
     return os.path.join(path, max(versions, key=int))
 

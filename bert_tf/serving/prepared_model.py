@@ -185,8 +185,8 @@ def _convert(model, dtype):
 def _with_constants(model):
     """Return a function that calls a small model, with its weights as constants of the graph.
 
-    oneDNN reorders the matrices of half-precision products, but constants only once, which halves
-    the time of these products.
+    oneDNN reorders the matrices of half-precision products in each call, but constants only once,
+    which halves the time.
     """
     trainable, others = (
         [variable.numpy() for variable in variables]

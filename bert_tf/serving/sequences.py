@@ -17,10 +17,10 @@ class Buckets:
     """
 
     def __init__(self, lengths, max_length):
-        """Store the bucket `lengths` and `max_length`; if `lengths` is empty, there are no buckets.
+        """Store the bucket `lengths` (empty for no buckets) and the model's `max_length`.
 
         Raises:
-          UserError: if a length is not between 1 and `max_length`, the model's `max_seq_length`.
+          UserError: if a length is not between 1 and `max_length`.
         """
         for length in lengths:
             if not 1 <= length <= max_length:

@@ -74,7 +74,7 @@ def validating_response():
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         is_type = isinstance(error, (AttributeError, TypeError))
         problem = "a value has an unexpected type" if is_type else f"{error!r:.100}"
-        message = f"not a response of TF Serving: {problem}"
+        message = f"not a TF Serving response: {problem}"
         raise ServerError("INVALID_RESPONSE", message) from None
 
 
@@ -132,7 +132,7 @@ class RestTransport:
                 return response
             message = response["error"]
         except (ValueError, LookupError, TypeError, RecursionError):
-            message = f"not JSON of TF Serving: {text[:100]!r}"
+            message = f"not TF Serving's JSON: {text[:100]!r}"
         raise ServerError(_CODES.get(status, f"HTTP {status}"), message)
 
     def _send(self, method, path, body, deadline):

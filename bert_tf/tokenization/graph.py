@@ -313,7 +313,7 @@ class GraphTokenizer(tf.Module):
         return graph_normalization.resolve_context(texts, self.do_lower_case, self._strip_accents)
 
     def _escape_special(self, texts):
-        """Replace special tokens by words of private-use characters of the same length."""
+        """Replace special tokens by words of the same length in private-use characters."""
         for pattern, replacement in self._escapes:
             texts = tf.strings.regex_replace(texts, pattern, replacement)
         return texts
@@ -358,11 +358,7 @@ def tensorflow_text():
 
 
 def _pieces_by_id(vocab, max_chars):
-    """Return the list of pieces by id, for FastWordpieceTokenizeWithOffsets.
-
-    Ids without a piece, or whose piece can never match, get a filler. Raises UserError if a piece
-    is too long for the op.
-    """
+    """Return the pieces by id for FastWordpieceTokenizeWithOffsets; unusable ids get a filler."""
     pieces = [f" {index}" for index in range(max(vocab.values()) + 1)]
     for piece, index in vocab.items():
         if piece in ("", "##") or {"\0", " "} & {*piece} or len(piece) > max_chars + len("##"):

@@ -184,7 +184,7 @@ def rows_of_values(ragged):
 
 
 def cut_between_words(texts, tokenize_chinese_chars):
-    """Cut strings (B,), UTF-8, before their last white space or ideograph.
+    """Cut strings (B,), UTF-8, before their last whitespace or ideograph.
 
     No rule applies across these characters, so the remaining words do not change. Without such a
     character, the result is "".
@@ -196,13 +196,9 @@ def cut_between_words(texts, tokenize_chinese_chars):
 
 
 def resolve_context(lines, do_lower_case, strip_accents):
-    """Apply `normalization.resolve_context` to a batch of texts.
+    """Apply `normalization.resolve_context` to a batch of UTF-8 lines, string (B,).
 
-    Args:
-      lines: string (B,), UTF-8. Each must start with a line break, which separates it from the
-        previous one.
-      do_lower_case: bool.
-      strip_accents: bool, not None.
+    Each line must start with a line break, which separates it from the previous one.
 
     Returns:
       A pair (resolved lines, string (B,); index of each of their characters among all characters of

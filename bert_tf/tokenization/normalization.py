@@ -59,7 +59,7 @@ def _read_lines(path, sha256):
 
 
 def _read_table():
-    """Return a list of (properties, range of code points) of each run, and the replacements."""
+    """Return a list with (properties, range of code points) of each run, and the replacements."""
     lines = _read_lines(TABLE_PATH, TABLE_SHA256)
     if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
         raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")

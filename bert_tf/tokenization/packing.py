@@ -78,7 +78,7 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
 
 
 def pack_segments(ids, segments, vocab, max_seq_length):
-    """Pack pairs of segments of an array of tokens, without truncation.
+    """Pack pairs of segments from an array of tokens, without truncation.
 
     Args:
       ids: int32 (T,), the token ids.
@@ -114,13 +114,7 @@ class SlidingWindows:
     """
 
     def __init__(self, num_tokens, window_size, stride):
-        """Compute the windows.
-
-        Args:
-          num_tokens: number of tokens; 0 gives no windows.
-          window_size: maximum number of tokens in a window.
-          stride: number of tokens from the start of one window to the start of the next.
-        """
+        """Compute the windows of `num_tokens` tokens; `stride` is the step between their starts."""
         self.spans, start = [], 0
         while start < num_tokens:
             length = min(num_tokens - start, window_size)
@@ -177,7 +171,7 @@ class DocumentWindows(NamedTuple):
         return spans[: self.max_windows]
 
     def pack(self, ids, tokenizer):
-        """Pack each window of the ids of a text as `[CLS] tokens [SEP]`.
+        """Pack each window of a text's ids as `[CLS] tokens [SEP]`.
 
         Returns a dict of lists: for each window a list of S ints, as in `pack_pair`.
         """
@@ -212,13 +206,9 @@ class LengthCounter:
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
     """Warn if texts were truncated, and suggest what to do.
 
-    Args:
-      where: name of the split, or another description of the texts.
-      counts: `counts` of a `LengthCounter`.
-      limit: the limit of the counter, `max_seq_length`.
-      max_limit: the model's `max_position_embeddings`, None if unknown.
-      advice: option and value that read complete texts in windows, or "".
-      unit: plural noun for the texts.
+    `counts` are those of a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
+    noun) describe the texts. `max_limit` is the model's `max_position_embeddings`, None if unknown,
+    and `advice` an option with the value that reads complete texts in windows, or "".
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:

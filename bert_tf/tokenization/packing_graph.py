@@ -148,9 +148,8 @@ class Windows:
     def map(self, read, specs):
         """Apply a function to all windows, a few at a time; return its concatenated results.
 
-        Args:
-          read: function from the indices of windows, int32 (R,), to a sequence of tensors.
-          specs: list of (dtype, shape) of these tensors.
+        `read` maps the indices of windows, int32 (R,), to tensors with the (dtype, shape) in
+        `specs`.
         """
         count = tf.size(self.texts)
         num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
@@ -169,10 +168,8 @@ class Windows:
     def is_max_context(self, windows, positions):
         """Return whether tokens have their maximum context in the given windows: bool (R, S).
 
-        Args:
-          windows: int32 (R,), indices of windows.
-          positions: int32 (R, S), positions of tokens in their window. The result is False for
-            positions outside the window.
+        `windows` are indices, int32 (R,), and `positions` the positions of tokens in them, int32
+        (R, S). The result is False for positions outside the window.
         """
         number, first, num_tokens, max_length, step = (
             tf.gather(x, windows)[:, None]
@@ -180,7 +177,7 @@ class Windows:
         )
 
         def score_in(shift):
-            """Score each token in the window `shift` windows later, -1 if it is not in it."""
+            """Score each token in the window `shift` windows later; -1 if it is not there."""
             begin = first + shift * step
             length = tf.minimum(num_tokens - begin, max_length)
             position = positions - shift * step

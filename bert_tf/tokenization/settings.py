@@ -17,9 +17,7 @@ EXTRA_SETTINGS = tuple(RELEASE_SETTINGS)[1:]
 def resolve_settings(vocab_file=None, **given):
     """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
-    Args:
-      vocab_file: the vocabulary; settings are read from a `tokenizer.json`.
-      **given: settings that take precedence, None if not given.
+    Settings in `given` that are not None win over a `tokenizer.json` as `vocab_file`.
     """
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):

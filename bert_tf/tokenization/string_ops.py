@@ -36,7 +36,7 @@ def drop_invalid_utf8(texts):
 
 
 def byte_starts(texts):
-    """Return the byte offset of each of strings (B,) in their concatenation, int32 (B,)."""
+    """Return the byte offset of each string (B,) in their concatenation, int32 (B,)."""
     return tf.cumsum(tf.strings.length(texts), exclusive=True)
 
 

@@ -85,8 +85,8 @@ def read_tokenizer_json(path):
 def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
-    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, whose file name is
-    `tokenizer`, unless its `tokenizer_class` reads all settings from the latter.
+    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json` (named `tokenizer`),
+    unless its `tokenizer_class` reads all settings from `tokenizer.json`.
 
     Raises:
       UserError: if the tokenizer is not BERT's; it names the file and the field.

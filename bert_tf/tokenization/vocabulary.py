@@ -59,8 +59,8 @@ def load_vocab(vocab_file):
     missing = [token for token in REQUIRED_TOKENS if token not in vocab]
     if missing:
         raise UserError(
-            f"{vocab_file}: not the vocabulary of a BERT model, its {len(vocab)} pieces do not "
-            f"include {', '.join(missing)}"
+            f"{vocab_file}: found no {', '.join(missing)} among its {len(vocab)} pieces, expected "
+            "the vocabulary of a BERT model"
         )
     if len(vocab) < len(lines):
         console.warning(
@@ -86,10 +86,10 @@ def vocabulary_text(vocab_file):
 
 
 def to_text(vocab):
-    """Convert a dict from piece to id to one line per id, empty for ids without a valid piece."""
+    """Return a vocabulary as text: one line per id, empty for ids without a valid piece."""
     lines = [""] * (max(vocab.values()) + 1)
     for piece, index in vocab.items():
-        if piece.split() == [piece]:  # words contain no white space
+        if piece.split() == [piece]:  # words contain no whitespace
             lines[index] = piece
     return "".join(f"{line}\n" for line in lines)
 
@@ -103,7 +103,7 @@ def mask_id(vocab):
     """Return the id of [MASK]; raise UserError if `vocab` lacks it."""
     if MASK not in vocab:
         raise UserError(
-            f"`vocab_file`: its {len(vocab)} pieces do not include {MASK}, which masking requires"
+            f"`vocab_file`: found no {MASK} among its {len(vocab)} pieces; masking requires it"
         )
     return vocab[MASK]
 
@@ -159,7 +159,7 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
         raise UserError(
-            f"`vocab_file`: {vocab_file} has {needed} entries, expected at most "
+            f"`vocab_file`: found {needed} entries in {vocab_file}, expected at most "
             f"{config.vocab_size}, the model's vocab_size"
         )
     if needed < config.vocab_size:
@@ -201,8 +201,8 @@ def add_words(pieces, words, do_lower_case=True):
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
     if len(new_words) > len(slots):
         raise UserError(
-            f"found {len(new_words)} words that are not in the vocabulary, expected at most "
-            f"{len(slots)}, its number of [unusedN] slots"
+            f"found {len(new_words)} new words, expected at most {len(slots)}, the number of "
+            "[unusedN] slots in the vocabulary"
         )
     new_pieces = list(pieces)
     for slot, word in zip(slots, new_words, strict=False):
@@ -245,10 +245,7 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
 
 
 def _drop_rare(words, size):
-    """Drop the rarest words until about `size` are left; return the largest dropped count.
-
-    Single characters are kept, because the alphabet depends on them.
-    """
+    """Drop the rarest words, except characters, down to about `size`; return the largest count."""
     limit = sorted(words.values())[-size - 1]
     for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
         del words[word]

@@ -10,19 +10,19 @@ from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.special_tokens import UNK
 from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
 
-# Limits the memory for large corpora, which have any number of names and numbers.
+# Limits the memory for large corpora, whose names and numbers are endless.
 MAX_CACHED_WORDS = 500_000
 # Longer words and chunks, as in scripts without spaces, rarely recur.
 MAX_CACHED_CHARS = 40
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """Return `text` as a str; decode bytes as UTF-8, without invalid ones."""
+    """Return `text` as a str; decode bytes as UTF-8 and drop invalid ones."""
     if isinstance(text, str):
         return text
     if isinstance(text, bytes):
         return text.decode("utf-8", "ignore")
-    raise UserError(f"cannot tokenize {type(text).__name__}, expected str or bytes")
+    raise UserError(f"found a text of type {type(text).__name__}, expected str or bytes")
 
 
 # They differed in Python 2.
@@ -44,12 +44,12 @@ convert_tokens_to_ids = convert_ids_to_tokens = convert_by_vocab
 
 
 def whitespace_tokenize(text: str) -> list[str]:
-    """Split `text` at white space."""
+    """Split `text` at whitespace."""
     return text.split()
 
 
 class BasicTokenizer:
-    """Cleans text and splits it into words at white space, punctuation and ideographs.
+    """Cleans text and splits it into words at whitespace, punctuation and ideographs.
 
     Args:
       do_lower_case: whether to lower-case the text.
@@ -99,7 +99,7 @@ class WordpieceTokenizer:
         self._alphabet = frozenset().union(*vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Split `text`, whose words are separated by white space, into a list of pieces."""
+        """Split `text`, whose words are separated by whitespace, into a list of pieces."""
         pieces = []
         for word in whitespace_tokenize(convert_to_unicode(text)):
             pieces += self._split(word)
@@ -193,8 +193,8 @@ class FullTokenizer:
         >>> FullTokenizer.from_preset("bert-base-german-dbmdz-uncased")
 
         Args:
-          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder of the release, of Hugging
-            Face or of a training run.
+          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder from the release, Hugging
+            Face or a training run.
           keep_special_tokens: as in the constructor.
 
         Raises:
@@ -234,7 +234,7 @@ class FullTokenizer:
         """Convert `text` to ids, each with the span `text[start:end]` that it comes from.
 
         Offsets count characters (code points) of `convert_to_unicode(text)`. A stripped accent
-        belongs to the span of the character before it. If a character gives several tokens, such as
+        belongs to the span of the character before it. If a character has several tokens, such as
         the sounds of a Hangul syllable, they all have its span. [UNK] has the span of its word.
 
         Returns:
@@ -265,7 +265,7 @@ class FullTokenizer:
         return ids, starts, ends
 
     def _split_special(self, text):
-        """Return pairs of a part without special tokens and the special token after it or None."""
+        """Split at special tokens; return pairs (text, special token after it or None)."""
         if self._special_pattern is None or "[" not in text:
             return ((text, None),)
         parts = self._special_pattern.split(text)

@@ -108,23 +108,22 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(setting):
-    """Encode a setting as an array: integers as they are, a dict as the bytes of its JSON."""
+    """Encode a setting as an array: integers unchanged, a dict as the bytes of its JSON."""
     if isinstance(setting, dict):
         return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
     return np.array(setting, np.int64)
 
 
 def _decode(array):
-    """Return the integer, list of integers or dict that `_encode` encoded."""
     return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
 
 
 def check_training_settings(prefix, training_settings):
     """Compare the settings of a resumed run with the settings in its checkpoint.
 
-    Differences in the input or the optimizer are logged as warnings, in the learning rate or the
-    number of steps as information. Settings that the checkpoint does not have are not compared,
-    except that version 0.1 had no length buckets and one input stream.
+    Changes of the input or the optimizer are logged as warnings, changes of the learning rate or
+    the number of steps as information. Settings that the checkpoint lacks are not compared, except
+    that version 0.1 had no length buckets and one input stream.
 
     Args:
       prefix: the checkpoint.
@@ -162,8 +161,7 @@ def check_training_settings(prefix, training_settings):
             )  # fmt: skip
         else:
             console.warning(
-                "`%s` changed from %d to %d since %s: the remaining steps see different examples "
-                "than with the old value",
+                "`%s` changed from %d to %d since %s: the remaining steps see different examples",
                 name, old, new, prefix,
             )  # fmt: skip
 
@@ -273,7 +271,7 @@ def check_metric(metric, names):
     """Raise UserError if `metric` is given and not one of `names`, the metrics of a task."""
     if metric and metric not in names:
         raise UserError(
-            f"`best_metric={metric}`: not a metric of this task, expected one of {', '.join(names)}"
+            f"`best_metric={metric}`: expected a metric of this task, one of {', '.join(names)}"
         )
 
 
@@ -286,7 +284,7 @@ def log_best_checkpoint(output_dir, argument=None):
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
-            "%s has the best checkpoint of that run by %s, step %s; use it with %s",
+            "%s has the best checkpoint of that run by %s (step %s); use it with %s",
             folder, record["metric"], record["step"], usage,
         )  # fmt: skip
 
@@ -307,14 +305,14 @@ class BestCheckpoint:
 
     Attributes:
       metric: name of the metric.
-      folder: the folder of the weights and of best.json.
+      folder: the folder with the weights and best.json.
       step, value: step and value of the best evaluation, None before the first one.
       since: steps of the evaluations after the best one.
       data: identity of the evaluation data, None if unknown.
     """
 
     def __init__(self, output_dir, metric):
-        """Read the state of the run; UserError if its best checkpoint is by a different metric."""
+        """Read the state of the run; raise UserError if it used a different metric."""
         self.output_dir, self.metric = output_dir, metric
         self.folder = os.path.join(output_dir, BEST)
         record = _read_record(self.folder)
@@ -322,8 +320,8 @@ class BestCheckpoint:
         self.since, self.data = record.get("since", []), record.get("data")
         if record and record["metric"] != metric:
             raise UserError(
-                f"`best_metric={metric}`, but {self.folder} holds the best by "
-                f"{record['metric']!r}; use that metric, or remove the folder"
+                f"`best_metric={metric}`: found the best checkpoint by {record['metric']!r} in "
+                f"{self.folder}; use that metric, or remove the folder"
             )
 
     def rewind(self, step):
@@ -345,7 +343,7 @@ class BestCheckpoint:
         """
         if self.data not in (None, data):
             console.warning(
-                "%s is the best on different development data or with different options: the "
+                "%s was selected on different development data or with different options: the "
                 "comparison starts over, and the next evaluation replaces it",
                 self.folder,
             )
@@ -378,7 +376,7 @@ class BestCheckpoint:
             record = {name: getattr(self, name) for name in names}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
-        best = "no best so far"
+        best = "no best value yet"
         if self.step is not None:
             best = f"the best is {self.value:.5g} at step {self.step}"
         console.info("%s %.5g at step %d; %s", self.metric, value, step, best)

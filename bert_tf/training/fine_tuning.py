@@ -214,10 +214,7 @@ class Run:
         return self.train_config.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, features, runs):
-        """Return whether features must be rebuilt; all workers must call this together.
-
-        Raises UserError if the workers have different data, or see different folders.
-        """
+        """Return whether features must be rebuilt; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
@@ -237,7 +234,7 @@ class Run:
         return bool(features.stale_reason)
 
     def _count(self, split):
-        """Return the number of records of a split, None if unknown."""
+        """Return the number of records in a split, None if unknown."""
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):
@@ -247,7 +244,6 @@ class Run:
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
     def _batches(self, split, batch_size):
-        """Return the `data.input_pipeline.EvaluationInput` of a split."""
         # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._features[split].key, self.data.config.to_json()])
         return input_pipeline.EvaluationInput(

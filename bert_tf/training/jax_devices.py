@@ -34,12 +34,9 @@ def divide_batches(dataset, can_repeat=True):
     """Return a dataset whose batches divide over the devices, with the same gradients.
 
     The last row is repeated with a weight of 0. The other weights are scaled, because Keras counts
-    the repeated rows when it averages over a batch.
-
-    Args:
-      dataset: batches of inputs, targets and optionally weights.
-      can_repeat: whether rows can be repeated. If the loss compares examples they cannot, and the
-        last rows are dropped instead.
+    the repeated rows when it averages over a batch. Unless `can_repeat`, as for losses that compare
+    examples, the last rows are dropped instead. Batches have inputs, targets and optionally
+    weights.
     """
     count = num_devices()
     if count == 1 or dataset is None:

@@ -17,7 +17,6 @@ from bert_tf.optimization import AdamWeightDecay, trainable_weights
 from bert_tf.training import checkpointing
 from bert_tf.training.step import TrainStep
 
-# The folders that this process has locked.
 _LOCKED: set[str] = set()
 
 
@@ -286,11 +285,7 @@ class TrainLoop:
         return self.step % every == 0 or self.step == self.num_train_steps
 
     def _loops(self):
-        """Run all steps; update `step` and yield after each return to the host.
-
-        Yields:
-          A pair (dict of sums of the results, first step with a result that is not finite or -1).
-        """
+        """Run all steps; after each return to the host, yield (sums, first bad step or -1)."""
         if self.step:
             # The chief counts the records if necessary; the others read its file.
             cache = os.path.join(self.trainer.output_dir, "records" + files.RECORD_COUNTS)
@@ -340,7 +335,6 @@ class TrainLoop:
         return run_steps
 
     def _check_finite(self, sums, first_bad):
-        """Raise UserError if a loss or the gradient norm of a step is not finite."""
         if first_bad < 0:
             return
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))

@@ -14,7 +14,6 @@ def _accuracy(labels, predicted):
 
 
 def _score(name, labels, predicted, **options):
-    """Return the value of a function of `sklearn.metrics`."""
     from sklearn import metrics
 
     return getattr(metrics, name)(labels, predicted, **options)
@@ -35,7 +34,7 @@ def _correlation(name, labels, predicted):
     labels, predicted = np.asarray(labels, "float64"), np.asarray(predicted, "float64")
     if len(labels) < 2 or np.ptp(labels) == 0 or np.ptp(predicted) == 0:
         # SciPy's warning does not name the metric.
-        console.warning("no %s correlation: all labels or all scores are the same", name)
+        console.warning("no %s correlation, because all labels or all scores are the same", name)
         return float("nan")
     return getattr(stats, f"{name}r")(labels, predicted).statistic
 
@@ -61,7 +60,7 @@ def report(labels, predicted, names):
 
     Args:
       labels: label ids (N,), or 0 and 1 (N, L) for several labels, or scores (N,).
-      predicted: the predictions, likewise.
+      predicted: the predictions, in the same form.
       names: names of the L labels in the order of their ids; empty for scores.
     """
     if not names:

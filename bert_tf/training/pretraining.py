@@ -128,13 +128,7 @@ def _make_masking(config, bert_config):
 
 
 def _new_model_files(config, bert_config):
-    """Return the missing files that programs need to load the checkpoints: dict from path to text.
-
-    They contain the model config and, if known, the vocabulary and the casing.
-
-    Raises:
-      UserError: if the folder holds a run with a different config or vocabulary.
-    """
+    """Return missing model files as {path: text}; raise UserError if the existing ones differ."""
     folder, model = config.output_dir, config.model
     texts, exists = {}, tf.io.gfile.exists
     path = os.path.join(folder, files.CONFIG)
@@ -144,7 +138,7 @@ def _new_model_files(config, bert_config):
         old, new = stored.to_dict(), bert_config.to_dict()
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         raise UserError(
-            f"`bert_config_file`: {folder} holds a run with a different {', '.join(names)}; "
+            f"`bert_config_file`: found a run with a different {', '.join(names)} in {folder}; "
             "continue it with the same config, or use another `output_dir`"
         )
     if not model.vocab_file:
@@ -155,8 +149,8 @@ def _new_model_files(config, bert_config):
         texts[path] = text
     elif files.read_text(path) != text:
         raise UserError(
-            f"`vocab_file`: {folder} holds a run with a different vocabulary; continue it with the "
-            "same file, or use another `output_dir`"
+            f"`vocab_file`: found a run with a different vocabulary in {folder}; continue it with "
+            "the same file, or use another `output_dir`"
         )
     settings = checkpoints.read_settings(model.vocab_file)
     add_published_casing(settings, model.vocab_file)

@@ -63,15 +63,9 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     """Write `test_results.tsv` as the release does, and `test_predictions.tsv`.
 
     The first has a line of numbers for each example and no header. The second has a header, and
-    columns for id, prediction and the probability of each label.
-
-    Args:
-      folder: the output folder.
-      split: one of the "test" splits.
-      ids: ids of the N examples.
-      predicted: the N predictions, as text.
-      labels: the L labels in the order of their ids; empty for scores.
-      answers: array (N, L) of probabilities, or (N,) of scores.
+    columns for id, prediction and the probability of each label. `predicted` are texts. `answers`
+    are probabilities (N, L) for L `labels` in the order of their ids, or scores (N,) without
+    labels.
     """
     lines = ("\t".join(map(str, row)) + "\n" for row in answers.reshape(len(answers), -1))
     results_path = result_file(folder, "test_results", split, ".tsv")
@@ -88,13 +82,13 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
 
 
 def seed_folders(output_dir):
-    """Return the folder names of runs with several seeds."""
+    """Return the folder names of a run with several seeds."""
     names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
     return sorted(name for name in names if name.startswith("seed_"))
 
 
 def write_seeds(path, results):
-    """Log and write a tab-separated table of a dict from seed to metrics, with mean and spread."""
+    """Log and write the metrics of each seed as a tab-separated table, with mean and spread."""
     names = sorted(next(iter(results.values())))
     values = np.array(
         [[metrics[name] for name in names] for metrics in results.values()], "float64"

@@ -33,11 +33,9 @@ class RunRecord:
     def __init__(self, config, data_files, model_files, command_line):
         """Make a record, which `start` and `finish` write.
 
-        Args:
-          config: a `FineTuneConfig` or `PretrainingConfig`.
-          data_files: the paths of the data.
-          model_files: the `checkpoints.PretrainedFiles` of the initial weights.
-          command_line: the command as text, None for a run from Python.
+        `config` is a `FineTuneConfig` or `PretrainingConfig`, `data_files` are paths, `model_files`
+        the `PretrainedFiles` of the initial weights, and `command_line` is None for a run from
+        Python.
         """
         self._config, self._data_files, self._model = config, data_files, model_files
         self._path = os.path.join(config.output_dir, FILE)
@@ -94,7 +92,7 @@ class RunRecord:
                 weights["files"], budget = _digests(paths, budget)
             self._values["data"], _ = _digests(self._data_files, budget)
             self._write()
-        except UserError as error:  # a file was removed meanwhile
+        except UserError as error:  # a file was removed during the run
             console.warning("%s has no digests: %s", self._path, error)
 
     def _read(self):
@@ -108,10 +106,7 @@ class RunRecord:
 
 
 def _digests(paths, budget):
-    """Return a dict from path to size and SHA-256, and the rest of the `budget` in bytes.
-
-    The SHA-256 is None for remote files and for files that exceed the budget.
-    """
+    """Return {path: size and SHA-256, None if remote or over `budget`}, and the remaining bytes."""
     digests = {}
     for path in paths:
         size, _ = files.size_and_time(path)

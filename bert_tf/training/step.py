@@ -49,9 +49,9 @@ class LossScale:
           norm: their global norm.
 
         Returns:
-          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. For a skipped step the norm
-          is 0, because the scale will adapt, except at the smallest scale, which cannot be the
-          cause: there `skipped_steps` is 0 and the norm is unchanged.
+          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. The norm of a skipped step is
+          reported as 0, because a lower scale may fix it. At the lowest scale, the cause is
+          elsewhere, so `skipped_steps` is 0 and the norm is unchanged.
         """
         scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
         is_scale_too_large = ~is_finite & (scale > MIN_SCALE)

@@ -52,11 +52,12 @@ def tf_config():
         ) from None
     if kind not in ("chief", "worker"):
         raise UserError(
-            f"TF_CONFIG: the task type is {kind!r}, expected chief or worker, which evaluate too"
+            f"TF_CONFIG: found the task type {kind!r}, expected chief or worker; workers also "
+            "evaluate"
         )
     if index not in range(num_tasks):
         raise UserError(
-            f"TF_CONFIG: the task is {kind} {index}, expected an index less than {num_tasks}"
+            f"TF_CONFIG: found the task {kind} {index}, expected an index less than {num_tasks}"
         )
     return count
 
@@ -85,7 +86,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Raise `Stopped` instead of the errors of collectives when another worker is lost."""
+        """Raise `Stopped` instead of collective errors when another worker is lost."""
         try:
             yield
         except _LOST as error:
@@ -202,7 +203,10 @@ def _make_tpu_strategy(device):
     strategy = tf.distribute.TPUStrategy(resolver)
     count = strategy.num_replicas_in_sync
     if count != device.num_tpu_cores:
-        console.warning("`num_tpu_cores=%d`, but %s has %d", device.num_tpu_cores, address, count)
+        console.warning(
+            "`num_tpu_cores=%d`: found %d cores at %s; using all", device.num_tpu_cores, count,
+            address,
+        )  # fmt: skip
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy
 
@@ -213,9 +217,9 @@ def on_all_replicas(function, strategy, spec=None):
     Args:
       function: maps the batch of a replica to a dict of tensors (B, ...).
       strategy: a `tf.distribute.Strategy`.
-      spec: the `tf.TensorSpec`s of a batch that is not distributed. The function is traced once
-        with a spec; without one, once for the first shape and once for all others, or on a TPU,
-        which requires static shapes, once for each shape.
+      spec: the `tf.TensorSpec`s of a batch that is not distributed. With a spec, the function is
+        traced once. Without one, it is traced for the first shape and once more for all others; on
+        a TPU, which requires static shapes, for each shape.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -311,10 +315,10 @@ def per_replica(batch_size, strategy, argument, parts=1):
         below = batch_size // unit * unit
         nearest = f"{below} or {below + unit}" if below else f"{unit}"
         plural = "s" if replicas > 1 else ""
-        accumulation = f" with `gradient_accumulation_steps={parts}` each" if parts > 1 else ""
+        accumulation = f" with `gradient_accumulation_steps={parts}`" if parts > 1 else ""
         raise UserError(
-            f"`{argument}={batch_size}` does not divide over {replicas} replica{plural}"
-            f"{accumulation}; the nearest that do: {nearest}"
+            f"`{argument}={batch_size}`: expected a multiple of {unit} for {replicas} "
+            f"replica{plural}{accumulation}; use {nearest}"
         )
     return batch_size // replicas
 

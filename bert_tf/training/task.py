@@ -1,8 +1,7 @@
 """The interface of a task for the training loop, `fine_tune`, the scripts and export.
 
-`Task` is the model with its losses and metrics. `task_config.TaskConfig` is what a fine-tuned model
-needs besides its weights. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them
-together.
+`Task` is the model with its losses and metrics. `task_config.TaskConfig` is everything else that a
+fine-tuned model needs. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them together.
 """
 
 import dataclasses
@@ -68,7 +67,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFormat:
-    """The format of the records of a split.
+    """The format of a split's records.
 
     Attributes:
       schema: a schema of `data.records`.
@@ -89,7 +88,7 @@ class TaskData:
     Attributes:
       examples: dict from split to examples, for the splits that were read.
       config: the `TaskConfig` of the run.
-      version: bump when the same data give different features.
+      version: bump when the features change for the same data.
       unit: plural noun for training examples in messages.
       sequence_unit: plural noun for the content of a sequence in messages.
       metric_names: names of the metrics of an evaluation.
@@ -110,7 +109,7 @@ class TaskData:
         self.caches = {}
 
     def splits(self, base):
-        """Return the names of the splits of "train", "dev" or "test" that were read."""
+        """Return the names of the "train", "dev" or "test" splits that were read."""
         return [split for split in self.examples if base_split(split) == base]
 
     def train_config(self, config):
@@ -130,13 +129,9 @@ class TaskData:
         raise NotImplementedError
 
     def features(self, split, path, tokenizer, teacher=None):
-        """Return the `FeatureCache` of a split.
+        """Return the `FeatureCache` of a split, whose TFRecord file is `path`.
 
-        Args:
-          split: one of `splits`.
-          path: path of the TFRecord file.
-          tokenizer: a `FullTokenizer`.
-          teacher: the result of `make_teacher` if the records have its logits, or None.
+        `teacher` is the result of `make_teacher` if the records have its logits, or None.
         """
         fingerprint = {
             **self.fingerprint(split),
@@ -161,7 +156,7 @@ class TaskData:
         return ""
 
     def count(self, split, features):
-        """Return the number of records of a split, None if unknown.
+        """Return the number of records in a split, None if unknown.
 
         `features` is its `FeatureCache`, or None before it exists.
         """

@@ -21,7 +21,7 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Config):
-    """The configuration of a task and of its trained model.
+    """The configuration of a task and its trained model.
 
     Subclasses add options, such as files and lengths, and values from the data, such as labels. The
     `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`, it
@@ -43,7 +43,10 @@ class TaskConfig(Config):
     vocab_file: str = derived("", fixed=True)
     do_lower_case: bool = derived(True, saved=True, fixed=True)
     max_seq_length: int = option(
-        128, "Longest sequence in tokens; longer ones are truncated.", minimum=1, saved=True
+        128,
+        "Maximum sequence length, in tokens; longer texts are truncated.",
+        minimum=1,
+        saved=True,
     )
     strip_accents: bool | None = derived(None, saved=True, inferred=True)
     tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
@@ -91,7 +94,7 @@ class TaskConfig(Config):
     def check(self, config, is_resumed):
         """Raise UserError for options that cannot be combined, before any data are read.
 
-        `config` is the `FineTuneConfig`; `is_resumed` says whether the run has a checkpoint.
+        `config` is the `FineTuneConfig`; `is_resumed` is whether the run has a checkpoint.
         """
 
     def of_model(self, model, **values):
@@ -153,12 +156,12 @@ class TaskConfig(Config):
 
     @classmethod
     def check_folder(cls, folder):
-        """Raise UserError if a folder holds a run of another task's script."""
+        """Raise UserError if a folder contains a run of another task's script."""
         for name, script in files.TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.system(path).exists(path):
                 raise UserError(
-                    f"`output_dir`: {folder} holds a run of {script} (it has {name}); use another "
+                    f"`output_dir`: found {name} of a {script} run in {folder}; use another "
                     "`output_dir`"
                 )
 
@@ -183,10 +186,10 @@ class TaskConfig(Config):
                 continue
             values = ""
             if name not in ("bert_config", "vocab_file"):
-                values = f": {_as_text(old)} there, {_as_text(new_values[name])} now"
+                values = f" ({_as_text(old)}, now {_as_text(new_values[name])})"
             raise UserError(
-                f"`output_dir`: {folder} holds a run with a different {name}{values}; continue it "
-                "with the same value, or use another `output_dir`"
+                f"`output_dir`: found a run with a different {name}{values} in {folder}; continue "
+                "it with the same value, or use another `output_dir`"
             )
 
     def check_and_save(self, folder, write):
@@ -231,8 +234,8 @@ def check_length(max_seq_length, config):
     """Raise UserError if a length exceeds the model's limit or is too short for two texts."""
     if max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"`max_seq_length={max_seq_length}` exceeds the model's max_position_embeddings, "
-            f"{config.max_position_embeddings}"
+            f"`max_seq_length={max_seq_length}`: expected at most "
+            f"{config.max_position_embeddings}, the model's max_position_embeddings"
         )
     if max_seq_length < SHORTEST:
         raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")

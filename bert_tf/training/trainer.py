@@ -39,7 +39,7 @@ class Trainer:
           make_task: function without arguments that returns the `training.Task`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
-          init_checkpoint: a checkpoint of the release or of another run, or a Hugging Face folder.
+          init_checkpoint: a release checkpoint, another run's checkpoint, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
           labels: labels of the classification layer, if any.
 
@@ -69,8 +69,8 @@ class Trainer:
             self.task.on_warm_start(loaded)
         elif must_be_trained:
             raise UserError(
-                f"`output_dir`: {output_dir} has no checkpoint, and there is no `init_checkpoint`, "
-                "so the weights would be random"
+                f"`output_dir`: found no checkpoint in {output_dir}; without `init_checkpoint`, "
+                "the weights would be random"
             )
         else:
             console.info("weights: random, because there is no `init_checkpoint`")
@@ -119,7 +119,7 @@ class Trainer:
         folder = BestCheckpoint(self.output_dir, metric).folder
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
-            raise UserError(f"`best_metric`: {folder} has no checkpoint")
+            raise UserError(f"`best_metric`: found no checkpoint in {folder}")
         self.checkpoint, self.restored = prefix, None
         console.info("weights: the best checkpoint of this run, %s", prefix)
 

@@ -75,11 +75,11 @@ def test_invalid_values_are_named(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ", line 1: not JSON"),
-        ("{\n{", ", line 2: not JSON"),
-        ("[" * 200_000, ", line 1: not JSON .nested too deeply"),
-        ('{"a":' * 200_000, ", line 1: not JSON .nested too deeply"),
-        ("9" * 5000, r", line 1: not JSON .Exceeds the limit"),
+        ("", ", line 1: invalid JSON"),
+        ("{\n{", ", line 2: invalid JSON"),
+        ("[" * 200_000, ", line 1: invalid JSON .nested too deeply"),
+        ('{"a":' * 200_000, ", line 1: invalid JSON .nested too deeply"),
+        ("9" * 5000, r", line 1: invalid JSON .Exceeds the limit"),
         ("[]", r": the JSON is \[\], expected an object"),
         ('{"labels": []}', ": length is missing"),
         ("NaN", ": the JSON is NaN"),

@@ -137,11 +137,11 @@ def test_errors(prefix, tmp_path):
     check_error(tmp_path / "text", "is not a checkpoint")
     check_error(
         prefix,
-        r"word_embeddings has the shape \(50, 16\) .*, but \(60, 16\) in the model",
+        r"word_embeddings: found the shape \(50, 16\), expected \(60, 16\)",
         BertModel(other(vocab_size=60)),
     )
-    check_error(prefix, "has 2 layers, but the model has 3", BertModel(other(num_hidden_layers=3)))
-    check_error(prefix, "has 2 layers, but the model has 1", BertModel(other(num_hidden_layers=1)))
+    check_error(prefix, "found 2 layers, expected 3", BertModel(other(num_hidden_layers=3)))
+    check_error(prefix, "found 2 layers, expected 1", BertModel(other(num_hidden_layers=1)))
     foreign = tmp_path / "foreign"
     checkpoints.write(str(foreign), {"x": np.zeros(2, "float32")})
     check_error(foreign, "foreign: none of its weights is in the model; found x, ")

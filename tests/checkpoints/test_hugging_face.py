@@ -203,10 +203,10 @@ def test_broken_folders(folder, tmp_path):
     whole = weights.read_bytes()
     arrays = safetensors.load_file(weights)
 
-    check_error(folder, r"word_embeddings has the shape \(50, 16\) .* \(60, 16\)", vocab_size=60)
+    check_error(folder, r"found the shape \(50, 16\), expected \(60, 16\)", vocab_size=60)
     check_error(folder, "vocabulary has 50 entries", vocab_size=60)
-    check_error(folder, "has 2 layers, but the model has 4", num_hidden_layers=4)
-    check_error(folder, r"kernel has the shape \(16, 32\) .* \(16, 64\)", intermediate_size=64)
+    check_error(folder, "found 2 layers, expected 4", num_hidden_layers=4)
+    check_error(folder, r"found the shape \(16, 32\), expected \(16, 64\)", intermediate_size=64)
 
     weights.write_bytes(whole[: len(whole) // 2])
     check_error(folder, "not a readable safetensors file")
@@ -228,7 +228,7 @@ def test_broken_folders(folder, tmp_path):
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     check_error(folder, "outside the folder")
     index.write_text("{")
-    check_error(folder, "index.json, line 1: not JSON")
+    check_error(folder, "index.json, line 1: invalid JSON")
     index.unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
     check_error(folder, "save_pretrained")
@@ -256,7 +256,7 @@ def test_casing_and_architecture_are_kept(folder, tmp_path):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     checkpoints.convert(str(folder), str(tmp_path / "a"), "hugging_face")
     assert '"do_lower_case": false' not in (tmp_path / "a" / "config.json").read_text()
-    with pytest.raises(bert_tf.UserError, match=r"`do_lower_case=True`, .* do_lower_case=False"):
+    with pytest.raises(bert_tf.UserError, match=r"`do_lower_case=True`: expected False"):
         checkpoints.convert(str(folder), str(tmp_path / "b"), "hugging_face", do_lower_case=True)
 
     tagger = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
@@ -268,7 +268,7 @@ def test_casing_and_architecture_are_kept(folder, tmp_path):
 
 
 def test_config_next_to_the_weights_differs(folder, caplog):
-    with pytest.raises(bert_tf.UserError, match=r"num_attention_heads=2, .* num_attention_heads=4"):
+    with pytest.raises(bert_tf.UserError, match=r"num_attention_heads=2, expected 4"):
         checkpoints.warm_start(BertPretrainer(config(num_attention_heads=4)), str(folder))
     checkpoints.warm_start(BertPretrainer(config(hidden_act="gelu_erf")), str(folder))
-    assert "hidden_act=gelu, but the model has hidden_act=gelu_erf" in caplog.text
+    assert "hidden_act=gelu, expected gelu_erf" in caplog.text

@@ -89,7 +89,7 @@ def test_flags_on_the_command_line_win(parse, tmp_path):
         ("task_name: [a]", r'task_name is \["a"\], expected a string'),
         ("text_columns: [{}]", r"text_columns\[0\] is {}, expected a string"),
         ("- a", "the file is .*, expected an object"),
-        ("[1", r"not YAML \("),
+        ("[1", r"invalid YAML \("),
     ],
 )
 def test_error_names_file_and_key(parse, tmp_path, text, message):
@@ -104,7 +104,7 @@ def test_files_that_cannot_be_read(parse, tmp_path, capsys):
     (tmp_path / "c.json").write_text('{"seed": 1')
     for flag, message in [
         ("--config=none.json", r"^none\.json: cannot be read"),
-        (f"--config={tmp_path}/c.json", "c.json, line 1: not JSON"),
+        (f"--config={tmp_path}/c.json", "c.json, line 1: invalid JSON"),
         ("--config=", "^--config requires the path of a file"),
     ]:
         with pytest.raises(UserError, match=message):

@@ -15,45 +15,45 @@ from tests.cli import good_inputs
 REFUSALS = {
     "run_classifier": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
-        ("--train_batch_size=1000", "are less than one batch"),
-        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
+        ("--train_batch_size=1000", "less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
         ("--eval_batch_size=0", "eval_batch_size"),
         ("--max_seq_length=600", "max_position_embeddings"),
-        ("--best_metric=f9 --eval_steps=1", "best_metric=f9: not a metric"),
+        ("--best_metric=f9 --eval_steps=1", "best_metric=f9: expected a metric"),
         ("--num_seeds=2 --init_checkpoint=model/none", "model/none"),
         ("--num_seeds=2 --seed=0 --teacher_dir=out/seed_1", "its own teacher"),
         ("--nodo_train --do_eval --init_checkpoint=", "no checkpoint"),
     ],
     "run_ner": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
-        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
     ],
     "run_squad": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
-        ("--train_batch_size=1000", "are less than one batch"),
-        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
+        ("--train_batch_size=1000", "less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
         ("--max_query_length=9", "max_query_length"),
     ],
     "run_multiple_choice": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
-        ("--train_batch_size=1000", "are less than one batch"),
-        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
+        ("--train_batch_size=1000", "less than one batch"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
     ],
     "run_sentence_encoder": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--train_batch_size=1000", "are less than one batch"),
+        ("--train_batch_size=1000", "less than one batch"),
         ("--gradient_accumulation_steps=2", "mini_batch_size"),
         ("--loss=cosent", "requires"),
     ],
     "run_pretraining": [
         ("--init_checkpoint=model/none", "model/none"),
-        ("--init_checkpoint=other/model.ckpt", "word_embeddings has the shape"),
-        ("--gradient_accumulation_steps=3", "train_batch_size=4 does not divide"),
-        ("--best_metric=f9 --eval_steps=1", "best_metric=f9: not a metric"),
+        ("--init_checkpoint=other/model.ckpt", "word_embeddings: found the shape"),
+        ("--gradient_accumulation_steps=3", "train_batch_size=4: expected a multiple of 3"),
+        ("--best_metric=f9 --eval_steps=1", "best_metric=f9: expected a metric"),
         ("--max_seq_length=9", "max_seq_length=9"),
         ("--vocab_file=none.txt", "none.txt"),
     ],
@@ -119,7 +119,7 @@ def test_only_features_stay_if_they_have_to_be_counted(inputs, run_script, tmp_p
     monkeypatch.chdir(tmp_path)
     command_line = good_inputs.COMMANDS["run_ner"][0]
     inputs.copy(command_line, tmp_path)
-    with pytest.raises(UserError, match="are less than one batch"):
+    with pytest.raises(UserError, match="less than one batch"):
         run_script("run_ner", *command_line.split(), "--train_batch_size=1000")
     left = {path.name for path in pathlib.Path("out").iterdir()}
     assert left == {".lock", "train.tf_record", "train.tf_record.json"}

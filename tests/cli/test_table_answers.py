@@ -138,7 +138,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ),
         ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
         ("a.csv", "review\n", {}, "no rows"),
-        ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"no column 'x', only \['n', 'review'\]"),
+        ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"\['n', 'review'\], expected 'x'"),
         (
             "a.csv",
             "n,review\n",

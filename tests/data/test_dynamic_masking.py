@@ -131,7 +131,7 @@ def test_masked_records_are_not_masked_again(tmp_path):
     path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
     schema = records.pretraining_schema(has_masks=False)
     record_checks.check([str(path)], schema, LENGTHS)
-    message = r"masked\.tfrecord: the records have masked_lm_ids, but `dynamic_masking`"
+    message = r"masked\.tfrecord: found records with masked_lm_ids, but `dynamic_masking`"
     with pytest.raises(bert_tf.UserError, match=message):
         record_checks.check([str(path)], schema, LENGTHS, is_unmasked=True)
 

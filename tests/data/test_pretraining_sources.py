@@ -184,7 +184,7 @@ def test_text_of_tensorflow_datasets(tmp_path, tokenizer):
     corpus = pretraining.read_corpus(source, tokenizer)
     assert corpus.documents.tolist() == [0, 2, 3]
     assert source.done == 3
-    with pytest.raises(UserError, match=r"^`text_field`: tiny .*'label'.*text, label"):
+    with pytest.raises(UserError, match=r"^`text_field=label`: .* tiny, .*text, label"):
         TfdsTextSource("tiny", text_field="label", data_dir=str(tmp_path / "tfds"))
-    with pytest.raises(UserError, match=r"^`tfds_split`: tiny .*test.*train"):
+    with pytest.raises(UserError, match=r"^`tfds_split=test`: .* tiny, train"):
         TfdsTextSource("tiny", "test", data_dir=str(tmp_path / "tfds"))

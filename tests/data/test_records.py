@@ -126,7 +126,7 @@ def test_check_lengths_names_the_argument(tmp_path):
     message = r"masked_lm_positions has length 3, .* 5 .*`max_predictions_per_seq=5`$"
     with pytest.raises(UserError, match=message):
         record_checks.check_lengths(str(path), records.PRETRAINING, {"S": 8, "P": 5})
-    with pytest.raises(UserError, match=r"x\.tfrecord: .* expected label_ids, is_real_example"):
+    with pytest.raises(UserError, match=r"tfrecord: .* expected also label_ids, is_real_example"):
         record_checks.check_lengths(str(path), records.CLASSIFICATION, {"S": 8})
     floats = {"masked_lm_weights": records.Feature("int64", 3)}
     with pytest.raises(UserError, match=r"masked_lm_weights is a float_list, .*int64_list"):
@@ -161,10 +161,10 @@ def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
     with caplog.at_level("INFO", "bert_tf"):
         record_checks.check(*arguments, num_checked=21)  # every second file
     assert "checking the first records of 21 of 41 files" in caplog.text
-    with pytest.raises(UserError, match=r"01: found records with .*, expected unique_ids"):
+    with pytest.raises(UserError, match=r"01: found records with .*, expected also unique_ids"):
         record_checks.check(*arguments, num_checked=None)
     shutil.copy(bad, paths[40])
-    with pytest.raises(UserError, match=r"40: found records with .*, expected unique_ids"):
+    with pytest.raises(UserError, match=r"40: found records with .*, expected also unique_ids"):
         record_checks.check(*arguments, num_checked=2)
 
 
@@ -238,7 +238,7 @@ def test_check_lengths_of_other_files(tmp_path):
         record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
     with tf.io.TFRecordWriter(str(path)) as write:
         write.write(b"\xff\xff\xff not a message")
-    with pytest.raises(UserError, match=r"x\.tfrecord: .* not tf\.train\.Example messages"):
+    with pytest.raises(UserError, match=r"x\.tfrecord: .* tf\.train\.Example messages"):
         record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
 
 

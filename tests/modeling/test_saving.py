@@ -124,8 +124,8 @@ def test_freeze_and_lora_reject_wrong_arguments():
     for call, message in (
         (lambda: model.freeze(3), r"`num_layers=3`: expected 0 to 2"),
         (lambda: model.enable_lora(0), r"`rank=0`"),
-        (lambda: model.enable_lora(2, ["querry"]), "no dense layer querry, only .*query"),
-        (lambda: model.enable_lora(2, []), "`target_layer_names`: the list is empty"),
+        (lambda: model.enable_lora(2, ["querry"]), "found querry, expected .*query"),
+        (lambda: model.enable_lora(2, []), "`target_layer_names` is empty"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             call()

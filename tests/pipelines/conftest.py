@@ -49,7 +49,7 @@ def run_pipeline_test(
         assert answers == expected
     with pytest.raises(bert_tf.UserError, match=r"`folder`: .* already exists.*overwrite=True"):
         pipeline.save_to_preset(folder / "saved")
-    with pytest.raises(bert_tf.UserError, match="does not contain a model"):
+    with pytest.raises(bert_tf.UserError, match="found no model in"):
         pipeline.save_to_preset(folder, overwrite=True)
     pipeline.save_to_preset(folder / "saved", overwrite=True)
 

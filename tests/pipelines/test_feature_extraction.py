@@ -97,7 +97,7 @@ def test_words(model_and_tokenizer, outputs, caplog):
         np.testing.assert_allclose(texts[0].values[2, 0], outputs[0][0][-1][4], atol=1e-5)
     (text,) = vectors(model_and_tokenizer, words="first")(["a \u200b b"])
     assert text.tokens == ["a", "b"]
-    assert "1 words have no tokens" in caplog.text
+    assert "1 words without tokens" in caplog.text
 
 
 def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):

@@ -60,7 +60,7 @@ def test_two_columns_of_texts_are_pairs():
         assert check_pairs(texts, "texts") == expected
     tensors = check_pairs((tf.constant(first), tf.constant(second)), "texts")
     assert tensors == [(a.encode(), b.encode()) for a, b in expected]
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: a tuple of two tuples .* is ambiguous"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: found a tuple of two .* is ambiguous"):
         check_pairs((("a", "b"), ("c", "d")), "texts")
 
 

@@ -17,12 +17,12 @@ from bert_tf import pipelines
         ("bert-tf embed", "--input_file=IN --output_file=OUT --num_nearest=5",
          "--num_nearest .*--query or --interactive"),
         ("bert-tf fill-mask", "--text=a --perplexity --num_best=5", "--num_best .*--perplexity"),
-        ("extract_features", "--input_file=IN --output_file=OUT --layers=", "--layers "),
+        ("extract_features", "--input_file=IN --output_file=OUT --layers=", "--layers: "),
         ("extract_features", "--input_file=IN --output_file=OUT "
-         "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights .*empty"),
+         "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights: found no"),
         ("extract_features", "--input_file=IN --output_file=OUT --layer_combination=last "
          "--layers=-1", "--layers .*--layer_combination=last"),
-        ("bert-tf attention", "--text=a --output_file=OUT.html --heads=", "--heads .*empty"),
+        ("bert-tf attention", "--text=a --output_file=OUT.html --heads=", "--heads: found no"),
     ],
 )  # fmt: skip
 def test_flags_without_effect_are_errors(run_script, tmp_path, script, flags, message):

@@ -202,7 +202,7 @@ def test_token_classification(tagger_folder, tmp_path):
 def test_wrong_token_classifiers(tagger_folder, encoder_folder):
     with pytest.raises(bert_tf.UserError, match=r"`labels` must be given: .* has no token"):
         bert_tf.TokenClassification.from_preset(encoder_folder)
-    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length` is fixed by the settings saved"):
+    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length` cannot be combined"):
         bert_tf.TokenClassification.from_preset(tagger_folder, max_seq_length=12)
     ner = bert_tf.TokenClassification.from_preset(tagger_folder)
     with pytest.raises(bert_tf.UserError, match="`texts`: item 0 is None"):

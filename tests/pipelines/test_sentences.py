@@ -176,7 +176,7 @@ def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
     some = tools.NearestNeighbors(queries, 1, encoder, tools.Reranker(classifier, num_candidates=2))
     for before, (best,) in zip(nearest, some.add_texts(texts).results(), strict=True):
         assert best.item in [x.item for x in before]
-    message = "`label=x`: expected (one of the labels of|None, because) the reranker"
+    message = "`label=x`: expected (one of|None, because) the reranker"
     with pytest.raises(bert_tf.UserError, match=message):
         tools.Reranker(classifier, "x")
     with pytest.raises(bert_tf.UserError, match="`reranker` requires `encoder`"):

@@ -109,9 +109,12 @@ def test_outputs_of_other_shapes_and_large_numbers(serve):
     metadata = {"task": "classification", "inputs": ["text"], "labels": ["x", "y"]}
     row = [{"text": "a"}]
     for probabilities, message in (
-        ([0.5], r"do not match the task classification: probabilities \(1,\), words \(1,\)$"),
+        (
+            [0.5],
+            r"outputs probabilities \(1,\), words \(1,\), expected .* task classif",
+        ),
         ([[0.5, 0.25, 0.25]], "the model has 3 labels, expected 2 as in its model.json"),
-        ([[10**400, 0]], r"INVALID_RESPONSE \(not a response of TF Serving: OverflowError"),
+        ([[10**400, 0]], r"INVALID_RESPONSE \(not a TF Serving response: OverflowError"),
     ):
         server = serve({"words": ["a"], "probabilities": probabilities})
         client = serving.Client(server, "m", metadata=metadata, retries=0)
@@ -121,10 +124,10 @@ def test_outputs_of_other_shapes_and_large_numbers(serve):
 
 def test_invalid_responses_and_host_names(serve):
     client = serving.Client(serve(b"[" * 200_000), "m", retries=0)
-    with pytest.raises(bert_tf.UserError, match=r"not JSON of TF Serving: '\[\[\["):
+    with pytest.raises(bert_tf.UserError, match=r"not TF Serving's JSON: '\[\[\["):
         client([{"text": "a"}])
     client = serving.Client(serve(b"1.5"), "m", retries=0)
-    with pytest.raises(bert_tf.UserError, match=r"Serving: a value has an unexpected type\)"):
+    with pytest.raises(bert_tf.UserError, match=r"response: a value has an unexpected type\)"):
         client([{"text": "a"}])
     for server in ("a..b:80", f"{'a' * 70}.com:80"):
         with pytest.raises(bert_tf.UserError, match=r"INVALID_ARGUMENT \(invalid host name"):

@@ -81,7 +81,7 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
 @pytest.mark.parametrize(
     ("data", "layout", "message"),
     [
-        ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.* 'Boody'.*'Body', 'Stars'"),
+        ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.*'Body', 'Stars'.* 'Boody'"),
         ("a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
         ("a\tb\n", {"text": ("0",)}, "`text_columns`.*`label_column`"),
         (

@@ -65,7 +65,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
         rows=[{"context": x.context, "endings": list(x.endings)} for x in examples],
         values=lambda answer: answer["probabilities"],
     )  # fmt: skip
-    assert "startphrase, and the 4 choices ending0, ending1, ending2, ending3" in log
+    assert "startphrase; 4 endings: ending0, ending1, ending2, ending3" in log
     assert read_results(out / "eval_results.txt")["global_step"] == "48"
     header, *rows = read_table(out / "test_predictions.tsv")
     assert header == ["id", "prediction", "ending0", "ending1", "ending2", "ending3"]
@@ -189,7 +189,7 @@ ROWS = "context,ending1,ending0,ending10,label\n"
         (ROWS + "a,b,c,d,3\n", r"bad\.csv, line 2: .*'3'.* 0, 1, 2 .*`skip_bad_rows`"),
         (ROWS + "a,b,c,d,0\na,b,,d,0\n", "line 3: ending0 "),
         (ROWS + " ,b,c,d,0\n", "line 2: context "),
-        (ROWS + "a,b,c,d\n", "line 2: 4 columns.* 5"),
+        (ROWS + "a,b,c,d\n", "line 2: found 4 columns.* 5"),
         (ROWS + 'a,"b,c,d,0\n', "line 2: not comma-separated"),
         (ROWS, r"bad\.csv: "),
         ("", r"bad\.csv, line 1: "),

@@ -74,7 +74,7 @@ def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
     assert "reusing" in caplog.text
     # The script of a different task cannot resume the run.
     other = tasks.TASKS["classification"]
-    with pytest.raises(ValueError, match=r"`output_dir`.*run_topics\.py.*topics\.json"):
+    with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json of a run_topics\.py"):
         training.fine_tune(other, config(do_train=True))
 
 

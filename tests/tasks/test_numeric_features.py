@@ -56,7 +56,7 @@ def test_rows_that_are_left_out_are_not_measured(tmp_path):
 def test_cells_that_are_not_numbers(tmp_path, cell):
     folder = write_files(tmp_path, dev__csv=f"text,label,x\na,b,1\na,b,{cell}\n")
     dataset = custom_dataset(layout=Layout(numbers=("x",)))
-    with pytest.raises(bert_tf.UserError, match=rf"dev\.csv, line 3: x '{cell}' is not a number"):
+    with pytest.raises(bert_tf.UserError, match=rf"dev\.csv, line 3: x is '{cell}', expected"):
         read_examples(dataset, folder, "dev")
     bad = BadRows(skip=True)
     assert len(read_examples(dataset, folder, "dev", bad=bad)) == bad.count == 1

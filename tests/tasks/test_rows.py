@@ -74,7 +74,7 @@ def test_bad_rows_of_csv_are_named_by_their_first_line(read):
 @pytest.mark.parametrize("score", ["nan", "inf", "1e39", "1_0", "much", ""])
 def test_scores_are_finite_numbers(read, score):
     text = f"text\tlabel\ngood\t 4.5\nbad\t{score}\n"
-    with pytest.raises(bert_tf.UserError, match=f"line 3: .*score '{score}' is "):
+    with pytest.raises(bert_tf.UserError, match=f"line 3: .*score is '{score}', "):
         read(text, task_type="regression")
     assert read(text, task_type="regression", bad=BadRows(skip=True)) == [("good", 4.5, "0")]
 

@@ -149,10 +149,13 @@ HEADER = "sentence1\tsentence2\tscore\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER + "a\tb\tx\n", r"bad\.tsv, line 2: the score 'x' is not a number .*skip_bad_rows"),
-        (HEADER + "a\tb\tinf\n", "line 2: the score 'inf'"),
+        (
+            HEADER + "a\tb\tx\n",
+            r"bad\.tsv, line 2: the score is 'x', expected .*skip_bad_rows",
+        ),
+        (HEADER + "a\tb\tinf\n", "line 2: the score is 'inf'"),
         (HEADER + "a\tb\t1\na\t \t1\n", "line 3: sentence2 is empty"),
-        (HEADER + "a\tb\n", "line 2: 2 columns.* 3"),
+        (HEADER + "a\tb\n", "line 2: found 2 columns.* 3"),
         (HEADER, r"bad\.tsv: "),
         ("", r"bad\.tsv, line 1: "),
         ("a\tsentence2\n1\t2\n", "line 1: .*'sentence1' or .*`text_columns`"),
@@ -184,7 +187,7 @@ def test_values_of_json_are_text(tmp_path):
         (["--loss=cosine"], "--loss=cosine requires .scores"),
         (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999.*from 1 to"),
         (["--matryoshka_dims=x"], "found 'x', expected a number"),
-        (["--layer=3"], "--layer=3 "),
+        (["--layer=3"], "--layer=3: "),
         (["--best_metric=eval_spearman", "--eval_steps=1"], "eval_spearman"),
         (["--text_columns=anchor"], "--text_columns: found anchor, expected two or three"),
     ],

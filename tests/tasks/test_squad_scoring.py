@@ -144,7 +144,7 @@ def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
     results = writer.score(threshold).results()
     assert threshold == results["best_f1_thresh"]
     assert results["f1"] == achieved
-    warned = f"this threshold only achieves an F1 of {achieved:.2f}" in caplog.text
+    warned = f"this threshold achieves an F1 of only {achieved:.2f}" in caplog.text
     assert warned == (achieved < results["best_f1"])
     only = scoring.Scorer(version_2_with_negative=True)
     only.add([], "", "Bern", 1.0)

@@ -103,7 +103,7 @@ def test_folders_of_other_tasks(case, run):
         if other is spec:
             other.config_class.check_folder(run)
         else:
-            message = rf"`output_dir`: {run} .*{spec.script}.*{spec.config_class.FILE}"
+            message = rf"`output_dir`: .*{spec.config_class.FILE} .*{spec.script} .* {run}"
             with pytest.raises(bert_tf.UserError, match=message):
                 other.config_class.check_folder(run)
 
@@ -143,7 +143,7 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
     }
     for name, value in changes.items():
         shown = "scheme" if name == "tags" else name
-        with pytest.raises(bert_tf.UserError, match=rf"`output_dir`: {run} .* {shown}\b"):
+        with pytest.raises(bert_tf.UserError, match=rf"`output_dir`: .* {shown}\b.* {run}"):
             dataclasses.replace(config, **{name: value}).check_resume(run)
 
 
@@ -153,7 +153,7 @@ def test_feature_based_models_are_not_resumed_as_others(run, tmp_path):
     dataclasses.replace(config, **options).save(run)
     loaded = tasks.load_config(run)[1]
     assert {name: getattr(loaded, name) for name in options} == options
-    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* features_only: True there"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* features_only \(True, now"):
         config.check_resume(run)
 
 
@@ -190,7 +190,7 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     # Different columns are an error of `check_resume`.
     renamed = dataclasses.replace(config, numeric_features=(NumericFeature("age", 9.0, 1.0),))
     assert renamed.resumed(run) is renamed
-    with pytest.raises(bert_tf.UserError, match=r"numeric_columns: price there, age now"):
+    with pytest.raises(bert_tf.UserError, match=r"numeric_columns \(price, now age\)"):
         renamed.check_resume(run)
 
 
@@ -260,7 +260,7 @@ def test_lengths_and_vocabularies_must_fit_the_model(caplog):
     assert not caplog.messages
     tasks.check_vocabulary({"a": 3}, TINY, "v.txt")
     assert "v.txt has 4 entries" in caplog.text
-    with pytest.raises(bert_tf.UserError, match=r"`vocab_file`: v\.txt has 51 .* 50"):
+    with pytest.raises(bert_tf.UserError, match=r"`vocab_file`: found 51 .* v\.txt, .* 50"):
         tasks.check_vocabulary({"a": TINY.vocab_size}, TINY, "v.txt")
 
 

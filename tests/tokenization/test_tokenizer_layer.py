@@ -148,7 +148,7 @@ def test_wrong_texts(tokenizer, arguments, message):
 
 
 def test_wrong_arguments(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`vocabulary`: the required tokens \[UNK\]"):
+    with pytest.raises(bert_tf.UserError, match=r"`vocabulary`: expected also .*\[UNK\]"):
         bert_tf.BertTokenizer(["a"])
     with pytest.raises(bert_tf.UserError, match="`max_seq_length=4`"):
         bert_tf.BertTokenizer(WORDS, max_seq_length=4)
@@ -181,7 +181,7 @@ def test_import_bert_tf_is_enough_to_load(tmp_path):
 
 
 def test_a_lone_surrogate_is_reported(tokenizer):
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 1: character 2 .*'\\ud800'"):
+    with pytest.raises(bert_tf.UserError, match=r"`texts`: item 1: .*'\\ud800' at character 2"):
         tokenizer(["a", "b \ud800"])
     with pytest.raises(bert_tf.UserError, match=r"`texts`: item 0: .* lone surrogate"):
         check_pairs([("a", "\udcff")], "texts")

@@ -206,13 +206,13 @@ def test_metrics_are_checked_before_training(tmp_path):
     (tmp_path / "best").mkdir()
     record = {"metric": "loss", "value": 0.1, "step": 2, "since": []}
     (tmp_path / "best" / "best.json").write_text(json.dumps(record))
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*checkpoint by 'loss'"):
         run_scripted(tmp_path, [0.1, 0.2], 8, best_metric="accuracy")
 
 
 def test_missing_best_checkpoint_is_an_error(tmp_path):
     trainer = training.Trainer(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: .*best has no checkpoint"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric`: found no checkpoint in .*best"):
         trainer.use_best("accuracy")
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: not a metric.*accuracy"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=f1`: expected a metric.*accuracy"):
         trainer.use_best("f1")

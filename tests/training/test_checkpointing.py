@@ -149,10 +149,10 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
 
 def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
     evaluate(checkpointing.BestCheckpoint(str(tmp_path), "loss"), 2, 0.1)
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*best by 'loss'"):
+    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*checkpoint by 'loss'"):
         checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
     (tmp_path / "best" / "best.json").write_text("{")
-    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: not JSON"):
+    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: invalid JSON"):
         checkpointing.BestCheckpoint(str(tmp_path), "loss")
 
 
@@ -162,7 +162,7 @@ def test_best_checkpoint_is_logged(tmp_path, caplog):
     assert not caplog.text
     evaluate(checkpointing.BestCheckpoint(str(tmp_path), "accuracy"), 2, 0.1)
     checkpointing.log_best_checkpoint(str(tmp_path))
-    assert "step 2; use it with `best_metric=accuracy`" in caplog.text
+    assert "(step 2); use it with `best_metric=accuracy`" in caplog.text
     checkpointing.log_best_checkpoint(str(tmp_path), "teacher_dir")
     assert f"use it with `teacher_dir={tmp_path}/best`" in caplog.text
 

@@ -51,14 +51,14 @@ def test_eval_steps_without_training_is_logged(caplog):
 
 def test_number_of_frozen_layers():
     TrainConfig(num_frozen_layers=2).check_frozen_layers(TINY)
-    with pytest.raises(bert_tf.UserError, match=r"`num_frozen_layers=3`.* 2 layers"):
+    with pytest.raises(bert_tf.UserError, match=r"`num_frozen_layers=3`: expected at most 2"):
         TrainConfig(num_frozen_layers=3).check_frozen_layers(TINY)
 
 
 def test_number_of_steps():
     """The release rounds the product down rather than the number of batches per epoch."""
     assert TrainConfig(num_train_epochs=3.0).num_train_steps(3668, "examples") == 343
-    with pytest.raises(bert_tf.UserError, match=r"^10 windows for 3\.0 .*`train_batch_size=32`"):
+    with pytest.raises(bert_tf.UserError, match=r"`train_batch_size=32`: found only 10 windows "):
         TrainConfig().num_train_steps(10, "windows")
 
 
@@ -104,9 +104,7 @@ def test_batch_size_of_a_replica():
         training.per_replica(30, FourReplicas, "train_batch_size")
     with pytest.raises(bert_tf.UserError, match=r"`eval_batch_size=3`.* 4$"):
         training.per_replica(3, FourReplicas, "eval_batch_size")
-    with pytest.raises(
-        bert_tf.UserError, match=r"`gradient_accumulation_steps=3`.* nearest .*: 24 or 36$"
-    ):
+    with pytest.raises(bert_tf.UserError, match=r"`gradient_accumulation_steps=3`; use 24 or 36$"):
         training.per_replica(32, FourReplicas, "train_batch_size", parts=3)
 
 
@@ -130,7 +128,7 @@ def test_optimizer_config(caplog):
     assert float(rate(5)) == pytest.approx(2.5e-4)
     assert not caplog.text
     make_optimizer(OptimizerConfig(warmup_proportion=1.0), 100)
-    assert "found 100 warm-up steps, expected less than the 100 training steps" in caplog.text
+    assert "found 100 warm-up steps, expected fewer than the 100 training steps" in caplog.text
 
 
 def test_a_schedule_of_keras(monkeypatch):
@@ -353,7 +351,7 @@ def pretrain(**values):
             r"`seed=1\.5`: expected an integer",
         ),
         (fine_tune, {"output_dir": None}, "`output_dir` must be given"),
-        (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: null characters"),
+        (fine_tune, {"output_dir": "a\0"}, "`output_dir='a.x00'`: found a null character"),
         (pretrain, {"objective": "mlm"}, "`objective=mlm`: expected one of nsp, sop, none"),
         (pretrain, {"output_dir": None}, "`output_dir` must be given"),
         (
@@ -378,7 +376,7 @@ def pretrain(**values):
         (pretrain, {"masked_lm_prob": 0.3}, "`masked_lm_prob` requires `dynamic_masking`"),
         (pretrain, {"train": TrainConfig(num_train_epochs=2.0)},
          "`num_train_epochs` has no effect in pre-training"),
-        (pretrain, {"num_input_streams": 5}, "`num_input_streams=5` .*`train_batch_size=32`"),
+        (pretrain, {"num_input_streams": 5}, "`num_input_streams=5`: .*`train_batch_size=32`"),
         (pretrain, {"train": TrainConfig(bucket_by_length=True)},
          "`bucket_by_length` has no effect in pre-training"),
         (pretrain, {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},

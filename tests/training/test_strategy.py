@@ -43,11 +43,11 @@ def test_device_arguments(caplog):
         ('{"cluster": {"worker": ["a:1", "b:1"]}}', "found .*, expected"),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            "the task is worker 2, expected an index less than 2",
+            "found the task worker 2, expected an index less than 2",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}}',
-            "the task type is 'evaluator'",
+            "found the task type 'evaluator'",
         ),
     ],
 )

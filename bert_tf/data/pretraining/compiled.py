@@ -183,7 +183,7 @@ def _shuffle(items, count, state):
     shift, last = _shift(count), count - 1
     while last > 0:
         drawn = _word(state) >> shift
-        # A draw that is too large swaps nothing. A branch would be unpredictable and thus slow.
+        # A draw that is too large swaps nothing, because an unpredictable branch would be slow.
         is_valid = drawn <= last
         other = drawn if is_valid else last
         items[last], items[other] = items[other], items[last]

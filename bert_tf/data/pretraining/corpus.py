@@ -14,7 +14,7 @@ from bert_tf.errors import UserError
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
 
-# The types of the fields of a block.
+# Little-endian types of `Block`'s fields.
 _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
@@ -34,7 +34,7 @@ class Block(NamedTuple):
     empty_lines: np.ndarray  # int32 (1,), the number of lines without a token, which were skipped
 
     def largest_document(self):
-        """Return the number of tokens of the largest document, 0 without documents."""
+        """Return the number of tokens in the largest document, 0 without documents."""
         bounds = cumulative_offsets(self.sentences)[cumulative_offsets(self.documents)]
         return int(np.diff(bounds).max(initial=0))
 

@@ -31,8 +31,8 @@ from bert_tf.data.pretraining.corpus import cumulative_offsets
 from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
 from bert_tf.tokenization.packing import truncate_at_random
 
-# Compiled code is used for at least this number of tokens in all passes, which take 3 seconds
-# without it. Compiling takes 5 seconds once, and loading 0.6.
+# Minimum number of tokens, over all passes, for compiled code. Python takes 3 seconds for them;
+# compiling takes 5 seconds once, loading 0.6 seconds.
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
@@ -57,7 +57,7 @@ class Instances:
     Attributes:
       order: int64 (I,), the index of each instance in the following arrays.
       segments: int64 (I, 5), a_start, a_end, b_start, b_end and label.
-      starts: int64 (I + 1,), the start of the masks of each instance in `masks`, and M.
+      starts: int64 (I + 1,), where each instance's masks start in `masks`, and M.
       masks: int64 (M,), packed by `masking.Masker`; (1,) if M is 0.
     """
 
@@ -92,8 +92,8 @@ def create_instances(
     """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
     `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with numbers of processed documents; each counts `dupe_factor` times. `compiled` is the
-    result of `find_compiled`, or None.
+    called with the number of new documents, counted in every pass. `compiled` is the result of
+    `find_compiled`, or None.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))

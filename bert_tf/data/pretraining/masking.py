@@ -17,12 +17,12 @@ PACKED_POSITION = 1 << _REPLACEMENT_BITS
 
 
 class Masker:
-    """Draws the masks of the instances of a `Corpus`."""
+    """Draws the masks for instances from a `Corpus`."""
 
     def __init__(self, corpus, vocab, config):
         self._config = config
         if max(vocab.values()) + 1 >= PACKED_POSITION:
-            raise UserError(f"`vocab_file`: token ids must be less than {PACKED_POSITION - 1}")
+            raise UserError(f"`vocab_file`: expected token ids less than {PACKED_POSITION - 1}")
         self._packed_mask = mask_id(vocab) + 1
         self._packed_tokens = [index + 1 for index in vocab.values()]
         self._singles = list(range(config.max_seq_length))
@@ -97,7 +97,6 @@ class Masker:
         return words
 
     def _choose_words(self, words, count, rng):
-        """Return up to `count` positions of random words."""
         shuffle(words, rng)
         chosen = []
         for word in words:

@@ -7,7 +7,7 @@ configuration and number of shards, and memory only on the size of a shard. A re
 missing shards.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
-in OUTPUT.counts.json (see `record_files`). Meanwhile OUTPUT.work has tokens and counts (see
+in OUTPUT.counts.json (see `record_files`). During creation, OUTPUT.work has tokens and counts (see
 `workdir`).
 """
 
@@ -29,7 +29,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
 
-# Bump when the same text and configuration give different shards.
+# Bump when the shards change for the same text and configuration.
 _VERSION = 2
 
 # Memory of a process without its shard, and bytes per token, sentence, instance and mask, as
@@ -142,7 +142,7 @@ class Shards:
             if shard in with_counts:
                 console.info("%s exists", path)
             else:
-                console.info("%s exists without its counts; it is created again", path)
+                console.info("%s has no counts and is created again", path)
         try:
             create_missing()
         except UserError:
@@ -205,8 +205,8 @@ class Shards:
         """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint() != self._fingerprint["input"]:
             raise UserError(
-                f"{self.source.name}: changed during reading; remove {self._metadata_path} and "
-                "start again"
+                f"{self.source.name}: the text changed while it was read; remove "
+                f"{self._metadata_path} and start again"
             )
 
     def _read_metadata(self):
@@ -216,8 +216,8 @@ class Shards:
         if not system.exists(path):
             if existing := self.existing():
                 raise UserError(
-                    f"`output_file`: {min(existing)} exists, but {path} with its configuration "
-                    "does not; remove it or choose another name"
+                    f"`output_file`: found {min(existing)} without {path}, its configuration; "
+                    "remove it or choose another name"
                 )
             return {"made_of": self._fingerprint}
         try:
@@ -239,7 +239,6 @@ class Shards:
         return metadata
 
     def _remove_temporary_files(self):
-        """Remove incomplete files of killed processes."""
         folder, prefix = os.path.split(self._path)
         system = files.system(folder)
         names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
@@ -260,10 +259,7 @@ class Shards:
         return writer.sizes
 
     def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
-        """Raise UserError if the shards exceed the memory limit.
-
-        Returns `is_compiled`, or False if compiled code does not fit within the limit.
-        """
+        """Check the memory limit; return `is_compiled`, or False if compiled code does not fit."""
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, the main process only reads the text.
         base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
@@ -290,7 +286,7 @@ class Shards:
         else:
             # Add 20%, because shards differ in size.
             enough = int(self.num_shards * shard_mb * num_processes / available_mb * 1.2) + 1
-            advice = f"`num_shards={enough}` is about enough (remove {self._metadata_path} first)"
+            advice = f"use `num_shards={enough}` (remove {self._metadata_path} first)"
         raise UserError(
             f"`max_memory_mb={max_memory_mb}`: {self.num_shards} shards in {num_processes} "
             f"processes take about {total_mb:.0f} MB; {advice}"

@@ -147,12 +147,12 @@ def split_sentences(text):
     A sentence ends
 
     1. at the end of a line;
-    2. after a full stop, "!", "?" or "…" and any closing quotes and brackets, if white space and
+    2. after a full stop, "!", "?" or "…" and any closing quotes and brackets, if whitespace and
        then anything but a lower-case letter follows, unless the full stop belongs to one of
        `ABBREVIATIONS` or an initial ("J. Smith");
     3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
 
-    Returns a list of str, without surrounding white space.
+    Returns a list of str, without surrounding whitespace.
     """
     return [sentence for line in text.split("\n") for sentence in _split_line(line)]
 

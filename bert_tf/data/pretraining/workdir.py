@@ -52,8 +52,8 @@ class WorkDir:
                 is_same = False
             else:
                 raise UserError(
-                    f"`work_dir`: {self.path} exists and was not created by this program (no "
-                    "made_of.json); remove it or choose another folder"
+                    f"`work_dir`: found no made_of.json in {self.path}, expected a folder created "
+                    "by this program; remove it or choose another folder"
                 )
             if not is_same:
                 self._clear()

@@ -52,7 +52,7 @@ def columns(instances, first, last, corpus, vocab, config):
 def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
     """Write instances to TFRecord files in turn, and return a dict from path to their number.
 
-    `on_progress` is called with numbers of written instances; other arguments as for `columns`.
+    `on_progress` is called with the number of new instances; other arguments as for `columns`.
     """
     total = len(instances)
     with tfrecord.writing(paths) as write_records:

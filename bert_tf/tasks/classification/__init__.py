@@ -1,4 +1,4 @@
-"""Classification and regression of texts and pairs of texts (BERT paper, section 4.1)."""
+"""Classification and regression of texts and text pairs (BERT paper, section 4.1)."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

@@ -40,7 +40,7 @@ class NumericFeature(NamedTuple):
 
 
 class ScoreScale(NamedTuple):
-    """The mean and standard deviation of the scores of a training set."""
+    """The mean and standard deviation of a training set's scores."""
 
     mean: Finite
     deviation: Finite
@@ -53,8 +53,8 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     Attributes:
       numeric_features: the `NumericFeature`s of an example.
       num_texts: 2 if the training set has pairs, else 1.
-      columns: dict from the options that name columns to their values for the training file, given
-        by the user or found in its header.
+      columns: dict from each column option to its value for the training file, as given or as found
+        in the header.
       dev_split: the `DevSplit` of the held-out training rows, or None.
       scores: the `ScoreScale` of a regression with standardized logits; None if the logits are the
         scores, as in all checkpoints outside a run's folder (see `checkpoints.open_checkpoint`).
@@ -112,7 +112,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     delimiter: str | None = option(
         None,
-        "Delimiter of the columns of custom files: comma, semicolon, tab, pipe, or any other "
+        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other "
         "character. Default: detected. (bert_tf)",
     )
     numeric_columns: tuple[str, ...] = option(
@@ -162,7 +162,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     window_pooling: str = option(
         "mean",
-        "How to pool the logits of the windows of a text. (bert_tf)",
+        "How to pool the logits of a text's windows. (bert_tf)",
         choices=("mean", "max"),
         saved=True,
         fixed=True,
@@ -178,11 +178,11 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping. (bert_tf)")
     class_weights: tuple[str, ...] = option(
         (),
-        "Weights of the labels in the training loss: balanced, or a number per label in the order "
-        "of their ids. (bert_tf)",
+        "Label weights in the training loss: balanced, or a number per label in the order of "
+        "their ids. (bert_tf)",
     )
     report: bool = option(
-        False, "Write eval_report.txt: F1 and more per label, and the confusion matrix. (bert_tf)"
+        False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
     )
     glue_submission: str | None = option(
         None,

@@ -25,7 +25,7 @@ from bert_tf.training.task import TaskData
 
 
 class ClassificationData(TaskData):
-    """The dict `examples` from split to list of `Example`, and the `glue.DatasetSpec`."""
+    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`."""
 
     version = 2
 
@@ -208,13 +208,13 @@ def make_model(config, dtype=None):
 
 
 def _dev_split(task_config, stored):
-    """Return the `DevSplit` of the trained model, or from the options of a new one, or None."""
+    """Return the `DevSplit` of the trained model or, for a new model, of the options."""
     fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
     if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
-            f"`dev_fraction={fraction:g}`, but the model was trained with "
+            f"`dev_fraction={fraction:g}`: the model was trained with "
             f"{trained.fraction if trained else 'all rows'}, so it would be evaluated on training "
-            "rows"
+            "rows; use the original value or a `dev_file`"
         )
     if stored:
         return None if task_config.dev_file else trained

@@ -32,8 +32,8 @@ class Teacher:
         self._config = spec.config_class.load(folder)
         if self._config is None:
             raise UserError(
-                f"`teacher_dir`: {folder} is not the output folder of a {spec.script} training "
-                f"run: it has no {spec.config_class.FILE}"
+                f"`teacher_dir`: found no {spec.config_class.FILE} in {folder}, expected the "
+                f"output folder of a {spec.script} training run"
             )
         if self._config.windows:
             raise UserError(
@@ -41,7 +41,7 @@ class Teacher:
                 "which is not supported for a teacher"
             )
         if student.task_type == "regression" and distillation.temperature != 1:
-            raise UserError("`teacher_temperature`: a regression has no probabilities to soften")
+            raise UserError("`teacher_temperature` has no effect with `task_type=regression`")
         for name, get_value in (
             ("task_type", lambda x: x.task_type),
             ("labels", lambda x: ", ".join(sorted(x.labels))),
@@ -51,8 +51,8 @@ class Teacher:
             teacher_value, student_value = get_value(self._config), get_value(student)
             if teacher_value != student_value:
                 raise UserError(
-                    f"`teacher_dir`: the model in {folder} has the {name} "
-                    f"{teacher_value or 'none'}, expected {student_value or 'none'} for the student"
+                    f"`teacher_dir`: found {name} {teacher_value or 'none'} in {folder}, expected "
+                    f"{student_value or 'none'}, as for the student"
                 )
         self._prefix = checkpoints.find(folder, "teacher_dir")
         console.info("teacher: %s", self._prefix)
@@ -90,7 +90,7 @@ class Teacher:
             self._folder,
             must_be_trained=True,
         )
-        # A resumed run removes files with such names if a killed run has left them.
+        # A resumed run removes files with such names that a killed run left behind.
         path = os.path.join(folder, "teacher.tf_record.tmp-0")
         tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         length = config.max_seq_length

@@ -95,8 +95,8 @@ def with_known_labels(examples, labels, bad):
 def hold_out(examples, dev_split, stratify):
     """Split a training set into a list for training and a list of held-out examples, in order.
 
-    With `stratify`, both have the labels in the same proportions; the example of a label that
-    occurs once is for training.
+    With `stratify`, the labels have the same proportions in both; a label that occurs once stays in
+    the training set.
     """
     from sklearn.model_selection import train_test_split
 
@@ -105,19 +105,19 @@ def hold_out(examples, dev_split, stratify):
     size = round(dev_split.fraction * len(examples))
     if not 0 < size < len(indices):
         raise UserError(
-            f"`dev_fraction={dev_split.fraction:g}` of {len(examples)} training rows leaves no "
-            f"rows for {'training' if size else 'evaluation'}"
+            f"`dev_fraction={dev_split.fraction:g}`: found {len(examples)} training rows, which "
+            f"leaves none for {'training' if size else 'evaluation'}"
         )
     labels = [examples[i].label for i in indices] if stratify else None
     if labels and min(size, len(indices) - size) < len(set(labels)):
-        console.warning("`dev_fraction`: there are too few rows to stratify them by label")
+        console.warning("`dev_fraction`: found too few rows to stratify by label")
         labels = None
     _, held_out = train_test_split(
         indices, test_size=size, random_state=dev_split.seed, stratify=labels
     )
     chosen = set(held_out)
     train = [x for i, x in enumerate(examples) if i not in chosen]
-    console.info("held out of %d training rows for evaluation: %d", len(examples), len(chosen))
+    console.info("%d of %d training rows held out for evaluation", len(chosen), len(examples))
     return train, [examples[i] for i in sorted(chosen)]
 
 
@@ -134,10 +134,10 @@ def make_example(where, texts, label, row_id, layout=None, cells=()):
 
 
 def measure_numbers(names, examples):
-    """Return the tuple of `NumericFeature`s of a training set, one for each name."""
-    # float32 is too coarse for times in seconds since 1970.
+    """Return a training set's `NumericFeature`s as a tuple, one for each name."""
+    # float32 cannot distinguish Unix times that are seconds apart.
     values = np.array([example.numbers for example in examples], "float64")
-    # The computed deviation of equal numbers may differ from 0.
+    # Rounding may give equal numbers a nonzero deviation.
     is_constant = values.min(0) == values.max(0)
     means, deviations = values.mean(0), np.where(is_constant, 0.0, values.std(0))
     for name, value in zip(names, deviations, strict=True):

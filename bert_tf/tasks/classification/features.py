@@ -39,9 +39,9 @@ def convert_examples(
       tokenizer: a `FullTokenizer`.
       max_seq_length: maximum sequence length, in tokens.
       task_class: one of the `task.TASK_CLASSES`.
-      numeric_features: the `NumericFeature`s that normalize the numbers of the examples.
+      numeric_features: the `NumericFeature`s of an example.
       teacher_logits: array (N, L), or None.
-      lengths: a `packing.LengthCounter` that counts the lengths, or None.
+      lengths: a `packing.LengthCounter`, or None.
       windows: the `DocumentWindows` of the texts; None to truncate them.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))

@@ -200,7 +200,7 @@ def custom_dataset(task_type=None, labels=None, layout=None):
 
 
 def write_submission(folder, dataset, split, ids, predicted):
-    """Write a dataset's file for GLUE's leaderboard, and `submission.zip` with all files so far.
+    """Write a dataset's file for GLUE's leaderboard, and update `submission.zip`.
 
     `predicted` has a label or score for each of the `ids`. The leaderboard requires every row, so
     the ids must be 0, 1, 2 and so on, in any order.
@@ -209,8 +209,8 @@ def write_submission(folder, dataset, split, ids, predicted):
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):
         raise UserError(
-            f"`glue_submission`: found {len(rows)} rows with other ids, expected a prediction in "
-            f"{name}.tsv for each row of the leaderboard's test set, numbered from 0"
+            f"`glue_submission`: expected the ids of the test set to be 0 to {len(rows) - 1}, "
+            f"because {name}.tsv must have a prediction for each row"
         )
     if dataset.score_range:
         lowest, highest = dataset.score_range

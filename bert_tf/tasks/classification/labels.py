@@ -15,7 +15,7 @@ from bert_tf.pipelines.arguments import check_list
 class LabelEncoder:
     """Converts labels to training targets.
 
-    A label is a name or, unless the names are numbers, an index.
+    A label is a name, or an index if the names are not numbers.
     """
 
     def __init__(self, task_type, labels):
@@ -43,11 +43,7 @@ class LabelEncoder:
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
 
     def _in_order(self, values, argument):
-        """Return the rows of a DataFrame with its label columns in the order of the labels.
-
-        If no column is named after a label, the order is kept. Values other than a DataFrame with
-        several columns are returned unchanged.
-        """
+        """Order the label columns of a DataFrame by label; return other values unchanged."""
         columns = [str(name) for name in getattr(values, "columns", ())]
         if len(columns) < 2:
             return values
@@ -100,7 +96,7 @@ class LabelEncoder:
         return row
 
     def check_dataset(self, dataset, argument):
-        """Raise UserError unless a dataset has batches of texts or pairs of texts, and labels."""
+        """Raise UserError unless a dataset has batches of texts or text pairs, and labels."""
         spec = dataset.element_spec
         if not isinstance(spec, tuple) or len(spec) not in (2, 3):
             raise UserError(f"`{argument}`: expected a dataset of (texts, labels)")
@@ -122,21 +118,21 @@ class LabelEncoder:
         is_valid = self._task_type == "classification" or spec.dtype != tf.string
         has_shape = rank in (None, 1) or (rank == 2 and spec.shape[1] == 1)
         is_one_hot = self._is_one_hot(spec)
-        expected = "numbers of the shape (batch size,)"
+        expected = "numbers with the shape (batch size,)"
         if self._task_type == "multi_label":
             has_shape = spec.shape.is_compatible_with((None, len(self._labels)))
-            expected = f"0 and 1 of the shape (batch size, {len(self._labels)})"
+            expected = f"0 and 1 with the shape (batch size, {len(self._labels)})"
         elif self._task_type == "classification":
             has_shape |= is_one_hot
-            expected = "names or indices of the shape (batch size,)"
+            expected = "names or indices with the shape (batch size,)"
         if not (is_valid and has_shape):
             raise UserError(
-                f"`{argument}`: the {values} of the dataset have the shape {spec.shape} and the "
-                f"type {spec.dtype.name}, expected {expected}"
+                f"`{argument}`: found {values} with the shape {spec.shape} and the type "
+                f"{spec.dtype.name} in the dataset, expected {expected}"
             )
 
     def encode_tensor(self, values, argument):
-        """Convert a batch of labels of a dataset to targets, with TensorFlow operations."""
+        """Convert a batch of a dataset's labels to targets, with TensorFlow operations."""
         if self._task_type == "multi_label":
             return tf.cast(values, tf.float32)
         if self._task_type == "regression":
@@ -172,9 +168,9 @@ class LabelEncoder:
     def label_weights(self, class_weight, targets=None):
         """Return the weight of each label, float32 (L,), or None if `class_weight` is None.
 
-        `class_weight` is a dict from label to weight, or "balanced", which gives all labels in
-        `targets`, int32 (N,), the same total weight as in scikit-learn: N / (L * number of the
-        label's texts), where L counts only labels that occur.
+        `class_weight` is a dict from label to weight, or "balanced". As in scikit-learn, balanced
+        weights are N / (L * n) for a label with n of the N `targets`, int32 (N,), where L counts
+        only labels that occur.
         """
         if class_weight is None:
             return None
@@ -196,7 +192,9 @@ class LabelEncoder:
             try:
                 weights[self._label_id(label)] = _to_number(weight)
             except (TypeError, ValueError) as error:
-                raise UserError(f"`class_weight`: {label!r}: {weight!r}, {error}") from None
+                raise UserError(
+                    f"`class_weight`: {label!r} has the weight {weight!r}, {error}"
+                ) from None
         return weights
 
 

@@ -275,9 +275,8 @@ class TextClassifier(TaskPipeline):
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
         """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
 
-        Texts become a tuple of one or two string tensors (N,), labels become targets. A dataset is
-        returned unchanged and cannot be combined with the arguments `only_lists`. `arguments` are
-        the names of the values in messages.
+        Texts become one or two string tensors (N,), labels become targets. A dataset is returned
+        unchanged and cannot be combined with the arguments `only_lists`.
         """
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
@@ -303,11 +302,7 @@ class TextClassifier(TaskPipeline):
         return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
-        """Return a dataset of batches (inputs, targets) or (inputs, targets, weights).
-
-        `data` is the result of `_to_tensors`, `label_weights` is float32 (L,) or None, and `bucket`
-        batches texts of similar length. Errors name `argument`.
-        """
+        """Return a dataset of batches of inputs, targets and optionally weights."""
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
@@ -335,7 +330,8 @@ def _split(columns, share):
     first = size - int(size * share)
     if not 0 < share < 1 or first == size:
         raise UserError(
-            f"`validation_split={share}`: expected a fraction from 0 to 1 that splits {size} texts"
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} texts on both sides"
         )
     return tuple(
         tf.nest.map_structure(lambda x, part=part: x[part], columns)
@@ -358,7 +354,7 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    """Return the number of outputs of the head in a checkpoint, 0 if it has none."""
+    """Return the number of outputs of a checkpoint's head, 0 if it has none."""
     return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 

@@ -1,4 +1,4 @@
-"""Custom data as in the release: a `DataProcessor` that returns lists of `InputExample`."""
+"""The release's interface for custom data: `DataProcessor` and `InputExample`."""
 
 import csv
 import dataclasses
@@ -135,6 +135,6 @@ def _make(reference):
         sys.path.insert(0, os.getcwd())
     try:
         return getattr(importlib.import_module(module), name)()
-    except Exception as error:  # whatever the user's code raises
+    except Exception as error:  # user code may raise anything
         message = f"{type(error).__name__}: {reason(error)}"
         raise UserError(f"`processor={reference}`: {message}") from error

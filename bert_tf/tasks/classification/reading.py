@@ -55,11 +55,9 @@ class FileSource:
         return bool(find_file(split, file.names, self._data_dir))
 
     def read(self, split, bad=None):
-        """Read a split as a list of `Example`.
+        """Read the split `split` as a list of `Example`; test examples have no labels.
 
-        Args:
-          split: a key of `dataset.files`. Test examples have no labels.
-          bad: `BadRows` that collects invalid rows; None to raise an error for the first.
+        `bad` are the `BadRows` that collect invalid rows; None to raise an error for the first.
 
         Raises:
           UserError: if a row is invalid or the file is missing; names file and line.
@@ -101,7 +99,9 @@ class FileSource:
         )
         surplus.report("rows with extra columns, which are ignored")
         if dataset.layout:
-            quoted.report("texts in quotes, which are kept in tab-separated files; use .csv")
+            quoted.report(
+                "texts in quotes (tab-separated files keep quotes; use .csv to remove them)"
+            )
             _report(path, table_format, columns, examples)
         return examples
 
@@ -129,7 +129,7 @@ class FileSource:
         return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
-        """Return the number of columns of the training file, or None if there is no such file."""
+        """Return the number of columns in the training file, or None if there is no such file."""
         names = self.dataset.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths
@@ -182,7 +182,7 @@ def _find_format(path, layout):
     return table_format
 
 
-# Limits of the log line about a file: number of columns, and of characters of a text.
+# Limits of the log line about a file: number of columns, and number of characters per text.
 _MAX_COLUMNS, _MAX_CHARACTERS = 12, 40
 
 

@@ -35,7 +35,7 @@ def classification_servable(model, config, serving_config):
 
     def make_outputs(logits):
         answers = TASK_CLASSES[config.task_type].answers(logits)
-        # LiteRT, the target of models of ids, cannot repeat strings.
+        # Models with `inputs="ids"` may be converted to LiteRT, which cannot repeat strings.
         names = _label_names(config, logits) if serving_config.inputs == "text" else {}
         return {"logits": logits, **answers, **names}
 

@@ -175,7 +175,7 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     usable = examples.get("train", ())
     if usable and all(example.label == usable[0].label for example in usable):
         console.warning(
-            "all %d training examples have the %s %r: there is nothing to learn",
+            "all %d training examples have the %s %r, so the model has nothing to learn",
             len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
         )  # fmt: skip
     if names:

@@ -113,7 +113,7 @@ class TfdsSource:
     def _read_label(self, value):
         if self.dataset.task_type == "regression":
             if not np.isfinite(value):
-                raise ValueError(f"the score {value} is not a finite number")
+                raise ValueError(f"the score is {value}, expected a finite number")
             return float(value)
         if self.dataset.task_type == "multi_label":
             return tuple(map(self._label_name, value))

@@ -1,4 +1,4 @@
-"""Export of the encoder without a head: vectors of the tokens and of the text."""
+"""Export of the encoder without a head: vectors of a text and its tokens."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

@@ -34,7 +34,6 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 from bert_tf.tokenization.vocabulary import mask_id
 
-# Prefix of the weights of the masked-LM head.
 _HEAD = "cls/predictions/"
 # math.exp overflows slightly above this value.
 _MAX_EXPONENT = 700.0
@@ -130,7 +129,8 @@ class FillMask(KerasTraining, TextPipeline):
                    if name.startswith(_HEAD) and name not in names]  # fmt: skip
         if missing:
             raise UserError(
-                f"`init_checkpoint`: {checkpoint} has no masked-LM head; {missing[0]} is missing"
+                f"`init_checkpoint`: found no {missing[0]} in {checkpoint}, expected a masked-LM "
+                "head"
             )
 
     @with_columns(**_TABLE)
@@ -336,7 +336,7 @@ class FillMask(KerasTraining, TextPipeline):
         return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 
     def _compute_best(self, batch):
-        """Return the ids and probabilities (B, P, K) of the K best tokens for a batch."""
+        """Return the ids and probabilities (B, P, K) of the K best tokens."""
 
         def best(log_probabilities, _):
             values, ids = tf.math.top_k(log_probabilities, self._num_best)
@@ -345,7 +345,7 @@ class FillMask(KerasTraining, TextPipeline):
         return self._map_positions(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
 
     def _compute_log_probability(self, batch):
-        """Return the log-probability (B,) of the masked token for a batch."""
+        """Return the log-probability (B,) of the masked token of each text."""
 
         def select(log_probabilities, ids):
             return {"log_probability": tf.gather(log_probabilities, ids, batch_dims=1)}
@@ -354,15 +354,10 @@ class FillMask(KerasTraining, TextPipeline):
         return {name: values[:, 0] for name, values in outputs.items()}
 
     def _map_positions(self, batch, function, dtypes):
-        """Apply a function to the log-probabilities of all tokens at `positions`, in chunks.
+        """Apply a function to the log-probabilities at `positions`, in chunks to limit memory.
 
-        The log-probabilities of a whole batch may not fit in memory.
-
-        Args:
-          batch: inputs of the model, `positions` (B, P) and optionally `masked_ids` (B, P).
-          function: function from float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of
-            tensors (_CHUNK_SIZE, ...), which become (B, P, ...).
-          dtypes: dict from name to dtype of these tensors.
+        `function` maps float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of tensors
+        (_CHUNK_SIZE, ...) with the given `dtypes`, which become (B, P, ...).
         """
         batch = dict(batch)
         positions = batch.pop("positions")

@@ -19,7 +19,7 @@ _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test
 
 
 class MultipleChoiceData(TaskData):
-    """The dict `examples` from split to list of `Example`, and `endings` to names of columns."""
+    """Holds two dicts by split: `examples`, lists of `Example`, and `endings`, column names."""
 
     sequence_unit = "pairs of context and ending"
     metric_names = MultipleChoiceTask.metric_names_with()

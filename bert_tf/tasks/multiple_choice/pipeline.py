@@ -154,8 +154,8 @@ class MultipleChoice(TaskPipeline):
           batch_size: number of contexts per step.
 
         Returns:
-          A list with a dict per context: "choice" is the index of the best ending, "probabilities"
-          a list with the probability of each ending.
+          A list of dicts, one per context: "choice", the index of the best ending, and
+          "probabilities", a list with the probability of each ending.
 
         Raises:
           UserError: if an argument is invalid.

@@ -19,8 +19,12 @@ _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 class Example:
     """A context and its endings.
 
-    `where` is file and line, `label` the index of the correct ending (None in test sets), and `id`
-    the id in the data, else the row number from 0.
+    Attributes:
+      where: file and line, for messages.
+      context: the text.
+      endings: its possible endings.
+      label: index of the correct ending; None in test sets.
+      id: the id in the data, or the row number from 0.
     """
 
     where: str
@@ -31,7 +35,7 @@ class Example:
 
 
 def read_examples(path, config=None, with_label=True):
-    """Return the list of `Example` of a file, and the names of its ending columns.
+    """Return a file's list of `Example`, and the names of its ending columns.
 
     The first line names the columns. Errors name file and line.
     """
@@ -76,7 +80,7 @@ def _find_columns(path, names, config, with_label):
     if repeated := [name for name in used if names.count(name) > 1]:
         raise UserError(f"{path}, line 1: the column {repeated[0]} occurs twice")
     console.info(
-        "%s: %s, and the %d choices %s", path, " + ".join(columns.context_columns), len(endings),
+        "%s: context %s; %d endings: %s", path, " + ".join(columns.context_columns), len(endings),
         ", ".join(endings),
     )  # fmt: skip
     return columns

@@ -92,7 +92,7 @@ class Context:
         return offsets
 
     def windows(self, window_size, stride):
-        """Return the (cached) `SlidingWindows` over the tokens."""
+        """Return the `SlidingWindows` over the tokens, cached."""
         key = window_size, stride
         if key not in self._windows:
             self._windows[key] = SlidingWindows(len(self.ids), window_size, stride)
@@ -123,10 +123,10 @@ class Context:
         return first, last
 
     def token_text(self, first, last, by_offsets):
-        """Return (text of the tokens from `first` to `last`, problem).
+        """Return the text of the tokens from `first` to `last`, and a problem or None.
 
         The text comes from character offsets if `by_offsets`, else from `get_final_text` as in the
-        release. `problem` is None, or explains why the text was expanded to whole words.
+        release. The problem explains why the text was expanded to whole words.
         """
         if by_offsets:
             starts, ends = self.offsets
@@ -145,12 +145,16 @@ def get_final_text(tokens, words, basic_tokenizer):
 
     The words may contain more than the answer: "Steve Smith's" for the tokens "steve smith". The
     tokens may lack case and accents, so the release tokenizes the words, searches the result, and
-    maps the position back by counting characters other than spaces. If the tokenizer removes or
-    adds characters, this fails and the answer is all of `words`; `answer_alignment=offsets` does
-    not have this problem.
+    maps the position back by counting non-space characters. If the tokenizer adds or removes
+    characters, this fails and all of `words` is the answer; use `answer_alignment=offsets` then.
 
-    `tokens` and `words` are texts; word pieces are joined. Returns (text, problem), where `problem`
-    is None, or explains why the text is all of `words`.
+    Args:
+      tokens: the text of the tokens, with word pieces joined.
+      words: the text of the words.
+      basic_tokenizer: the `BasicTokenizer` of the model.
+
+    Returns:
+      The answer, and None or the reason why it is all of `words`.
     """
     tokenized = " ".join(basic_tokenizer.tokenize(words))
     start = tokenized.find(tokens)

@@ -59,8 +59,8 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     )
     n_best_size: int = option(
         20,
-        "Number of answers per question in nbest_predictions.json, and of best starts and ends per "
-        "window.",
+        "Number of answers per question in nbest_predictions.json, and number of start and end "
+        "positions to combine in each window.",
         minimum=1,
         saved=True,
     )
@@ -72,7 +72,7 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     )
     null_score_diff_threshold: float = option(
         0.0,
-        "Predict no answer if its score exceeds that of the best answer by more than this value.",
+        "Predict no answer if its score exceeds the best answer's by more than this value.",
         saved=True,
     )
     find_null_score_diff_threshold: bool = option(
@@ -126,8 +126,8 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         config.check_lengths()
         if options.get("doc_stride") is not None:
             return config
-        # The default stride may exceed the window of a short sequence, and answers between windows
-        # that do not overlap would be lost.
+        # If the default stride exceeds the window of a short sequence, windows do not overlap and
+        # answers between them are lost.
         num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
         doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
         return dataclasses.replace(config, doc_stride=doc_stride)

@@ -57,8 +57,8 @@ class QuestionAnsweringData(TaskData):
         self._mask_padding = not config.train.pad_to_max_length
         if self._mask_padding and config.do_train:
             console.info(
-                "the loss ignores padding positions; the release includes them, which "
-                "`pad_to_max_length` reproduces"
+                "the loss ignores padding positions; `pad_to_max_length` includes them, as in the "
+                "release"
             )
         return config.train
 
@@ -143,7 +143,8 @@ def _make_source(task_config, split):
         splits = task_config.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
-                f"`tfds_splits`: found {len(splits)} splits, expected two (training and prediction)"
+                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
+                "prediction"
             )
         purpose = "train" if split == "train" else "predict"
         return TfdsQuestions(
@@ -212,8 +213,8 @@ class PredictionWriter:
         achieved = self.score(threshold).results()["f1"]
         if achieved < score - 1e-6:
             console.warning(
-                "this threshold only achieves an F1 of %.2f, because the official script adds "
-                "questions with equal odds one at a time, and returns 0 if no answers are best",
+                "this threshold achieves an F1 of only %.2f: the official search adds questions "
+                "with equal odds one at a time, and returns 0 if leaving all unanswered is best",
                 achieved,
             )
         return threshold

@@ -1,7 +1,6 @@
-"""Decoding of the logits of windows to answers.
+"""Decode the logits of windows into answers.
 
-A model returns only the `n_best_size` best start and end positions of each window, because the
-release uses no others.
+As in the release, only the `n_best_size` best start and end positions of each window are used.
 """
 
 import math

@@ -22,7 +22,7 @@ from bert_tf.tokenization.packing import SlidingWindows, pack_segments
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# Bump if the same data would give different features.
+# Bump when the features change for the same data.
 _VERSION = 1
 
 # Characters per chunk of work, and minimum number of questions for several processes.
@@ -33,10 +33,10 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `query` has the token ids of the truncated question. The window is number `index` of `windows`,
-    and contains `length` context tokens, starting with number `first`. In training,
-    `start_position` and `end_position` locate the answer in the sequence, 0 unless the window
-    contains all of it; they are None otherwise.
+    `query` has the token ids of the truncated question. The window has the index `index` in
+    `windows` and contains `length` context tokens, from token `first`. In training,
+    `start_position` and `end_position` locate the answer in the sequence; they are 0 unless the
+    window contains all of it, and None outside of training.
     """
 
     context: Context
@@ -109,7 +109,7 @@ class FeatureConverter:
 
 
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
-    """Return the `FeatureCache` for the windows of a source of questions.
+    """Return the `FeatureCache` for the windows of a question source.
 
     `summary` is its `reading.DatasetSummary`. See `write_windows` for the other arguments.
     """
@@ -133,12 +133,12 @@ def write_windows(
 ):
     """Write the windows of all questions to a TFRecord file, in the order of the source.
 
-    `source` is a `reading.JsonSource` or `reading.TfdsQuestions`. `is_training` writes answer
-    positions. `num_processes` is 0 for one process per core if there are many questions, and
-    `num_questions` is for the progress display.
+    `source` is a `reading.JsonSource` or `reading.TfdsQuestions`. `is_training` adds answer
+    positions. With `num_processes=0`, many questions use one process per core. `num_questions` is
+    for the progress display.
 
     Returns:
-      {"windows": number of windows}, greater than 0.
+      {"windows": number of windows}; there is at least one.
     """
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
@@ -185,9 +185,9 @@ class _ChunkConverter:
         self._converter = FeatureConverter(tokenizer, config, is_training)
 
     def __call__(self, paragraphs):
-        """Return (records, number of questions, locations of truncated questions).
+        """Return records, the number of questions, and the locations of truncated questions.
 
-        Every record has the unique id `FIRST_UNIQUE_ID`, which is replaced later.
+        All records have the unique id `FIRST_UNIQUE_ID`, which `write_windows` replaces.
         """
         all_windows, count, truncated = [], 0, []
         for question, windows, is_truncated in itertools.chain.from_iterable(

@@ -161,7 +161,7 @@ class QuestionAnswering(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return a dict of the loss, and of the accuracies of start and end over all windows."""
+        """Return a dict of the loss and the start and end accuracies over all windows."""
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 
@@ -276,6 +276,6 @@ def _read_answer(answer, context, where):
         raise UserError(f"{where} is {answer!r:.50}, expected a text, (text, start) or None")
     if start is None:
         start = context.find(text)
-        # No answer starts at the end of the context, so the question is skipped.
+        # No text is found at the end of the context, so the question is skipped.
         start = len(context) if start < 0 else start
     return (Answer(text, int(start)),)

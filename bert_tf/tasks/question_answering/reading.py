@@ -44,10 +44,10 @@ class Paragraph(NamedTuple):
 
 
 class JsonSource:
-    """The questions of a file in SQuAD's format, or with the rows of a Hugging Face dataset.
+    """The questions of a file in SQuAD's format or in the format of a Hugging Face dataset.
 
-    Rows are JSON lines, JSON or Parquet, with one question per row in the columns `id`, `context`,
-    `question`, and `answers` with the lists `text` and `answer_start`.
+    The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
+    `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
 
     >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
     ...     print(paragraph.context, paragraph.questions)
@@ -126,7 +126,7 @@ def _get(values, key, kind, where):
     if not isinstance(values, dict):
         raise UserError(f"{where}: found {_abbreviated(values)}, expected an object")
     if key not in values:
-        raise UserError(f"{where}: {key!r} is missing; the keys are {', '.join(values) or 'none'}")
+        raise UserError(f"{where}: found the keys {', '.join(values) or 'none'}, expected {key!r}")
     value = values[key]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UserError(f"{where}: {key!r} is {_abbreviated(value)}, expected {_TYPE_NAMES[kind]}")
@@ -171,7 +171,8 @@ def _answer_list(lists, where):
     texts, starts = (_get(lists, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise UserError(
-            f"{where}: 'text' has {len(texts)} items, but 'answer_start' has {len(starts)}"
+            f"{where}: found {len(starts)} items in 'answer_start', expected {len(texts)} as in "
+            "'text'"
         )
     pairs = zip(texts, starts, strict=True)
     return [{"text": text, "answer_start": start} for text, start in pairs]
@@ -196,19 +197,16 @@ class TfdsQuestions:
     def __init__(self, name, split, data_dir=None, tfds_split=None):
         """Find the dataset, and prepare it if necessary.
 
-        Args:
-          name: "squad/v1.1", "squad/v2.0" or a dataset with the same features.
-          split: "train" or "predict".
-          data_dir: folder of prepared datasets; None for the default.
-          tfds_split: split of the dataset ("train[:90%]"); None for "train" or "validation".
+        `name` is "squad/v1.1", "squad/v2.0" or a dataset with the same features, `split` "train" or
+        "predict", and `tfds_split` its split of the dataset, such as "train[:90%]".
         """
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
         missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
         if missing:
             raise UserError(
-                f"`tfds_name`: {name} has the features {', '.join(self._rows.features)}, expected "
-                f"also {', '.join(missing)}"
+                f"`tfds_name={name}`: found the features {', '.join(self._rows.features)}, "
+                f"expected also {', '.join(missing)}"
             )
 
     def paragraphs(self):
@@ -237,7 +235,7 @@ def _tfds_question(row, where):
 
 
 class DatasetSummary(NamedTuple):
-    """The number of valid questions, and a digest of all data that affect the features."""
+    """The number of valid questions, and a digest of everything that affects the features."""
 
     questions: int
     digest: str

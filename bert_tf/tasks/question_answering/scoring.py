@@ -86,8 +86,8 @@ class Scorer:
     def results(self):
         """Return the official metrics in percent.
 
-        SQuAD 2.0 adds the metrics of questions with and without an answer (HasAns, NoAns) and the
-        best thresholds; without questions of a kind, only its total.
+        SQuAD 2.0 adds the best thresholds and the metrics of questions with and without an answer
+        (HasAns, NoAns). If there are no questions of a kind, only its total is returned.
         """
         results = _means(self._rows)
         results["exact_match"] = results.pop("exact", 0.0)
@@ -100,18 +100,12 @@ class Scorer:
         return {name: results[name] for name in self.names() if name in results}
 
     def best_threshold(self, name="f1"):
-        """Find the null odds threshold with the best score, as the official script does.
+        """Return the best score in percent and its null odds threshold, as in the official script.
 
-        Questions with null odds above the threshold are not answered; among equal scores, the
-        lowest threshold is returned. Applying the threshold may not achieve the score, because the
-        official script adds questions with equal odds one at a time, and returns 0 if no answers
-        are best.
-
-        Args:
-          name: "exact" or "f1".
-
-        Returns:
-          (score in percent, threshold)
+        `name` is "exact" or "f1". Questions with null odds above the threshold are not answered;
+        among equal scores, the lowest threshold is returned. The threshold may not achieve the
+        score, because the official search adds questions with equal odds one at a time, and returns
+        0 if leaving all questions unanswered is best.
         """
         score = sum(not row.has_answer for row in self._rows)
         best, threshold = score, 0.0

@@ -84,7 +84,7 @@ class QuestionAnsweringModule(tf.Module):
         # Unicode normalization may reorder combining marks, so the last token may start first.
         start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
         end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
-        # Without an answer, the offsets belong to a different context and may exceed this one.
+        # If there is no answer, the offsets are from a different context and may exceed this one.
         begin = tf.where(is_answered, start, 0)
         length = tf.where(is_answered, end - start, 0)
         return {
@@ -152,17 +152,12 @@ def _pack_windows(questions, windows, rows, vocab, size):
 def _top_spans(scores, counts, size):
     """Return the best spans of each question, best first.
 
-    Args:
-      scores: float32 (W, K), the scores of spans of all windows.
-      counts: int32 (B,), the number of windows of each question.
-      size: K.
-
-    Returns:
-      A pair of scores (B, K) and indices among the W * K spans (B, K), padded with `_MIN_SCORE` and
-      W * K if a question has fewer spans.
+    `scores`, float32 (W, K), are the span scores of all windows, `counts`, int32 (B,), the number
+    of windows of each question, and `size` is K. Returns scores and indices among the W * K spans,
+    both (B, K), padded with `_MIN_SCORE` and W * K if a question has fewer spans.
     """
-    # Dense rows per question would all have the width of the longest context. Instead, sort all
-    # spans together: by score, then, stably, by question.
+    # Dense rows would pad every question to the longest context. Instead, sort all spans together,
+    # by score and then, with a stable sort, by question.
     num_spans = counts * size
     questions = row_indices(num_spans)
     scores = tf.reshape(scores, (-1,))
@@ -192,7 +187,7 @@ def question_answering_servable(model, config, serving_config):
         serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
         serve_ids=serve_ids,
         text_signature=string_specs("question", "context"),
-        # A pair has one more separator than a single text, so drop a word.
+        # A pair has one more [SEP] than a single text, so drop a word.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
         module=module,
     )

@@ -1,4 +1,4 @@
-"""Train a span labeler, and match its predictions with questions."""
+"""Train a `BertSpanLabeler`, and match its predictions with questions."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,7 @@ from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureCo
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training.task import Task
 
-# Names of the predictions, in the order of the fields of `WindowLogits`.
+# Names of the predictions, in the order of `WindowLogits`' fields.
 _WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
 
 
@@ -22,8 +22,8 @@ class QuestionAnsweringTask(Task):
     def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
         """Create the model; `extractor` is the `AnswerExtractor` that `metrics` uses.
 
-        `mask_padding` excludes padding from the loss and from the best positions, so that neither
-        depends on the padded length of a batch. The release includes padding.
+        `mask_padding` excludes padding from the loss and the best positions, which then do not
+        depend on the padded length of a batch. The release includes padding.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
@@ -43,9 +43,9 @@ class QuestionAnsweringTask(Task):
         return {"span_loss": total / (2.0 * weights["examples"])}
 
     def predictions(self, outputs, batch):
-        """Return the K best positions and their logits (B, K), [CLS] logits (B,) and ids (B,).
+        """Return the best positions and their logits, (B, K) for K = `n_best_size`.
 
-        K is `n_best_size`.
+        The dict also has the [CLS] logits and the unique ids, (B,) each.
         """
         values = {"unique_ids": batch["unique_ids"]}
         size = self._config.n_best_size
@@ -61,7 +61,7 @@ class QuestionAnsweringTask(Task):
         return values
 
     def _logits(self, outputs, batch, side):
-        """Return the "start" or "end" logits (B, S), very low at masked padding."""
+        """Return the "start" or "end" logits (B, S), with very low values at masked padding."""
         logits = outputs[f"{side}_logits"]
         if not self._mask_padding:
             return logits
@@ -73,7 +73,7 @@ class QuestionAnsweringTask(Task):
         for question, prediction in self._extractor.answers([predictions]):
             answer = prediction.answer(self._config)
             scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
-        # A metric without questions is NaN, which is never the best.
+        # Metrics without questions are NaN, which is never the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
@@ -123,13 +123,13 @@ class AnswerExtractor:
 
     def _fail(self, unique_id, expected):
         raise UserError(
-            f"{self._source.name}: the predictions do not match the questions (found unique id "
-            f"{unique_id}, expected {expected}); the file may have changed"
+            f"{self._source.name}: found a prediction with the unique id {unique_id}, expected "
+            f"{expected}; the file may have changed"
         )
 
 
 def _rows(predictions):
-    """Yield (unique id, `WindowLogits`) for each window."""
+    """Yield (unique id, `WindowLogits`) by window."""
     for batch in predictions:
         # Python floats: the release adds logits in double precision.
         lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]

@@ -8,7 +8,7 @@ from bert_tf.errors import UserError
 from bert_tf.tasks.sentence_embedding import SPEC
 from bert_tf.training.task_config import TaskConfig
 
-# From a pooling to its setting in sentence-transformers folders.
+# Pooling -> its setting in sentence-transformers folders.
 POOLINGS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -23,7 +23,7 @@ TEXT_COLUMNS = [
 ]
 SCORE_COLUMN = ("score", "similarity_score")
 
-# Losses that do not compare the examples of a batch.
+# Losses that treat each example separately.
 _SINGLE_LOSSES = ("cosine", "triplet")
 
 
@@ -44,7 +44,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     )
     text_columns: tuple[str, ...] = option(
         (),
-        "Columns of a pair of texts, or of a triplet: a text, a similar and a different text. "
+        "Columns of a pair of texts, or of a triplet (text, similar text, different text). "
         "Default: columns with the usual names.",
     )
     score_column: str | None = option(
@@ -66,7 +66,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     )
     symmetric: bool = option(False, "With contrastive, also find the first text given the second.")
     matryoshka_dims: tuple[str, ...] = option(
-        (), "Train on the sum of the losses of the vectors truncated to these lengths."
+        (), "Vector lengths to train: sums the losses of the vectors truncated to each."
     )
     mini_batch_size: int | None = option(
         None,
@@ -107,6 +107,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
     def check(self, config, is_resumed):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
             raise UserError(
-                "`gradient_accumulation_steps` would compare examples only within a part of the "
-                f"batch; use `mini_batch_size`, or the `loss` {' or '.join(_SINGLE_LOSSES)}"
+                "`gradient_accumulation_steps` requires the `loss` "
+                f"{' or '.join(_SINGLE_LOSSES)}, because others compare all examples of a batch; "
+                "use `mini_batch_size`"
             )

@@ -25,7 +25,7 @@ _ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 class Example(NamedTuple):
-    """Two or three texts, their similarity score or None, and an id, else the row number."""
+    """Two or three texts, their similarity score or None, and an id (default: the row number)."""
 
     texts: tuple
     score: float | None
@@ -71,7 +71,7 @@ def read_examples(path, config):
             except ValueError:
                 value = math.nan
             if not math.isfinite(value):
-                raise ValueError(f"the score {cells[score]!r} is not a number")
+                raise ValueError(f"the score is {cells[score]!r}, expected a number")
         row = str(index) if row_id is None else cells[row_id]
         return Example(tuple(cells[name] for name in texts), value, row)
 
@@ -85,7 +85,7 @@ def read_examples(path, config):
 
 
 class SentenceEmbeddingData(TaskData):
-    """The dict `examples` from split to list of `Example`."""
+    """Holds `examples`, a dict from split to list of `Example`."""
 
     def __init__(self, examples, config):
         super().__init__(examples, config)

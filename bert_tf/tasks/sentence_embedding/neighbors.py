@@ -23,15 +23,10 @@ def l2_normalize(vectors):
 
 
 def nearest_neighbors(queries, vectors, count=5):
-    """Find the vectors with the greatest cosine similarity to each query.
+    """Find the vectors (N, H) with the greatest cosine similarity to each query (Q, H).
 
-    Args:
-      queries: normalized vectors (Q, H).
-      vectors: normalized vectors (N, H).
-      count: K, the number of neighbors.
-
-    Returns:
-      A list per query of at most K pairs (index, cosine), nearest first; ties by index.
+    All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
+    cosine), nearest first; ties by index.
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
@@ -58,7 +53,7 @@ class Neighbor(NamedTuple):
 
 
 class Reranker:
-    """Scores pairs of a query and a text with a cross-encoder, which is a classifier of pairs.
+    """Scores a query with each text by a cross-encoder, a classifier of text pairs.
 
     >>> reranker = Reranker(bert_tf.TextClassifier.from_preset("relevance"), label="yes")
     >>> neighbors = NearestNeighbors(queries, count=5, encoder=encoder, reranker=reranker)
@@ -81,7 +76,7 @@ class Reranker:
             label = next((x for x in ("1", "yes") if x in labels), None)
         if (label is None) != (not labels) or (labels and label not in labels):
             raise UserError(
-                f"`label={label}`: expected one of the labels of the reranker, {', '.join(labels)}"
+                f"`label={label}`: expected one of the reranker's labels, {', '.join(labels)}"
                 if labels
                 else f"`label={label}`: expected None, because the reranker is a regression model"
             )

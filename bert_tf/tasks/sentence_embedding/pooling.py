@@ -24,7 +24,8 @@ class Pooling(NamedTuple):
             raise UserError(f"`pooling={self.pooling}`: expected one of {', '.join(POOLINGS)}")
         if not -num_layers <= self.layer < num_layers:
             raise UserError(
-                f"`layer={self.layer}` does not exist; the model has {num_layers} layers"
+                f"`layer={self.layer}`: expected a number from -{num_layers} to {num_layers - 1}, "
+                f"because the model has {num_layers} layers"
             )
 
     def compute(self, model, batch, **options):

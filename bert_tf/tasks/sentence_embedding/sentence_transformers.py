@@ -20,9 +20,8 @@ class _Module(NamedTuple):
 def sentence_transformers_options(path, pooling=None):
     """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
 
-    Args:
-      path: a folder or a file in it; the result is empty for folders of other libraries.
-      pooling: overrides the pooling of the folder.
+    `path` is a folder or a file in it; the result is empty for folders of other libraries.
+    `pooling` overrides the pooling of the folder.
 
     Raises:
       UserError: if the folder uses an unsupported module or pooling.

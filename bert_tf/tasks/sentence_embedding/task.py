@@ -72,7 +72,7 @@ class SentenceEmbeddingTask(Task):
 
 
 def _search(vectors, text_ids):
-    """Evaluate the search for second texts, among distinct texts, given the first texts."""
+    """Evaluate the search for each second text among all distinct ones, given the first text."""
     documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
     document_ids, rows = np.unique(document_ids, return_index=True)
     query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)

@@ -18,7 +18,7 @@ _MARGIN = 5.0
 
 
 class ColumnModel(keras.Model):
-    """Computes the vectors of all columns of examples.
+    """Computes the vectors of all text columns of the examples.
 
     Inputs: (B, C, S) each. Output: float32 (B, C, H).
 
@@ -63,10 +63,7 @@ class ColumnModel(keras.Model):
         return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
 
     def _compute_in_parts(self, inputs, options):
-        """Compute vectors in parts, and recompute them for gradients (GradCache, arXiv:2101.06983).
-
-        Memory holds the activations of one part at a time.
-        """
+        """Compute vectors in parts; recompute them for gradients (GradCache, arXiv:2101.06983)."""
         seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
         inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
         count = tf.shape(inputs["input_ids"])[0]
@@ -125,7 +122,7 @@ class SentenceLoss(keras.losses.Loss):
 
 
 def contrastive(_, vectors, temperature, symmetric):
-    """Return the cross entropy (B,) of finding the second text of each example given its first.
+    """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
     replicas (arXiv:1705.00652, section 4.4). The logits are cosines divided by `temperature`. With
@@ -197,8 +194,7 @@ def _unstack(vectors):
     return [vectors[:, i] for i in range(vectors.shape[1])]
 
 
-# From the name of a loss to its function, the allowed numbers of columns, and whether it needs
-# scores.
+# Loss name -> (function, allowed numbers of columns, whether it needs scores).
 LOSSES = {
     "contrastive": (contrastive, (2, 3), False),
     "cosent": (cosent, (2,), True),
@@ -208,7 +204,7 @@ LOSSES = {
 
 
 def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
-    """Return the `SentenceLoss` called `name`; None for the default, which depends on the data.
+    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data.
 
     Raises:
       UserError: if an argument is not valid, or the loss cannot be used with the data.

@@ -35,7 +35,7 @@ class Tags(NamedTuple):
         if invalid is not None:
             raise UserError(
                 f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}; set the scheme of the data with `tag_scheme`"
+                f"in the scheme {self.data_scheme}; set `tag_scheme` to the scheme of the data"
             )
         tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
         for i, tag in enumerate(tags):
@@ -70,12 +70,12 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
-        "Index of the column of words: 0 is the first, -1 the last. With tfds_name, name of the "
+        "Index of the word column: 0 is the first, -1 the last. With tfds_name, name of the "
         "feature. Default: 0 or tokens.",
     )
     tag_column: str | None = option(
         None,
-        "Index of the column of tags, or name of the feature, as for word_column. Default: -1 or, "
+        "Index of the tag column, or name of the feature, as for word_column. Default: -1 or, "
         "with tfds_name, ner or tags.",
     )
     tag_scheme: str | None = option(
@@ -101,7 +101,8 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     document_context: bool = option(
         False,
-        "Use whole documents, which start with -DOCSTART- lines, as context, not single sentences.",
+        "Use whole documents as context instead of single sentences. A document starts with a "
+        "-DOCSTART- line.",
         saved=True,
     )
     features_only: bool = option(
@@ -112,7 +113,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     )
     layer_combination: str = option(
         "concat_last_four",
-        "Layers whose outputs features_only uses.",
+        "Layers to use with features_only.",
         choices=LAYER_COMBINATIONS,
         saved=True,
         fixed=True,
@@ -195,7 +196,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         except UserError:
             raise UserError(
                 f"`labels`: the tags of the model are in the BILOU scheme ({', '.join(labels)}), "
-                "which is not supported; give them as iobes in the same order, with E for L and S "
+                "which is not supported; pass them as iobes in the same order, with E for L and S "
                 "for U"
             ) from None
         if scheme != "none":

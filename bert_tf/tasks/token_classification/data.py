@@ -26,7 +26,7 @@ from bert_tf.training.task import TaskData, result_file
 
 
 class TokenClassificationData(TaskData):
-    """The dict `examples` from split to list of `Sentence`."""
+    """Holds `examples`, a dict from split to list of `Sentence`."""
 
     unit = "sequences"
 

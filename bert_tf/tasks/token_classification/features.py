@@ -19,16 +19,15 @@ from bert_tf.tasks.token_classification.schemes import (
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 from bert_tf.tokenization.special_tokens import UNK
 
-# Values of `word_starts`: no start of a word to tag; start of a word; start of the first word of a
-# sentence.
+# Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 
 def infer_tags(sentences, data_scheme=None, scheme=None):
     """Return the `Tags` of a training set, with the labels in alphabetical order.
 
-    If `data_scheme` is None, it is inferred. If the model's `scheme` is None, it is iob2, or "none"
-    if the data have no spans.
+    `data_scheme` is inferred if it is None. `scheme`, the scheme of the model, defaults to "iob2",
+    or to "none" if the data have no spans.
     """
     data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")
@@ -40,7 +39,7 @@ def infer_tags(sentences, data_scheme=None, scheme=None):
 
 
 def valid_sentences(sentences, tags, bad):
-    """Return the sentences with valid tags; pass the errors of the others to `bad`."""
+    """Return the sentences with valid tags; report the others to `bad`."""
     valid, leading_lines = [], ()
     for sentence in sentences:
         # If the first sentence of a document is skipped, the next one starts the document.
@@ -57,7 +56,7 @@ def valid_sentences(sentences, tags, bad):
 
 
 def group_sentences(sentences, document_context):
-    """Return a list of documents, which are lists of sentences (one without `document_context`)."""
+    """Group sentences into documents (lists), of one sentence each without `document_context`."""
     documents = []
     for sentence in sentences:
         if not document_context or sentence.leading_lines or not documents:
@@ -78,7 +77,7 @@ def convert_sentences(sentences, tags, tokenizer, config):
 
 
 def encode_words(document, tags, tokenizer):
-    """Tokenize a document, which is a list of `Sentence`.
+    """Tokenize a document, a list of `Sentence`.
 
     Returns:
       Three lists with an item per token: token ids, tag ids and `word_starts`.

@@ -106,7 +106,7 @@ class TokenClassification(TaskPipeline):
         if stored:
             if values:
                 raise UserError(
-                    f"`{next(iter(values))}` is fixed by the settings saved in {checkpoint}"
+                    f"`{next(iter(values))}` cannot be combined with the settings in {checkpoint}"
                 )
             return values
         if "labels" not in values:
@@ -138,12 +138,12 @@ class TokenClassification(TaskPipeline):
         The loss is the mean over words.
 
         Args:
-          texts: list of str, or list of sentences given as lists of words.
+          texts: list of str, or list of sentences, which are lists of words.
           labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
-            `predict` returns them, or tuples of the three. For sentences, a list of tags or tag
-            indices per sentence, one for each word.
-          validation_data: (texts, labels). After each epoch, the history and the callbacks get the
-            results of `evaluate` on them, for example as "val_f1".
+            `predict` returns them, or tuples (start, end, label). For sentences, a list of tags or
+            tag indices per sentence, one for each word.
+          validation_data: (texts, labels). Each epoch adds the results of `evaluate` on them to the
+            history and the logs of the callbacks, such as "val_f1".
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of windows per step, over all devices.
@@ -164,8 +164,8 @@ class TokenClassification(TaskPipeline):
         for name in ("validation_steps", "validation_freq", "validation_batch_size"):
             if name in options:
                 raise UserError(
-                    f"`{name}` is not supported, because each epoch ends with a validation on all "
-                    "of `validation_data`"
+                    f"`{name}` is not supported: each epoch ends with `evaluate` on all of "
+                    "`validation_data`"
                 )
         encoder = LabelEncoder("classification", self.config.tags.names)
         tag_weights = encoder.label_weights(class_weight)
@@ -200,8 +200,8 @@ class TokenClassification(TaskPipeline):
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
         """Return a dict of the metrics of `run_ner.py`; see `fit` for the arguments.
 
-        They are "loss", the mean over words; "accuracy", the fraction of words with the correct
-        tag; and, if the tags mark entities, "precision", "recall" and "f1" of whole entities, as in
+        "loss" is the mean over words, and "accuracy" the fraction of words with the correct tag. If
+        the tags mark entities, "precision", "recall" and "f1" of whole entities are as in
         conlleval.
         """
         return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
@@ -258,10 +258,7 @@ class TokenClassification(TaskPipeline):
         return {name: np.concatenate([x[name] for x in batches]) for name in batches[0]}
 
     def _dataset(self, data, arguments, batch_size, encode=None, shuffle=False):
-        """Return a dataset of batches of windows: dicts of inputs, `tag_ids` and `word_starts`.
-
-        `encode`, if given, is applied to each dict.
-        """
+        """Return a dataset of window batches, each a dict to which `encode` is applied."""
         rows: list[list] = [[] for _ in _COLUMNS]
         for words in self._encode(*data, *arguments):
             for window in convert_windows(*words, self.tokenizer, self.config, pad=False):

@@ -17,7 +17,7 @@ _FILES = {
     "test": ("test.txt", "test.conll", "eng.testb"),
 }
 
-# Usual names of the splits and of the tags in tensorflow-datasets.
+# Usual names of splits and tags in tensorflow-datasets.
 _TFDS_SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
 _TFDS_TAGS = ("ner", "tags")
 
@@ -55,7 +55,7 @@ class ColumnFiles:
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
-        """Set the files to read, and the indices of the columns; negative ones count from the end.
+        """Set the files and the column indices; negative indices count from the end.
 
         `data_dir` has train.txt, dev.txt and test.txt, or other usual file names. `paths` is a dict
         from "train", "dev" and "test" to files, which take precedence.
@@ -65,11 +65,10 @@ class ColumnFiles:
         self.files = []  # read so far
 
     def read(self, split, bad=None):
-        """Return the list of `Sentence` of a split.
+        """Return the list of `Sentence` of a split; "test" is read without tags.
 
-        Args:
-          split: "train", "dev" or "test"; "test" is read without tags.
-          bad: `BadRows` that collects invalid sentences; None to raise an error for the first.
+        `bad` are the `BadRows` that collect invalid sentences; None to raise an error for the
+        first.
 
         Raises:
           UserError: if the file is invalid; names file and line.
@@ -113,7 +112,7 @@ class ColumnFiles:
         used = {"word_column": self._word, **({"tag_column": self._tag} if with_tags else {})}
         for argument, column in used.items():
             if not -width <= column < width:
-                return f"{where}: `{argument}={column}` is out of range; found {width} columns"
+                return f"{where}: found {width} columns, expected one for `{argument}={column}`"
         if with_tags and self._word % width == self._tag % width:
             return f"{where}: found only {' '.join(columns)!r}, expected a word and a tag"
         return None

@@ -64,7 +64,7 @@ def spans_from_tags(tags, scheme="iob2"):
 
 
 def tags_from_spans(spans, length, scheme):
-    """Convert ordered spans without overlaps to the tags of a sentence of `length` words."""
+    """Convert ordered, non-overlapping spans to the tags of a sentence with `length` words."""
     tags, previous = [OUTSIDE] * length, None
     for span in spans:
         label, start, end = span
@@ -101,9 +101,9 @@ def first_invalid_tag(tags, scheme):
 def infer_scheme(sentences):
     """Infer the scheme of a dataset: the one in which most sentences are valid.
 
-    In iob1, B is valid only between adjacent spans; in iob2, every span starts with B. So the
-    result is ambiguous only for data without spans, for which it does not matter. The scheme is
-    "none" only if no tag has a prefix; otherwise, tags without prefix are errors in the data.
+    In iob1, B is valid only between adjacent spans; in iob2, every span starts with B. The result
+    is ambiguous only for data without spans, where it does not matter. The scheme is "none" only if
+    no tag has a prefix; otherwise, tags without a prefix are errors in the data.
 
     Raises:
       UserError: if the scheme is BILOU.
@@ -113,8 +113,8 @@ def infer_scheme(sentences):
     bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]
     if bilou and all(prefixes.get(tag) in (*_PREFIXES["iobes"], "L", "U") for tag in tags):
         raise UserError(
-            f"tags such as {bilou[0]} are in the BILOU scheme, which is not supported; replace L "
-            "by E and U by S to get iobes, or use `tag_scheme=none`"
+            f"found tags such as {bilou[0]} of the BILOU scheme, which is not supported; replace L "
+            "with E and U with S to get iobes, or use `tag_scheme=none`"
         )
     if tags and not any(prefix in _PREFIXES["iobes"] for prefix in prefixes.values()):
         return "none"

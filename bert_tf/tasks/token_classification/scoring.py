@@ -1,9 +1,9 @@
 """Precision, recall and F1 of spans, as in conlleval (CoNLL-2003) and seqeval.
 
 A predicted span is correct if the data contain a span with the same label and the same words. For
-B and I the results equal the official conlleval, which has no rules for S; for iobes they equal
-seqeval. seqeval is not a requirement, because pip cannot build its last release, 1.2.2, in an empty
-environment.
+iob1 and iob2, the results equal the official conlleval; for iobes, whose S tags conlleval does not
+know, they equal seqeval. seqeval is not a dependency, because pip cannot build its last release,
+1.2.2, in an empty environment.
 """
 
 import collections
@@ -57,7 +57,7 @@ def count_spans(true, predicted):
 def classification_report(true, predicted, scheme):
     """Return a text table with the metrics of each label, given two lists of lists of tags.
 
-    With the scheme "none", it compares tags instead of spans.
+    The scheme "none" compares tags instead of spans.
     """
     if scheme != "none":
         return count_spans(true, predicted).report()

@@ -125,11 +125,9 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return bool (N,), whether an entity begins at each word; see `schemes.starts_span`.
+        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`.
 
-        Args:
-          tags: int32 (N,), the tag ids of the words.
-          texts: int32 (N,), the index of each word's text.
+        `tags` are the tag ids of the words, `texts` the indices of their texts, both int32 (N,).
         """
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
@@ -146,9 +144,9 @@ _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 class WordTable:
     """Splits texts into words like typical training data for tagging.
 
-    Whitespace separates words. Each punctuation mark before or after a word is a word, and so is
-    's, but not punctuation inside a word ("well-known", "3.5"). Each ideograph is a word.
-    Characters that the tokenizer removes do not separate words.
+    Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
+    as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
+    that the tokenizer removes do not separate words.
     """
 
     def __init__(self, *rules):
@@ -156,12 +154,9 @@ class WordTable:
         self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
 
     def starts(self, texts, ids, starts):
-        """Return which tokens start a word, bool (T,).
+        """Return which tokens of texts (B,) start a word, bool (T,).
 
-        Args:
-          texts: string (B,).
-          ids: token ids, ragged int32 (B, None).
-          starts: start offsets of the tokens, ragged int32 (B, None).
+        `ids` and `starts` are their ids and start offsets, ragged int32 (B, None).
         """
         # The line break separates consecutive texts.
         codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
@@ -177,7 +172,7 @@ class WordTable:
 
 @functools.cache  # takes half a second
 def _word_kinds(rules):
-    """Return a `paged_table` of the kinds of all code points. Do not modify the cached value."""
+    """Return a `paged_table` with the kind of each code point; cached, do not modify."""
     kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
     for (rule, _, _), codes in RUNS:
         if rule != "k":

@@ -1,7 +1,7 @@
 """Encode the targets of `TokenClassification.fit`, which are tags or entities.
 
-For each text, the functions yield the lists of `features.encode_words`: token ids, tag ids and word
-starts.
+For each text, the functions yield the result of `features.encode_words`: token ids, tag ids and
+word starts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -153,11 +153,7 @@ def _read_entities(entities, where):
 
 
 def _locate(entities, text, word_starts, word_ends, where):
-    """Return the `Span`s of words that entities cover, and how many entities cut a word.
-
-    `entities` is a sorted list of (start, end, label). `word_starts` and `word_ends` are arrays
-    with the character offsets of the words.
-    """
+    """Return the word `Span`s of sorted entities, and the number of entities that cut a word."""
     spans: list[Span] = []
     num_cut = 0
     for start, end, label in entities:
