@@ -308,8 +308,8 @@ class ModelConfig(Config):
     )
     init_checkpoint: str | None = option(
         None,
-        "Initial checkpoint, usually a pre-trained BERT model. Ignored if output_dir already has a "
-        "checkpoint, from which training resumes.",
+        "Checkpoint with the initial weights, usually of a pre-trained model. A run that resumes "
+        "from its output_dir does not use it.",
     )
     vocab_file: str | None = option(
         None,
