@@ -67,7 +67,11 @@ def corpus_seconds(megabytes, folder):
         while remaining > 0:
             remaining -= writer.write(text[:remaining])
     command = [sys.executable, _SCRIPT, f"--input_file={path}", f"--vocab_file={FLAGS.vocab_file}"]
-    command += [f"--output_file={folder}/records_{megabytes:g}", "--dupe_factor=1", "--num_processes=2"]
+    command += [
+        f"--output_file={folder}/records_{megabytes:g}",
+        "--dupe_factor=1",
+        "--num_processes=2",
+    ]
     command.append(f"--num_shards={max(2, round(megabytes / 10))}")
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -78,7 +78,7 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
 def test_missing_files(tmp_path):
     with pytest.raises(bert_tf.UserError, match="`data_dir` or `test_file`"):
         FileSource(custom_dataset()).splits("test")
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*train\.tsv"):
         read_examples(find_task("cola"), str(tmp_path), "train")
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*train\.tsv or train\.csv"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*train\.tsv or train\.csv"):
         read_examples(find_task("tsv"), str(tmp_path), "train")

@@ -100,7 +100,7 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
     (tmp_path / "dev_mismatched.tsv").unlink()
     assert source.splits("dev") == ["dev"]
     (tmp_path / "dev_matched.tsv").unlink()
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*dev_matched\.tsv"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev_matched\.tsv"):
         source.splits("dev")
 
 

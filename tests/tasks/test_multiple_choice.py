@@ -215,7 +215,7 @@ def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir`.*dev\.csv or val\.csv"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.csv or val\.csv"):
         find_file("dev", ("dev.csv", "val.csv"), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match="`data_dir` or `test_file`"):
         find_file("test", ("test.csv",))
