@@ -3,11 +3,11 @@ r"""Measure how long a single text takes, with one client and with several.
 
     python benchmarks/latency.py --model=FOLDER --input_file=lines.txt
 
-The same weights with a random head for two labels, in one process for each library, all with their
-default threads: an exported model through `serving.Predictor`, the pipeline of transformers, and
-ONNX Runtime with the model that `torch.onnx` exports and `onnxruntime.transformers.optimizer`
-fuses, after the tokenizer of Hugging Face. Clients are threads that send a line (a text, or two
-separated by a tab), wait for the answer and repeat. The libraries take turns.
+All libraries have the same weights, with a random head for two labels, and a process of their own:
+an exported model in `serving.Predictor`, the pipeline of transformers, and ONNX Runtime after the
+tokenizer of Hugging Face. ONNX Runtime's model is exported by `torch.onnx` and fused by
+`onnxruntime.transformers.optimizer`. Clients are threads that send a line (a text, or two separated
+by a tab), wait for the answer and repeat. The libraries take turns.
 """
 
 import dataclasses
@@ -34,10 +34,14 @@ flags.DEFINE_list("clients", ["1", "8"], "Numbers of clients.")
 flags.DEFINE_float("seconds", 5.0, "Duration of a turn.")
 flags.DEFINE_integer("turns", 4, "Number of turns.")
 flags.DEFINE_integer("num_lines", 1000, "Number of lines to choose from.")
+flags.DEFINE_integer("threads", None, "Threads of an operation. Default: those of the library.")
 flags.DEFINE_string("library", None, "Serve only this library; used by the script itself.")
 
 
 def bert_tf_answer(folder, dtype="float32"):
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads or 0)
     predictor = bert_tf.serving.Predictor(os.path.join(folder, dtype))
     names = predictor.inputs
 
@@ -49,8 +53,11 @@ def bert_tf_answer(folder, dtype="float32"):
 
 
 def transformers_answer(folder):
+    import torch
     import transformers
 
+    if FLAGS.threads:
+        torch.set_num_threads(FLAGS.threads)
     pipeline = transformers.pipeline(
         "text-classification", os.path.join(folder, "pretrained"), top_k=None
     )
@@ -68,7 +75,9 @@ def onnxruntime_answer(folder):
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.join(folder, "pretrained"))
-    session = onnxruntime.InferenceSession(os.path.join(folder, "fused.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = FLAGS.threads or 0
+    session = onnxruntime.InferenceSession(os.path.join(folder, "fused.onnx"), options)
     names = {x.name for x in session.get_inputs()}
 
     def answer(texts):
