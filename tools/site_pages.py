@@ -35,6 +35,8 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
 _SHORT_CODE = re.compile(r"<code>(?=[^<\s]{1,44}</code>)")
 # Jupyter's anchors have capitals, unlike MkDocs' anchors.
 _JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
+# The title of a folded cell.
+_TITLE = re.compile(r"# @title (.+?)(?: \{.*\})?\n")
 # Longer outputs of notebooks are collapsed.
 _MAX_LINES = 30
 
@@ -99,9 +101,18 @@ def notebook_to_markdown(notebook):
         if cell["cell_type"] == "markdown":
             parts.append(_JUPYTER_ANCHOR.sub(lambda link: link[0].lower(), source))
         elif cell["cell_type"] == "code" and source.strip():
-            parts.append(_fenced(source, "python"))
+            parts.append(_code(source))
             parts += map(_output, cell["outputs"])
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _code(source):
+    """Return code as Markdown, collapsed if it starts with a title as in Colab's forms."""
+    code = _fenced(source, "python")
+    title = _TITLE.match(source)
+    if not title:
+        return code
+    return f"<details markdown><summary>{html.escape(title[1])}</summary>\n\n{code}\n\n</details>"
 
 
 def _output(output):

