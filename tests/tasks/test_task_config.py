@@ -239,7 +239,7 @@ def test_files_and_tfds_are_not_mixed():
     with pytest.raises(bert_tf.UserError, match=r"`tfds_splits` requires `tfds_name`"):
         config.validate()
     config = tasks.ClassificationConfig(tfds_name="glue/mrpc", data_dir="glue")
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*`tfds_name`"):
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir` .*`tfds_name`"):
         config.check_source(("data_dir",))
     config = tasks.ClassificationConfig(tfds_name="glue/mrpc", tfds_splits=("a", "b", "c", "d"))
     with pytest.raises(
