@@ -83,6 +83,11 @@ def _read(values, argument, names):
             results[name] = column, labels
     is_frame = hasattr(values, "to_numpy")
     if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
+        if first not in results and len(columns) > 1:
+            found = ", ".join(map(str, columns))
+            console.warning(
+                "columns of `%s`: %s; all are read as texts, in this order", argument, found
+            )
         return None  # its rows are the texts
     if first not in results:
         raise UserError(

@@ -62,6 +62,14 @@ def test_other_values_stay(caplog):
     assert not caplog.messages
 
 
+def test_unknown_columns_of_a_frame_are_read_with_a_warning(caplog):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"Summary": ["a"], "Verdict": ["b"]})
+    assert Recorder().predict(frame) is frame
+    (message,) = caplog.messages
+    assert "columns of `texts`: Summary, Verdict; all are read as texts" in message
+
+
 def test_a_label_is_not_the_second_text():
     pandas = pytest.importorskip("pandas")
     assert Recorder().predict(pandas.DataFrame({"text": ["a"], "label": [1]})) == ["a"]

@@ -291,7 +291,10 @@ class TextClassifier(TaskPipeline):
         if not pairs:
             raise UserError(f"`{arguments[0]}` is empty")
         if labels is None:
-            raise UserError(f"`{arguments[1]}` must be given, unless `{arguments[0]}` is a dataset")
+            raise UserError(
+                f"`{arguments[1]}` must be given, unless `{arguments[0]}` is a dataset or a table "
+                "with columns for texts and labels, such as text and label"
+            )
         text_a, text_b = zip(*pairs, strict=True)
         columns = [(text_a, text_b) if any(text_b) else (text_a,)]
         columns.append(self._encoder().encode(labels, arguments[1]))
