@@ -34,8 +34,8 @@ class PretrainedModel(keras.Model):
         """Store the constructor's arguments; call at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
-                "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at a "
-                "rate of 10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
+                "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at "
+                "a rate of 10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
             )
         self.config = config
         self._options = options
