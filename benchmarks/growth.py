@@ -6,8 +6,8 @@ r"""Measure how time grows with the length, the batch, the layers and the corpus
 
 Training steps of full sequences in float32, one size at a time, and `create_pretraining_data.py` on
 the first bytes of a text that is repeated if it is too short. The work of a step is its matrix
-products; the work of a corpus is its bytes. A slope is the exponent of a power law between the two
-ends, and a slope of the time above that of the work would mean growth faster than the work.
+products; the work of a corpus is its bytes. A slope is the exponent of a power law between the
+smallest and the largest size. Time with a larger slope than its work grows faster than its work.
 """
 
 import math
@@ -31,7 +31,10 @@ flags.DEFINE_list("megabytes", ["1", "10", "100", "1000"], "Sizes of the corpus.
 flags.DEFINE_integer("steps", 7, "Number of measured steps of each size.")
 
 _SCRIPT = os.path.join(os.path.dirname(__file__), "..", "create_pretraining_data.py")
-BASE = step_time.Job("train", "float32", 4, 512, 8, 2048, 30522, 8, 128, 1.0)
+BASE = step_time.Job(
+    "train", "float32", layers=4, width=512, heads=8, intermediate=2048, vocab=30522, batch=8,
+    length=128, shortest=1.0,
+)  # fmt: skip
 SIZES = {
     "length": [64, 128, 256, 512],
     "batch": [1, 2, 4, 8, 16, 32, 64],
@@ -66,13 +69,16 @@ def corpus_seconds(megabytes, folder):
         remaining = int(megabytes * 1e6)
         while remaining > 0:
             remaining -= writer.write(text[:remaining])
-    command = [sys.executable, _SCRIPT, f"--input_file={path}", f"--vocab_file={FLAGS.vocab_file}"]
-    command += [
+    command = [
+        sys.executable,
+        _SCRIPT,
+        f"--input_file={path}",
+        f"--vocab_file={FLAGS.vocab_file}",
         f"--output_file={folder}/records_{megabytes:g}",
+        f"--num_shards={max(2, round(megabytes / 10))}",
         "--dupe_factor=1",
         "--num_processes=2",
     ]
-    command.append(f"--num_shards={max(2, round(megabytes / 10))}")
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start

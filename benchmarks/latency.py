@@ -34,7 +34,7 @@ flags.DEFINE_list("clients", ["1", "8"], "Numbers of clients.")
 flags.DEFINE_float("seconds", 5.0, "Duration of a turn.")
 flags.DEFINE_integer("turns", 4, "Number of turns.")
 flags.DEFINE_integer("num_lines", 1000, "Number of lines to choose from.")
-flags.DEFINE_integer("threads", None, "Threads of an operation. Default: those of the library.")
+flags.DEFINE_integer("threads", None, "Threads of an operation. Default: the library's default.")
 flags.DEFINE_string("library", None, "Serve only this library; used by the script itself.")
 
 

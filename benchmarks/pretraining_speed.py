@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare the speed of pre-training from records to weights: examples per second.
 
-    python benchmarks/pretraining_speed.py --input_file='data/*.tfrecord' \
+    python benchmarks/pretraining_speed.py --input_file='data/*.tfrecord' --turns=3 \
       --official_python=OTHER_VENV/bin/python
 
 bert_tf is `run_pretraining.py` itself. keras-hub has only masked words, without next sentences;
@@ -19,58 +19,36 @@ import sys
 import tempfile
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
+import step_time
 from absl import app, flags
 
-FLAGS = flags.FLAGS
+FLAGS = flags.FLAGS  # step_time.py defines more flags: sizes, dtypes, turns, library
 flags.DEFINE_string("input_file", None, "Records of create_pretraining_data.py.", required=True)
-flags.DEFINE_list("libraries", ["bert_tf", "keras-hub", "tf-models-official"], "Libraries.")
-flags.DEFINE_list("dtypes", ["float32", "bfloat16"], "Types to compute in.")
-flags.DEFINE_integer("layers", 12, "Number of layers.")
-flags.DEFINE_integer("hidden_size", 768, "Hidden size; heads have size 64.")
-flags.DEFINE_integer("vocab_size", 30522, "Size of the vocabulary.")
-flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
-flags.DEFINE_integer("max_seq_length", 128, "Sequence length of the records.")
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked words of a record.")
 flags.DEFINE_integer("num_steps", 9, "Number of steps in a run.")
-flags.DEFINE_integer("turns", 3, "Number of runs of each library.")
-flags.DEFINE_string("official_python", None, "Python interpreter with tf-models-official.")
-flags.DEFINE_string("library", None, "Run only this library; used by the script itself.")
 
 _SCRIPT = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "run_pretraining.py"
 )
-RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
 
 
-def sizes():
-    """Return the sizes of the model with the names of the release."""
-    return {
-        "vocab_size": FLAGS.vocab_size,
-        "hidden_size": FLAGS.hidden_size,
-        "num_hidden_layers": FLAGS.layers,
-        "num_attention_heads": FLAGS.hidden_size // 64,
-        "intermediate_size": 4 * FLAGS.hidden_size,
-    }
-
-
-def bert_tf_speed(dtype):
+def bert_tf_speed(job):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
     with tempfile.TemporaryDirectory() as folder:
         config = os.path.join(folder, "bert_config.json")
         with open(config, "w", encoding="utf-8") as writer:
-            json.dump(sizes(), writer)
-        command = [sys.executable, _SCRIPT, "--do_train", f"--dtype={dtype}"]
-        command += [f"--{name}={FLAGS[name].value}" for name in (
-            "input_file", "max_seq_length", "max_predictions_per_seq")]  # fmt: skip
+            json.dump(step_time.sizes(job), writer)
+        command = [sys.executable, _SCRIPT, "--do_train", f"--dtype={job.dtype}"]
         command += [
+            f"--input_file={FLAGS.input_file}",
+            f"--max_seq_length={job.length}",
+            f"--max_predictions_per_seq={FLAGS.max_predictions_per_seq}",
             f"--bert_config_file={config}",
-            f"--train_batch_size={FLAGS.batch_size}",
+            f"--train_batch_size={job.batch}",
             f"--num_train_steps={FLAGS.num_steps}",
-            f"--learning_rate={RATE}",
+            f"--learning_rate={step_time.RATE}",
             "--num_warmup_steps=0",
             f"--output_dir={folder}/run",
         ]
@@ -81,16 +59,19 @@ def bert_tf_speed(dtype):
         last, seconds = first.step, 0.0
         for event in events.Tensors("examples_per_second"):
             speed = float(make_ndarray(event.tensor_proto))
-            seconds += FLAGS.batch_size * (event.step - last) / speed
+            seconds += job.batch * (event.step - last) / speed
             last = event.step
-        return FLAGS.batch_size * (last - first.step) / seconds
+        return job.batch * (last - first.step) / seconds
 
 
-def batches(names):
-    """Return batches (inputs, labels, weights) for `fit`, the inputs by the names of a library."""
+def batches(job, *names):
+    """Return batches (inputs, labels, weights) for `fit`.
+
+    `names` are the names of the inputs in a library: ids, mask, segments, masked positions.
+    """
     import tensorflow as tf
 
-    length, count = FLAGS.max_seq_length, FLAGS.max_predictions_per_seq
+    length, count = job.length, FLAGS.max_predictions_per_seq
     features = {
         "input_ids": tf.io.FixedLenFeature(length, tf.int64),
         "input_mask": tf.io.FixedLenFeature(length, tf.int64),
@@ -103,18 +84,24 @@ def batches(names):
 
     def convert(records):
         x = tf.io.parse_example(records, features)
-        inputs = {new: tf.cast(x[old], tf.int32) for old, new in names.items()}
+        # The first features, in the same order.
+        inputs = {
+            name: tf.cast(x[key], tf.int32) for name, key in zip(names, features, strict=False)
+        }
         is_next, is_real = x["next_sentence_labels"], tf.ones_like(x["masked_lm_weights"][:, 0])
         return inputs, (x["masked_lm_ids"], is_next), (x["masked_lm_weights"], is_real)
 
     paths = tf.io.gfile.glob(FLAGS.input_file)
     data = tf.data.TFRecordDataset(paths).repeat().shuffle(1000)
-    data = data.batch(FLAGS.batch_size, drop_remainder=True)
+    data = data.batch(job.batch, drop_remainder=True)
     return data.map(convert, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def fit_speed(keras, model, data):
+def fit_speed(job, keras, model, loss, data):
     """Return the examples per second of `fit` after its first step."""
+    rate, decay, clip = step_time.RATE, step_time.DECAY, step_time.CLIP
+    optimizer = keras.optimizers.AdamW(rate, weight_decay=decay, global_clipnorm=clip)
+    model.compile(optimizer, loss, jit_compile=False)  # see step_time.py
     times = []
 
     class Clock(keras.callbacks.Callback):
@@ -122,72 +109,34 @@ def fit_speed(keras, model, data):
             times.append(time.perf_counter())
 
     model.fit(data, epochs=1, steps_per_epoch=FLAGS.num_steps, callbacks=[Clock()], verbose=0)
-    return FLAGS.batch_size * (len(times) - 1) / (times[-1] - times[0])
+    return job.batch * (len(times) - 1) / (times[-1] - times[0])
 
 
-def compile_options(keras):
-    return {
-        "optimizer": keras.optimizers.AdamW(RATE, weight_decay=DECAY, global_clipnorm=CLIP),
-        "jit_compile": False,  # see step_time.py
-    }
-
-
-def keras_hub_speed(dtype):
+def keras_hub_speed(job):
     import keras
     import keras_hub
 
-    config = sizes()
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config["vocab_size"],
-        num_layers=config["num_hidden_layers"],
-        num_heads=config["num_attention_heads"],
-        hidden_dim=config["hidden_size"],
-        intermediate_dim=config["intermediate_size"],
-        max_sequence_length=512,
-        dtype="float32" if dtype == "float32" else f"mixed_{dtype}",
-    )
+    backbone = step_time.keras_hub_backbone(job)
     model = keras_hub.models.BertMaskedLM(backbone, preprocessor=None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(loss=loss, **compile_options(keras))
-    names = {
-        "input_ids": "token_ids",
-        "input_mask": "padding_mask",
-        "segment_ids": "segment_ids",
-        "masked_lm_positions": "mask_positions",
-    }
-    data = batches(names).map(lambda x, labels, weights: (x, labels[0], weights[0]))
-    return fit_speed(keras, model, data)
+    data = batches(job, "token_ids", "padding_mask", "segment_ids", "mask_positions")
+    data = data.map(lambda x, labels, weights: (x, labels[0], weights[0]))
+    return fit_speed(job, keras, model, loss, data)
 
 
-def official_speed(dtype):
-    import tf_keras as keras
-    from official.nlp.modeling import models, networks
+def official_speed(job):
+    import tf_keras
+    from official.nlp.modeling import models
 
-    if dtype != "float32":
-        keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
-    config = sizes()
-    encoder = networks.BertEncoder(
-        vocab_size=config["vocab_size"],
-        hidden_size=config["hidden_size"],
-        num_layers=config["num_hidden_layers"],
-        num_attention_heads=config["num_attention_heads"],
-        intermediate_size=config["intermediate_size"],
-        max_sequence_length=512,
-    )
-    model = models.BertPretrainer(encoder, 2, FLAGS.max_predictions_per_seq)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    encoder = step_time.official_encoder(job)
+    model = models.BertPretrainer(encoder, step_time.LABELS, FLAGS.max_predictions_per_seq)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     losses = {"masked_lm": loss, "classification": loss}
-    model.compile(loss=losses, **compile_options(keras))
-    names = {
-        "input_ids": "input_word_ids",
-        "input_mask": "input_mask",
-        "segment_ids": "input_type_ids",
-        "masked_lm_positions": "masked_lm_positions",
-    }
-    data = batches(names).map(
+    names = ("input_word_ids", "input_mask", "input_type_ids", "masked_lm_positions")
+    data = batches(job, *names).map(
         lambda x, *values: (x, *(dict(zip(losses, pair, strict=True)) for pair in values))
     )
-    return fit_speed(keras, model, data)
+    return fit_speed(job, tf_keras, model, losses, data)
 
 
 SPEEDS = {
@@ -198,21 +147,20 @@ SPEEDS = {
 
 
 def main(_):
-    if FLAGS.library:
-        print(SPEEDS[FLAGS.library](*FLAGS.dtypes))
+    if FLAGS.serve:
+        name, job = json.loads(FLAGS.serve)
+        print(SPEEDS[name](step_time.Job(*job)))
         return
-    names = list(FLAGS.libraries)
-    if not FLAGS.official_python and "tf-models-official" in names:
-        names.remove("tf-models-official")
-        print("tf-models-official is left out: --official_python is not given\n")
+    names = [name for name in step_time.selected_libraries() if name in SPEEDS]
     print("| | | examples per second | from - to | time, bert_tf is 1 |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for dtype in FLAGS.dtypes:
+        job = step_time.job_of_flags("train", dtype)
         speeds = {name: [] for name in names}
         for _ in range(FLAGS.turns):
             for name in names:
                 python = FLAGS.official_python if name == "tf-models-official" else sys.executable
-                command = [python, *sys.argv, f"--library={name}", f"--dtypes={dtype}"]
+                command = [python, *sys.argv, f"--serve={json.dumps([name, job])}"]
                 output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                 speeds[name].append(float(output.stdout.split()[-1]))
         for name, values in speeds.items():

@@ -170,11 +170,10 @@ def bert_tf_fit_step(job):
     return _keras_train(keras.Model(classifier.input, logits), batch, labels)
 
 
-def keras_hub_step(job):
+def keras_hub_backbone(job):
     import keras_hub
 
-    batch = features(job)
-    backbone = keras_hub.models.BertBackbone(
+    return keras_hub.models.BertBackbone(
         vocabulary_size=job.vocab,
         num_layers=job.layers,
         num_heads=job.heads,
@@ -184,6 +183,12 @@ def keras_hub_step(job):
         num_segments=SEGMENTS,
         dtype=job.policy,
     )
+
+
+def keras_hub_step(job):
+    import keras_hub
+
+    batch, backbone = features(job), keras_hub_backbone(job)
     labels = batch.pop("label_ids")
     names = ("token_ids", "padding_mask", "segment_ids")
     batch = dict(zip(names, batch.values(), strict=True))
@@ -193,14 +198,12 @@ def keras_hub_step(job):
     return _keras_forward(backbone, batch, ("sequence_output", "pooled_output"))
 
 
-def official_step(job):
+def official_encoder(job, dict_outputs=False):
     import tf_keras
-    from official.nlp.modeling import models, networks
+    from official.nlp.modeling import networks
 
     tf_keras.mixed_precision.set_global_policy(job.policy)
-    batch = features(job)
-    labels = batch.pop("label_ids")
-    encoder = networks.BertEncoder(
+    return networks.BertEncoder(
         vocab_size=job.vocab,
         hidden_size=job.width,
         num_layers=job.layers,
@@ -208,8 +211,16 @@ def official_step(job):
         intermediate_size=job.intermediate,
         max_sequence_length=POSITIONS,
         type_vocab_size=SEGMENTS,
-        dict_outputs=True,
+        dict_outputs=dict_outputs,
     )
+
+
+def official_step(job):
+    import tf_keras
+    from official.nlp.modeling import models
+
+    batch, encoder = features(job), official_encoder(job, dict_outputs=True)
+    labels = batch.pop("label_ids")
     names = ("input_word_ids", "input_mask", "input_type_ids")
     batch = dict(zip(names, batch.values(), strict=True))
     if not job.trains:
@@ -369,21 +380,30 @@ def measure(names, job, turns):
     return spent
 
 
-def main(_):
-    if FLAGS.serve:
-        name, *job = json.loads(FLAGS.serve)
-        return serve(name, Job(*job))
+def selected_libraries():
+    """Return the names in --library that can run, each once."""
     names = list(dict.fromkeys(FLAGS.library))
     if not FLAGS.official_python and "tf-models-official" in names:
         names.remove("tf-models-official")
         print("tf-models-official is left out: --official_python is not given\n")
-    sizes_of_job = [getattr(FLAGS, name) for name in Job._fields[2:]]
+    return names
+
+
+def job_of_flags(mode, dtype):
+    return Job(mode, dtype, *(getattr(FLAGS, name) for name in Job._fields[2:]))
+
+
+def main(_):
+    if FLAGS.serve:
+        name, *job = json.loads(FLAGS.serve)
+        return serve(name, Job(*job))
+    names = selected_libraries()
     first = names[0]
     print(f"| | | milliseconds | from - to | ratio to {first} | processor time | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for mode in FLAGS.modes:
         for dtype in FLAGS.dtypes:
-            times = measure(names, Job(mode, dtype, *sizes_of_job), FLAGS.turns)
+            times = measure(names, job_of_flags(mode, dtype), FLAGS.turns)
             # Two columns for each library: wall-clock and processor time.
             times = {name: list(zip(*spent, strict=True)) for name, spent in times.items()}
             for name, (wall, cpu) in times.items():

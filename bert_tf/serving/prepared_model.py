@@ -135,7 +135,7 @@ def prepare_model(model, serving_config, max_seq_length):
 
 
 def _call(model, inputs, skip_padding):
-    """Call a model in inference mode; a single row has no padding to skip."""
+    """Call a model in inference mode; for a single row, skipping padding takes more time."""
     if not skip_padding:
         return model(inputs, training=False, skip_padding=False)
     return tf.cond(

@@ -206,7 +206,7 @@ class LengthCounter:
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
     """Warn if texts were truncated, and suggest what to do.
 
-    `counts` are those of a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
+    `counts` is from a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
     noun) describe the texts. `max_limit` is the model's `max_position_embeddings`, None if unknown,
     and `advice` an option with the value that reads complete texts in windows, or "".
     """
