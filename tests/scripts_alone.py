@@ -47,6 +47,8 @@ def imported(*scripts):
             with _isolated():
                 known = set(flags.FLAGS)
                 sys.modules.pop(name, None)
+                # Imported again, because pretraining_speed.py uses its flags.
+                sys.modules.pop("step_time", None)
                 modules[script] = importlib.import_module(name)
                 config_file.define_flag(script)
                 added = set(flags.FLAGS) - known

@@ -103,7 +103,8 @@ class BasePredictor:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = ", ".join(f"{name} {np.shape(x)}" for name, x in sorted(outputs.items()))
             raise UserError(
-                f"found the outputs {found}, expected the outputs of the task {self.metadata.get('task')}"
+                f"found the outputs {found}, expected the outputs of the task "
+                f"{self.metadata.get('task')}"
             ) from None
 
     def _as_dict(self, index, row):
