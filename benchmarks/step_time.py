@@ -17,10 +17,10 @@ The settings of each library:
 | tf-models-official | weights in bfloat16 | policy mixed_bfloat16 | tf_keras' AdamW, as above |
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
 | transformers, compiled | the same through torch.compile | | |
-| products alone | | bfloat16 operands | none |
+| products alone | bfloat16 operands | bfloat16 operands | none |
 
-"Products alone" are the matrix products of all layers in a training step for all positions, a lower
-bound for a step that computes all of them.
+"Products alone" are the matrix products of all layers for all positions, a lower bound for a
+library that computes all of them.
 
 Training keeps weights and moments in float32 everywhere. Each library runs in its own process, so
 that their threads do not interfere, and they take turns, so that other work on the machine affects
@@ -272,8 +272,6 @@ def transformers_step(job, compiled=False):
 
 
 def products_step(job):
-    if not job.trains:
-        return None
     import tensorflow as tf
 
     rows, head_width = job.batch * job.length, job.width // job.heads
@@ -293,6 +291,12 @@ def products_step(job):
         return ((tf.reshape(context, (rows, job.width)) @ dense) @ intermediate) @ output
 
     @tf.function
+    def forward(x, weights):
+        for layer_weights in weights:
+            x = layer(x, *layer_weights)
+        return x
+
+    @tf.function
     def step(x, upstream, weights):
         gradients = []
         for layer_weights in weights:
@@ -303,6 +307,8 @@ def products_step(job):
             gradients += tape.gradient(y, sources, upstream)
         return gradients
 
+    if not job.trains:
+        return lambda: forward(x, weights).numpy()
     return lambda: step(x, upstream, weights)[-1].numpy()
 
 
