@@ -290,26 +290,25 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return [-ops.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 
     def _update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
-        compute_update = self._compute_update
-        if _IS_TENSORFLOW:
-            values = [variable.read_value() for variable in (weight, m, v)]
-            # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once
-            # instead of 15 times and takes a third of the time.
-            if "CPU" in weight.device and weight.shape.num_elements() >= COMPILED_SIZE:
-                compute_update = self._compiled
-        else:
-            values = [variable.value for variable in (weight, m, v)]
+        # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once instead of
+        # 15 times and writes in place, which takes a quarter of the time.
+        is_large = _IS_TENSORFLOW and weight.shape.num_elements() >= COMPILED_SIZE
+        assign_update = self._compiled if is_large and "CPU" in weight.device else self._assign
         rate = rate * self._rate_factors[i]
-        new_values = compute_update(
-            *values, gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
+        assign_update(
+            (weight, m, v), gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
         )
-        for variable, value in zip((weight, m, v), new_values, strict=True):
-            self.assign(variable, value)
 
     # TensorFlow would save an ordinary attribute with the optimizer.
     @functools.cached_property
     def _compiled(self):
-        return tf.function(self._compute_update, jit_compile=True, autograph=False)
+        return tf.function(self._assign, jit_compile=True, autograph=False)
+
+    def _assign(self, variables, *arguments):
+        values = [x.read_value() if _IS_TENSORFLOW else x.value for x in variables]
+        new_values = self._compute_update(*values, *arguments)
+        for variable, value in zip(variables, new_values, strict=True):
+            self.assign(variable, value)
 
     def _compute_update(
         self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
