@@ -355,9 +355,7 @@ class TransformerLayer(ConfigLayer):
         return self.output_norm(x + output, training=training, layout=layout), probs
 
     def _activate(self, x, use_cpu_graph):
-        # In half precision, the custom gradient is less precise and not faster.
-        is_faster = self.activation is gelu and self.compute_dtype not in ("bfloat16", "float16")
-        if use_cpu_graph and is_faster and cpu_graph.is_traced():
+        if use_cpu_graph and self.activation is gelu and cpu_graph.is_traced():
             return cpu_graph.gelu(x)
         return self.activation(x)
 

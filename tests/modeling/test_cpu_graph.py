@@ -24,7 +24,10 @@ def _results(function, *arguments):
     return [np.asarray(tf.cast(y, tf.float64)) for y in run(*map(tf.constant, arguments))]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-6), ("float64", 1e-13)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [("float32", 5e-6), ("float64", 1e-13), ("bfloat16", 2**-5), ("float16", 2**-8)],  # rounding
+)
 def test_gelu(dtype, tolerance):
     x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
 
