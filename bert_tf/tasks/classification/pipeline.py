@@ -273,11 +273,7 @@ class TextClassifier(TaskPipeline):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
-        """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
-
-        Texts become one or two string tensors (N,), labels become targets. A dataset is returned
-        unchanged and cannot be combined with the arguments `only_lists`.
-        """
+        """Convert (texts, labels) or (texts, labels, weights) to tensors; return datasets unchanged."""
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
@@ -343,10 +339,7 @@ def _split(columns, share):
 
 
 def _recorded_task_type(checkpoint):
-    """Return the task type of a Hugging Face model.
-
-    As in transformers, a head with one output is a regression unless the config has a problem type.
-    """
+    """Return the task type of a Hugging Face model by the rules of transformers."""
     metadata = read_metadata(checkpoint)
     task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
     if recorded := task_types.get(metadata.get("problem_type")):

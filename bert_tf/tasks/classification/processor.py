@@ -25,8 +25,6 @@ class InputExample:
 
     Attributes:
       guid: the id of the example, written to `test_predictions.tsv`.
-      text_a: the text, or the first text of a pair.
-      text_b: the second text of a pair, or None.
       label: one of the labels; may be None in a test set.
     """
 

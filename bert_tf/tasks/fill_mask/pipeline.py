@@ -1,7 +1,4 @@
-"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts.
-
-Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
-"""
+"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts."""
 
 import dataclasses
 import itertools
@@ -354,11 +351,7 @@ class FillMask(KerasTraining, TextPipeline):
         return {name: values[:, 0] for name, values in outputs.items()}
 
     def _map_positions(self, batch, function, dtypes):
-        """Apply a function to the log-probabilities at `positions`, in chunks to limit memory.
-
-        `function` maps float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of tensors
-        (_CHUNK_SIZE, ...) with the given `dtypes`, which become (B, P, ...).
-        """
+        """Apply `function` to the log-probabilities at `positions`, in chunks to limit memory."""
         batch = dict(batch)
         positions = batch.pop("positions")
         ids = batch.pop("masked_ids", positions)

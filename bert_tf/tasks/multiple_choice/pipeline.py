@@ -1,7 +1,4 @@
-"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings.
-
-Shapes: N examples, B batch, C choices, S sequence.
-"""
+"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings."""
 
 import os
 from typing import Any

@@ -1,7 +1,4 @@
-"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings.
-
-Shapes: B sentences, C columns of sentences, S sequence, H hidden.
-"""
+"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings."""
 
 import json
 import os

@@ -54,10 +54,7 @@ class TokenClassificationTask(Task):
         return predictions
 
     def tags(self, predictions, name="predicted"):
-        """Return a list of tags for each sentence, from a dict of arrays (N, ...) for N windows.
-
-        `name` is "predicted", or "tag_ids" for the true tags.
-        """
+        """Return a list of tags for each sentence; `name` is "predicted" or "tag_ids"."""
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
         names = [self._tags.names[i] for i in predictions[name][is_word]]
