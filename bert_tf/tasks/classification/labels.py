@@ -151,7 +151,6 @@ class LabelEncoder:
         return tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1) & is_integer
 
     def _is_one_hot(self, values):
-        """Return whether a tensor or `tf.TensorSpec` of labels has one column per label."""
         columns = values.shape[1] if values.shape.rank == 2 else None
         return columns == len(self._labels) > 1 and values.dtype != tf.string
 

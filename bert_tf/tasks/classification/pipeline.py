@@ -273,7 +273,7 @@ class TextClassifier(TaskPipeline):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
-        """Convert (texts, labels) or (texts, labels, weights) to tensors; return datasets unchanged."""
+        """Convert (texts, labels) or (texts, labels, weights) to tensors; return datasets as is."""
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
@@ -301,7 +301,6 @@ class TextClassifier(TaskPipeline):
         return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
-        """Return a dataset of batches of inputs, targets and optionally weights."""
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
@@ -350,7 +349,6 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    """Return the number of outputs of a checkpoint's head, 0 if it has none."""
     return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 

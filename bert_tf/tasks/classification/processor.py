@@ -81,7 +81,6 @@ class ProcessorSource:
         self.dataset = DatasetSpec({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
     def _call(self, method, *arguments):
-        """Return the list that a method returns; raise UserError if the class lacks the method."""
         try:
             values = getattr(self._processor, method, _missing)(*arguments)
         except NotImplementedError:

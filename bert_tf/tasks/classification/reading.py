@@ -117,7 +117,6 @@ class FileSource:
         return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
-        """Return the number of columns in the training file, or None if there is no such file."""
         names = self.dataset.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths

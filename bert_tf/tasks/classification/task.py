@@ -110,7 +110,6 @@ class ClassificationTask(Task):
         return dict(zip(self.loss_names, means, strict=True))
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        """Return the losses (B,)."""
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["label_ids"], logits=outputs["logits"]
         )

@@ -83,7 +83,6 @@ class TfdsSource:
         return splits
 
     def _tfds_split(self, split):
-        """Return the split in the notation of tensorflow-datasets, or None if it does not exist."""
         return self._given.get(split) or self._rows.find_split(_SPLITS[split])
 
     def read(self, split, bad=None):

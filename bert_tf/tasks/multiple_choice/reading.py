@@ -82,7 +82,6 @@ def _find_columns(path, names, config, with_label):
 
 
 def _example(columns, where, index, cells):
-    """Return the `Example` of a row; raise ValueError if the row is invalid."""
     for name in (*columns.context_columns, *columns.ending_columns):
         if not cells[name].strip():
             raise ValueError(f"{name} is empty")

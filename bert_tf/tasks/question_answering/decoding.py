@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 class QuestionPrediction(NamedTuple):
-    """The candidates, best first; `null_odds` is the "no answer" score minus the score of `best`."""
+    """The candidates, best first; `null_odds` is the score of "no answer" minus `best`'s score."""
 
     candidates: list
     best: str | None

@@ -249,7 +249,6 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         return search_scores(query_vectors, vectors, relevant, k)
 
     def _check_data(self, texts, scores, arguments):
-        """Return the columns of texts (lists of str) and the list of scores."""
         columns = check_columns(texts, arguments[0], (2, 3))
         if scores is None:
             return [*columns, [0.0] * len(columns[0])]

@@ -18,7 +18,6 @@ class TokenClassificationTask(Task):
     loss_names = ("tagging_loss",)
 
     def __init__(self, config, dtype=None, model=None):
-        """Create the task, and its model unless one is given."""
         self.model = model or make_model(config, dtype)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
