@@ -30,7 +30,6 @@ from bert_tf.training.task_config import check_labels
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
 
-# Column names of a DataFrame.
 _TABLE = {"texts": [ANY_TEXT, TEXT_B], "labels": ANY_LABEL}
 
 
@@ -153,9 +152,6 @@ class TextClassifier(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-
         Args:
           texts: list of texts or of pairs (text_a, text_b); a tuple of two lists of texts; a
             DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
@@ -168,7 +164,7 @@ class TextClassifier(TaskPipeline):
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of texts per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           class_weight: dict from labels, or their indices, to the loss weights of their texts, 1 if
             missing; or "balanced", which gives each label the same total weight.

@@ -37,7 +37,6 @@ _MAX_EXPONENT = 700.0
 # Positions per chunk; each needs V probabilities in memory.
 _CHUNK_SIZE = 64
 
-# Column names of a DataFrame.
 _TABLE = {"texts": ANY_TEXT}
 
 
@@ -151,16 +150,13 @@ class FillMask(KerasTraining, TextPipeline):
         random token, and 10 % stay. The loss is the mean over the masked tokens of a batch, without
         next sentence prediction.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-
         Args:
           texts: list of texts; long ones are split into sequences of `max_seq_length` tokens.
           validation_data: list of texts.
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of sequences per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           masked_lm_prob: fraction of the tokens to mask.
           shuffle: whether to reshuffle the sequences in each epoch.

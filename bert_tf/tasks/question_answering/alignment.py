@@ -107,7 +107,7 @@ class Context:
         first, last = self.word_to_token[max(words[0], 0)], len(self.ids) - 1
         if words[1] + 1 < len(self.word_to_token):
             last = self.word_to_token[words[1] + 1] - 1
-        # As in the release, exclude more text in the words, such as "(1895-1943)." for "1895".
+        # As in the release, narrow words such as "(1895-1943)." to the tokens of the answer.
         answer_ids = self._tokenizer.encode(answer.text)
         for start in range(first, last + 2 - len(answer_ids)):
             if answer_ids and self.ids[start : start + len(answer_ids)] == answer_ids:

@@ -1,7 +1,4 @@
-"""Decode the logits of windows into answers.
-
-As in the release, only the `n_best_size` best start and end positions of each window are used.
-"""
+"""Decode the logits of windows into answers, as in the release."""
 
 import math
 from typing import NamedTuple
@@ -71,7 +68,7 @@ class QuestionPrediction(NamedTuple):
 
 
 class AnswerDecoder:
-    """Decodes logits into answers; `num_unaligned` counts candidates that match no words."""
+    """Decodes logits; `num_unaligned` counts candidates that could not be aligned with words."""
 
     def __init__(self, config):
         self.config, self.num_unaligned = config, 0

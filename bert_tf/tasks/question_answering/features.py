@@ -33,7 +33,8 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    The answer positions are None outside of training, and 0 unless the window contains all of it.
+    `start_position` and `end_position` are None outside of training. They are 0 unless the window
+    contains the whole answer.
     """
 
     context: Context

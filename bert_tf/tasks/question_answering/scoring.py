@@ -48,7 +48,7 @@ class Scorer:
         self._is_version_2, self._rows = version_2_with_negative, []
 
     def add(self, answers, given, best=None, null_odds=0.0):
-        """Add a question; `given` is "" for "no answer", `best` the best other answer or None."""
+        """Add a question; `given` is "" for "no answer", `best` the best non-empty text or None."""
         texts = [answer.text for answer in answers]
         if self._is_version_2:
             texts = [text for text in texts if normalize_answer(text)] or [""]

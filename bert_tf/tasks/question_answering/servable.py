@@ -133,7 +133,7 @@ def _pack_windows(questions, windows, rows, vocab, size):
 
 
 def _top_spans(scores, counts, size):
-    """Return the scores of each question's best spans and their indices in W * K, both (B, K)."""
+    """Return the scores and indices (B, K) of each question's best spans among scores (W, K)."""
     # Dense rows would pad every question to the longest context. Instead, sort all spans together,
     # by score and then, with a stable sort, by question.
     num_spans = counts * size

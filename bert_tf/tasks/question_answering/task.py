@@ -80,10 +80,7 @@ def metric_names(config):
 
 
 class AnswerExtractor:
-    """Matches the questions of a source, such as a `reading.JsonSource`, with predictions.
-
-    Each call converts the questions again, which saves memory and is fast compared with the model.
-    """
+    """Matches predictions with questions, which it reads again in each call to save memory."""
 
     def __init__(self, source, tokenizer, config):
         self._source, self._tokenizer, self._config = source, tokenizer, config
