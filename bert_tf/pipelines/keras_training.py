@@ -85,8 +85,8 @@ class KerasTraining:
         """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
 
         Args:
-          optimizer: a Keras optimizer; None for the release's, whose learning rate decays over the
-            steps of each `fit`.
+          optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
+            over the steps of each `fit`.
           loss: a Keras loss of logits; None, or the name of the task's cross entropy, for the loss
             of the task.
           metrics: Keras metrics of logits; None for the metrics of the task.
@@ -199,7 +199,7 @@ class KerasTraining:
 
     @contextlib.contextmanager
     def _running_keras(self):
-        """Skip padding in functions that Keras compiles here; convert its errors about labels."""
+        """Skip padding in functions that Keras compiles here; convert label errors to UserError."""
         model = self._trained_model
         previous = model.skip_padding
         model.skip_padding = can_skip_padding(
