@@ -23,10 +23,7 @@ _MAX_CONSTANT_BYTES = 0.1e9
 
 
 class QuantizedModel(tf.Module):
-    """Wraps a Keras model and stores its weights in bfloat16 or int8, for smaller files.
-
-    Weights are converted back before use: outputs change by rounding only, and speed is the same.
-    """
+    """Stores the weights of a Keras model in bfloat16 or int8; the speed does not change."""
 
     def __init__(self, model, weight_type):
         """Copy and round the weights of a model.
@@ -151,8 +148,8 @@ def _through_numpy(model):
 def _convert(model, dtype):
     """Return a copy of a model with weights and computation in `dtype`.
 
-    Keras' mixed precision casts float32 weights in each call, which takes longer than the matrix
-    products of a small batch. Heads that always compute in float32 still do.
+    Mixed precision casts float32 weights in each call, which takes longer than the matrix products
+    of a small batch.
     """
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         if dtype == model.compute_type:

@@ -48,7 +48,7 @@ class Buckets:
 
 
 def substrings(texts, indices, starts, ends):
-    """Return the substrings (N,) of texts by character offsets, not counting invalid UTF-8."""
+    """Return substrings (N,) of `texts[indices]` by character offsets, skipping invalid UTF-8."""
     characters = tf.strings.unicode_split(texts, "UTF-8", errors="ignore")
     offsets = tf.cast(tf.gather(characters.row_starts(), indices), tf.int32)
     ranges = tf.ragged.range(offsets + starts, offsets + ends)

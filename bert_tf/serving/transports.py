@@ -1,8 +1,7 @@
 """Requests to TF Serving over REST and gRPC.
 
-A transport sends a request once and raises `ServerError` if there is no valid response; `Client`
-retries. REST follows https://www.tensorflow.org/tfx/serving/api_rest and does not require
-TensorFlow. gRPC uses the messages of the package tensorflow-serving-api.
+REST follows https://www.tensorflow.org/tfx/serving/api_rest and does not require TensorFlow. gRPC
+uses the messages of the package tensorflow-serving-api. `Client` retries failed requests.
 """
 
 import base64
