@@ -126,7 +126,7 @@ def load_reranker(strategy):
 
 
 def embed(encoder, reranker):
-    """Write vectors and print neighbors; return both inputs and vectors with --interactive."""
+    """Write vectors and print neighbors; with --interactive, return the sentences and vectors."""
     neighbors = None
     if FLAGS.query:
         neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(
