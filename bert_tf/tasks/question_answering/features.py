@@ -70,7 +70,7 @@ class FeatureConverter:
         self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Yield (question, windows, whether it was truncated) for the questions of a paragraph."""
+        """Yield (question, windows, whether the question was truncated) for each question."""
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
         max_query_length = self._config.max_query_length
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)

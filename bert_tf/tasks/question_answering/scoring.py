@@ -20,7 +20,7 @@ def exact_match(true, predicted):
 
 
 def f1(true, predicted, version_2_with_negative=False):
-    """Return the word-level F1 of two texts; for empty texts, 1 with SQuAD 2.0 and 0 with 1.1."""
+    """Return the word-level F1 of two texts; for two empty texts, 1 in SQuAD 2.0 and 0 in 1.1."""
     true, predicted = normalize_answer(true).split(), normalize_answer(predicted).split()
     if version_2_with_negative and not (true and predicted):
         return int(true == predicted)

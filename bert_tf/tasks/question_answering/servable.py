@@ -92,7 +92,7 @@ class QuestionAnsweringModule(tf.Module):
         }
 
     def _best_spans(self, questions, windows):
-        """Return scores, first tokens and lengths (W, K) of the best spans, null scores (W,)."""
+        """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
         max_length, num_best = self._config.max_answer_length, self._config.n_best_size
 
         def read(rows):
