@@ -65,10 +65,7 @@ def load_tokenizer():
 
 
 def output_paths(config, input_paths):
-    """Return the paths of the output files; raise UserError if one cannot be written.
-
-    With --num_shards, `Shards` checks this, because complete shards may be in a read-only folder.
-    """
+    """Return the paths of the output files; raise UserError if one cannot be written."""
     paths = [path.strip() for path in config.output_file.split(",") if path.strip()]
     if not paths:
         raise bert_tf.UserError("--output_file: found no file, expected at least one")
@@ -84,7 +81,7 @@ def output_paths(config, input_paths):
             raise bert_tf.UserError(f"--output_file: {path} is also an input file")
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
-        if not config.num_shards:
+        if not config.num_shards:  # complete shards may be in a read-only folder
             bert_tf.io.files.check_writable(path, "output_file")
     return paths
 

@@ -205,11 +205,7 @@ def fine_tune():
 
 
 def export_and_predict():
-    """Export the classifier and predict the labels of `toy_corpus.SAMPLE_TEXTS`.
-
-    Returns:
-      List of (label, probability), one per text.
-    """
+    """Export the classifier; return (label, probability) of each of `toy_corpus.SAMPLE_TEXTS`."""
     run_step(
         "Export the classifier as a SavedModel",
         "export_model.py",
@@ -246,11 +242,7 @@ def export_and_predict():
 
 
 def run_step(title, script, **options):
-    """Run a script with `commands.run`, and print the files that it wrote.
-
-    Raises:
-      UserError: if the script fails.
-    """
+    """Run a script with `commands.run`, and print the files that it wrote."""
     before = list_files(FLAGS.output_dir)
     with timed(title):
         try:

@@ -1,8 +1,6 @@
 """The command line, the only package that uses absl flags.
 
-`flags` defines shared flags and runs scripts. The other modules convert flags to configurations or
-implement the commands of `bert-tf`. They are imported on first use, because importing a command
-defines its flags.
+Modules are imported on first use, because importing a command defines its flags.
 """
 
 import importlib

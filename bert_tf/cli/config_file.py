@@ -28,14 +28,7 @@ def define_flag(program):
 
 
 def parse(argv, known):
-    """Parse flags like absl, with the values in the file of --config as defaults.
-
-    `argv` is the name of the program and its arguments, `known` the names of the flags that the
-    file may set. Return the name of the program and the arguments that are not flags.
-
-    Raises:
-      UserError: if the file is invalid; names the first wrong key or value.
-    """
+    """Parse flags like absl, with the values in the file of --config as defaults."""
     values = {}
     for argument, after in itertools.pairwise([*argv[1:], ""]):
         if match := re.fullmatch("--?config(=(.*))?", argument, re.DOTALL):

@@ -126,11 +126,7 @@ def load_reranker(strategy):
 
 
 def embed(encoder, reranker):
-    """Write the vectors to --output_file and print the neighbors of each --query.
-
-    Returns:
-      The sentences and their vectors, as two lists; both are empty without --interactive.
-    """
+    """Write vectors and print neighbors; with --interactive, return the sentences and vectors."""
     neighbors = None
     if FLAGS.query:
         neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(

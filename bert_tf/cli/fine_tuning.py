@@ -20,7 +20,6 @@ def define_flags(config_class, can_distill=False):
 
 
 def fine_tune(name):
-    """Run `training.fine_tune` with the flags; `name` is a key of `tasks.TASKS`."""
     spec = bert_tf.tasks.TASKS[name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
     bert_tf.training.fine_tune(spec, config, command_line())

@@ -53,10 +53,7 @@ def naming_flags():
 
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
-    """Parse the flags and call `main()`; print a UserError as one line and exit with status 1.
-
-    `backends` are the Keras backends supported by a script that needs TensorFlow.
-    """
+    """Parse the flags and call `main()`; print a UserError as one line and exit with status 1."""
 
     def guarded(argv):
         console.show(rewrite=as_flags)
@@ -97,7 +94,6 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
 
 
 def command_line():
-    """Return the command line of this process, quoted for a shell."""
     return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
@@ -146,10 +142,7 @@ def _check_remote_paths():
 
 
 def define_options(config, only=None, skip=()):
-    """Define a flag for each option of a `Config` and its nested configs.
-
-    `only` and `skip` are names of options to include and to exclude.
-    """
+    """Define a flag for each option of a `Config` and its nested configs."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         name, metadata, default = field.name, field.metadata, getattr(config, field.name)
@@ -189,10 +182,7 @@ def tokenizer_options():
 
 
 def from_flags(config):
-    """Return a copy of a `Config` with each option set to the flag of the same name.
-
-    An option that is None stays None unless its flag is given.
-    """
+    """Return a copy of a `Config` with each option set to the flag of the same name."""
     values, hints = {}, typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         name, value = field.name, getattr(config, field.name)

@@ -1,7 +1,4 @@
-"""Flags and loop of the commands that answer lines of text.
-
-Lines that are available at the same time are answered together.
-"""
+"""Flags and loop of the commands that answer lines of text."""
 
 import itertools
 import json
@@ -69,14 +66,7 @@ def check_line_flags():
 
 
 def answer_lines(predictor, title):
-    """Answer the input that the flags name: plain lines as JSON lines, tables as tables.
-
-    `predictor` is a `serving.Predictor` or `serving.Client`. `title` describes the model in the
-    terminal prompt.
-
-    Raises:
-      UserError: if any lines are invalid; raised after the other lines are answered.
-    """
+    """Answer the input that the flags name: plain lines as JSON lines, tables as tables."""
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
         table = table_answers.open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
@@ -100,10 +90,7 @@ def answer_lines(predictor, title):
 
 
 def stdin_chunks(inputs, title):
-    """Yield lists of the lines available on standard input, without waiting for more.
-
-    On a terminal, print a prompt with the `title` and the names of the `inputs`.
-    """
+    """Yield lists of the lines available on standard input, without waiting for more."""
     if sys.stdin.isatty():
         names = " <tab> ".join(inputs)
         console.error(f"{title}: type {names}, one per line; Ctrl-D to end")

@@ -33,7 +33,6 @@ def define_pipeline_flags():
 
 
 def model_files():
-    """Return the `checkpoints.PretrainedFiles` for the flags of `ModelConfig`."""
     return bert_tf.checkpoints.resolve(
         from_flags(ModelConfig()),
         needs=("init_checkpoint", "bert_config_file", "vocab_file"),
@@ -56,7 +55,6 @@ def pipeline_options():
 
 
 def check_requires(flag, required):
-    """Raise UserError if a flag is given but none of the flags in `required` is set."""
     is_given = FLAGS[flag].present and FLAGS[flag].value is not False
     if is_given and not any(FLAGS[name].value for name in required):
         names = " or ".join(f"--{name}" for name in required)

@@ -19,15 +19,7 @@ _USUAL_INPUTS = (("text",), ("text_a", "text_b"))
 
 
 class Table(NamedTuple):
-    """A table to answer.
-
-    Attributes:
-      path: the file.
-      format: its `tables.TableFormat`.
-      names: the column names; () without a header.
-      cells: list of lists, the cells of each row.
-      rows: list of dicts, the inputs of each row for a `serving.Predictor`.
-    """
+    """A table to answer; `rows` are the inputs for a `serving.Predictor`."""
 
     path: str
     format: tables.TableFormat
@@ -37,20 +29,10 @@ class Table(NamedTuple):
 
 
 def open_table(predictor, path, text_columns=(), delimiter=None):
-    """Read a table with inputs of a model.
+    """Read a table with inputs of a model; return None for plain lines.
 
-    Args:
-      predictor: a `serving.Predictor` or `serving.Client`.
-      path: a table or a text file of plain lines.
-      text_columns: text columns by name or by number from 0. By default, the columns used for
-        training, else columns with the usual names.
-      delimiter: see `tables.find_format`.
-
-    Returns:
-      A `Table`, or None for plain lines.
-
-    Raises:
-      UserError: if a column is missing or a row is invalid.
+    `text_columns` are names or numbers from 0. By default, they are the columns used for training,
+    else columns with the usual names.
     """
     from bert_tf.data.columns import Layout, find_columns
 
@@ -163,13 +145,7 @@ def _inputs(inputs, positions, columns, layout, row, metadata):
 
 
 def answer_table(predictor, table, output_file, write):
-    """Write a table with added columns of predictions, in the format of the input.
-
-    If `output_file` is None, `write` is called with the text of the new table.
-
-    Raises:
-      UserError: if a Parquet table has no `output_file`, or a new column already exists.
-    """
+    """Write a table with added columns of predictions, in the format of the input."""
     kind = table.format.kind
     if kind == "parquet" and not output_file:
         raise UserError("`output_file` is required, because the input is Parquet")
@@ -192,7 +168,6 @@ def answer_table(predictor, table, output_file, write):
 
 
 def _check_output(table, output_file):
-    """Raise UserError if the extension of the output names a different format."""
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     if kinds.get(ending, table.format.kind) != table.format.kind:

@@ -21,7 +21,6 @@ _NOISE = re.compile(rb"I0000 |WARNING: All log messages before absl|.* failed ca
 
 @contextlib.contextmanager
 def _without_noise():
-    """Remove the lines that match `_NOISE` from standard error."""
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0" or not hasattr(os, "fork"):
         yield
         return

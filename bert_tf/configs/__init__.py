@@ -1,7 +1,4 @@
-"""Configurations of all commands, as dataclasses that do not need TensorFlow.
-
-Each task defines its own configuration in `tasks/<task>/config.py`.
-"""
+"""Configurations of all commands, as dataclasses that do not need TensorFlow."""
 
 from bert_tf.configs.base import Config, derived, option
 from bert_tf.configs.export import ExportConfig, ServingConfig

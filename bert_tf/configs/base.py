@@ -103,11 +103,7 @@ class Config:
             object.__setattr__(self, name, value)
 
     def validate(self):
-        """Check types, choices, bounds and `requires` of all options; return self.
-
-        Raises:
-          UserError: if an option is invalid; names the first one.
-        """
+        """Check types, choices, bounds and `requires` of all options; return self."""
         for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
             hint = _hint(type(self), field)
@@ -163,10 +159,7 @@ class Config:
         return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
 
     def resolve(self, stored=None):
-        """Return a copy with values for the saved options that are not given but have an effect.
-
-        They come from `stored`, the config of a trained model, else from the defaults.
-        """
+        """Return a copy with the saved options set from `stored` or the defaults, unless given."""
         config = copy.copy(self)
         for name in self.saved_options():  # options come after those that they require
             field = self.__dataclass_fields__[name]
@@ -196,11 +189,7 @@ class Config:
 
     @classmethod
     def from_json(cls, values, **others):
-        """Return the config for the values of a JSON file; `others` are additional attributes.
-
-        Raises:
-          UserError: if a value is missing or invalid; names the first one.
-        """
+        """Return the config for the values of a JSON file; `others` are additional attributes."""
         hints = {}
         for field in dataclasses.fields(cls):
             if field.metadata.get("saved"):

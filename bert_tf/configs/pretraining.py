@@ -8,7 +8,6 @@ from bert_tf.configs.pretraining_data import OBJECTIVES
 from bert_tf.configs.train import MAX_STEPS, DeviceConfig, OptimizerConfig, TrainConfig
 from bert_tf.errors import UserError
 
-# Options of `TrainConfig` that are only for fine-tuning.
 FINE_TUNING_ONLY = (
     "num_train_epochs", "predict_batch_size", "pad_to_max_length", "bucket_by_length"
 )  # fmt: skip

@@ -30,10 +30,7 @@ def with_keras_names(**names):
 
 
 def as_dataset(values):
-    """Convert a `keras.utils.PyDataset` to a `tf.data.Dataset`; return other values unchanged.
-
-    Each pass over the dataset ends with a call of `on_epoch_end`.
-    """
+    """Convert a `keras.utils.PyDataset` to a `tf.data.Dataset`; return other values unchanged."""
     if not isinstance(values, keras.utils.PyDataset):
         return values
 
@@ -54,10 +51,7 @@ def as_dataset(values):
 
 
 def read_dataset(values):
-    """Return the texts or text pairs in a dataset of batches as a list; see `as_dataset`.
-
-    Labels and weights are ignored. Values other than datasets are returned unchanged.
-    """
+    """Return the texts or pairs in a dataset of batches as a list, and other values unchanged."""
     values = as_dataset(values)
     if not isinstance(values, tf.data.Dataset):
         return values
@@ -72,10 +66,7 @@ def read_dataset(values):
 
 
 def check_list(values, argument, expected):
-    """Convert a list, array or series to a list; raise UserError for anything else.
-
-    A DataFrame becomes the list of its rows, or of its values if it has one column.
-    """
+    """Convert a list, array, series or DataFrame to a list; raise UserError for anything else."""
     if isinstance(values, (str, bytes)):
         raise UserError(f"`{argument}`: found a single str, expected {expected}")
     if isinstance(values, (Mapping, Set)):  # `list` would return the keys
@@ -102,13 +93,7 @@ def check_texts(texts, argument):
 
 
 def check_pairs(texts, argument):
-    """Convert texts or pairs of texts to a list of pairs, with "" for a missing second text.
-
-    A tuple of two lists, as in keras-hub, is zipped to pairs.
-
-    Raises:
-      UserError: if `texts` is anything else, or is ambiguous.
-    """
+    """Convert texts, pairs, or two lists as in keras-hub, to pairs; "" for no second text."""
     expected = "a list of texts, or of pairs (text_a, text_b)"
     if isinstance(texts, tuple) and len(texts) == 2 and all(map(_is_column, texts)):
         if all(isinstance(x, tuple) and len(x) == 2 for x in texts):
@@ -140,10 +125,7 @@ def is_examples(texts):
 
 
 def check_columns(texts, argument, counts):
-    """Convert rows (list of tuples), columns (tuple of lists) or a DataFrame to columns of texts.
-
-    `counts` has the valid numbers of columns. The columns are lists of str.
-    """
+    """Convert rows (list of tuples), columns (tuple of lists) or a DataFrame to text columns."""
     numbers = " or ".join(map(str, counts))
     if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
         columns = list(texts)

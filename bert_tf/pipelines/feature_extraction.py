@@ -1,8 +1,4 @@
-"""Extract token vectors, input embeddings and attention from a pre-trained model.
-
-Shapes: B batch, S sequence, H hidden, L layers, N heads, T tokens (or words) of one text, W width
-of a vector.
-"""
+"""Extract token vectors, input embeddings and attention from a pre-trained model."""
 
 import functools
 from typing import NamedTuple
@@ -15,7 +11,6 @@ from bert_tf.modeling import layer_indices
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.text_pipeline import TextPipeline
 
-# How the vectors of a word's tokens are pooled.
 WORD_POOLINGS = ("first", "mean")
 
 
@@ -58,9 +53,6 @@ class TokenVectors(_TextVectorsPipeline):
     ... )
     >>> for text in vectors(["a man ||| a plan"]):
     ...     text.tokens, text.values  # (T, L, W)
-
-    Attributes:
-      layers: list of layer indices, or a list with the name of the layer combination.
     """
 
     def __init__(
@@ -212,10 +204,6 @@ class Attention(_TextVectorsPipeline):
     >>> attention = Attention.from_preset("uncased_L-12_H-768_A-12")
     >>> for text in attention(["The cat sat on the mat."]):
     ...     text.tokens, text.values  # (L, N, T, T): from each token to each token
-
-    Attributes:
-      layers: list of layer indices.
-      heads: list of head indices.
     """
 
     make_model = staticmethod(functools.partial(BertModel, with_attention_probs=True))
@@ -259,7 +247,6 @@ def _select(numbers, count, name):
 
 
 def _check_numbers(numbers, count, name):
-    """Raise UserError if `numbers` is empty or contains an index that is out of range."""
     if not numbers:
         raise UserError(f"`{name}s` is empty, expected at least one {name}")
     for number in numbers:

@@ -59,10 +59,7 @@ class AddScores(keras.callbacks.Callback):
 
 
 class KerasTraining:
-    """Base class of trainable pipelines; trains `_trained_model` with `keras.Model.fit`.
-
-    Subclasses define the loss and the metrics in `_default_compile_arguments`.
-    """
+    """Base class of trainable pipelines; trains `_trained_model` with `keras.Model.fit`."""
 
     model: keras.Model
     # Whether the loss of an example depends on the other examples in its batch.
@@ -88,8 +85,8 @@ class KerasTraining:
         """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
 
         Args:
-          optimizer: a Keras optimizer; None for the release's, whose learning rate decays over the
-            steps of each `fit`.
+          optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
+            over the steps of each `fit`.
           loss: a Keras loss of logits; None, or the name of the task's cross entropy, for the loss
             of the task.
           metrics: Keras metrics of logits; None for the metrics of the task.
@@ -202,10 +199,7 @@ class KerasTraining:
 
     @contextlib.contextmanager
     def _running_keras(self):
-        """Skip padding in functions that Keras compiles in this context, not in exported models.
-
-        Converts failed assertions about the labels of a `tf.data.Dataset` to a UserError.
-        """
+        """Skip padding in functions that Keras compiles here; convert label errors to UserError."""
         model = self._trained_model
         previous = model.skip_padding
         model.skip_padding = can_skip_padding(

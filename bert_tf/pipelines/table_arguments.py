@@ -15,12 +15,9 @@ def with_columns(**names):
     """Return a decorator that lets a method take a table as its first argument.
 
     A table is a mapping from names to columns, a `datasets.Dataset`, a `tf.data.Dataset` whose
-    batches are mappings, or a DataFrame with known column names. Its columns fill the arguments of
-    the method that are not given. `validation_data` may also be a table.
-
-    Args:
-      **names: for each argument, a tuple of accepted column names. For an argument with several
-        columns, a list of tuples, of which only the first column is required.
+    batches are mappings, or a DataFrame with known column names. Its columns fill arguments that
+    are not given. `names` has a tuple of accepted column names for each argument or, if an argument
+    has several columns, a list of tuples, of which only the first column is required.
     """
 
     def decorate(method):
@@ -128,10 +125,7 @@ def _label_names(feature):
 
 
 def _match_labels(pipeline, values, names):
-    """Convert the ids of a `datasets.ClassLabel` to the label names of the model.
-
-    If the model has the same number of labels with different names, keep the ids and log this.
-    """
+    """Convert the ids of a `datasets.ClassLabel` to label names if the model has the same names."""
     labels = getattr(getattr(pipeline, "config", None), "labels", ())
     if not names or not labels:
         return values

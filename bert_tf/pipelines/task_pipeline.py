@@ -23,15 +23,7 @@ from bert_tf.training.task_spec import TaskSpec
 class TaskPipeline(KerasTraining, Pipeline):
     """Base class of pipelines that fine-tune and apply the model of a task, on strings.
 
-    Subclasses set `spec` and may complete the config of a pre-trained model (`_config_values`).
-    Trainable subclasses convert texts and targets to batches of model inputs, and define the loss
-    and the metrics (`_default_compile_arguments`). Predictions and exports use the servable of the
-    task, so they tokenize texts in the same way.
-
-    Attributes:
-      model: the Keras model.
-      config: the `tasks.TaskConfig`.
-      tokenizer: the `BertTokenizer` of the model.
+    Predictions and exports use the servable of the task, so they tokenize texts in the same way.
     """
 
     spec: TaskSpec
@@ -78,11 +70,7 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
-        """Return the attributes of the `TaskConfig` that differ from `stored` or the defaults.
-
-        `stored` is the `TaskConfig` saved with the `checkpoint`, or None; `values` are attributes
-        that the user gave. Raises UserError if the pipeline does not support the model.
-        """
+        """Return the config attributes that differ from the config `stored` or the defaults."""
         return values
 
     def _pad(self, batch):

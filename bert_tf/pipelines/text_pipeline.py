@@ -1,7 +1,4 @@
-"""Base class of pipelines that apply a pre-trained model to texts in batches.
-
-Shapes: B batch, S sequence.
-"""
+"""Base class of pipelines that apply a pre-trained model to texts in batches."""
 
 import functools
 import itertools
@@ -66,12 +63,7 @@ def read_texts(path):
 
 
 def check_collection(texts):
-    """Return an iterable of texts; for a DataFrame, its column.
-
-    Raises:
-      TypeError: for a single str, whose characters would be treated as texts.
-      UserError: for a dict, whose keys would be treated as texts.
-    """
+    """Return an iterable of texts, for a DataFrame its column; raise TypeError for a single str."""
     if isinstance(texts, str):
         raise TypeError("found a single str, expected a list of texts")
     is_keyed = isinstance(texts, (Mapping, Set)) or hasattr(texts, "columns")
@@ -87,11 +79,7 @@ class Word(NamedTuple):
 
 
 class EncodedText(NamedTuple):
-    """A text as model inputs.
-
-    `words` is None if words are not tracked. `extra_inputs`, a dict from name to list of int, are
-    additional inputs for the function of a `BatchRunner`.
-    """
+    """A text as model inputs; `extra_inputs` are for the function of a `BatchRunner`."""
 
     text: Text | None
     input_ids: list
@@ -104,11 +92,7 @@ class TextPreprocessor:
     """Converts texts to `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release."""
 
     def __init__(self, tokenizer, max_seq_length, with_words=False, config=None):
-        """Create a preprocessor with a `FullTokenizer`.
-
-        `with_words` tracks the tokens of each word; words are delimited by whitespace and tokenized
-        separately. `config` is the `BertConfig` of a model to check that it supports the texts.
-        """
+        """Create a preprocessor; `with_words` tracks the tokens of each word."""
         self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         self._with_words, self._config = with_words, config
         self._lengths, self._num_empty = LengthCounter(max_seq_length), 0
@@ -130,10 +114,7 @@ class TextPreprocessor:
         return EncodedText(text, packed["input_ids"], packed["segment_ids"], words)
 
     def convert_all(self, texts):
-        """Yield the `EncodedText` of each `Text` or str; " ||| " in a str separates a pair.
-
-        At the end, warn about truncated texts and words without tokens.
-        """
+        """Yield the `EncodedText` of each `Text` or str; " ||| " in a str separates a pair."""
         for index, text in enumerate(check_collection(texts)):
             value = text.text_a if isinstance(text, Text) else text
             if not isinstance(value, str):
@@ -170,10 +151,7 @@ def _locate_words(word_lengths, start, num_tokens):
 
 
 class TextPipeline(Pipeline):
-    """Base class of pipelines that apply a pre-trained model to texts.
-
-    Subclasses create a `BatchRunner` with `_make_runner`, and run it on the texts from `_encode`.
-    """
+    """Base class of pipelines that apply a pre-trained model to texts."""
 
     def __new__(cls, *arguments, **options):
         pipeline = super().__new__(cls)
@@ -271,21 +249,10 @@ class BatchRunner:
     def __init__(
         self, function, strategy, batch_size, max_seq_length, bytes_per_row=0, extra_inputs=()
     ):
-        """Create a runner.
+        """Create a runner of a function from a dict of int32 (B, S) to a dict of tensors (B, ...).
 
-        Args:
-          function: function from a dict of int32 (B, S) (`input_ids`, `input_mask`, `segment_ids`
-            and the extra inputs) to a dict of tensors (B, ...).
-          strategy: a single-process `tf.distribute.Strategy`.
-          batch_size: the global batch size.
-          max_seq_length: maximum length of the sequences.
-          bytes_per_row: approximate size of the outputs for the longest sequence.
-          extra_inputs: names of the `extra_inputs` of the sequences, which are padded with 0 to the
-            next power of two to limit the number of shapes.
-
-        Raises:
-          UserError: if the batch size is not divisible by the number of devices, or the strategy
-            has several processes.
+        `bytes_per_row` is the approximate output size for the longest sequence. `extra_inputs` are
+        padded with 0 to the next power of two to limit the number of shapes.
         """
         if Workers(strategy).is_multi_worker:
             raise UserError(SINGLE_PROCESS_MESSAGE)
@@ -305,10 +272,7 @@ class BatchRunner:
         )
 
     def run(self, sequences, description, unit="texts"):
-        """Yield (sequence, dict of its output arrays) for each `EncodedText` of an iterable.
-
-        The iterable is read lazily. Progress lines show the `description` and the `unit`.
-        """
+        """Yield (sequence, dict of its output arrays) for each `EncodedText`, read lazily."""
         progress = console.ProgressLog(description, unit)
         sequences = iter(sequences)
         while window := list(itertools.islice(sequences, self._window_size)):

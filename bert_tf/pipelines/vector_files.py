@@ -1,7 +1,4 @@
-"""Files of vectors: the release's JSON lines, compact TFRecords and NumPy arrays.
-
-Shapes: T tokens of one text, L layers, N heads, W width of a vector.
-"""
+"""Files of vectors: the release's JSON lines, compact TFRecords and NumPy arrays."""
 
 import contextlib
 import json
@@ -21,15 +18,9 @@ DTYPES = ("float32", "float16")
 def vector_writer(path, file_format="json", dtype="float32"):
     """Yield a function that writes one `TextVectors`; the file appears when it is complete.
 
-    Args:
-      path: the file.
-      file_format: "json" for the release's JSON lines, rounded to 6 digits; or "tfrecord" for
-        records with `linex_index`, `tokens`, `layers` (indices or names), `shape`, `dtype` and
-        `values` (raw little-endian numbers), which `read_vectors` reads.
-      dtype: "float32" or "float16", for records only.
-
-    Raises:
-      UserError: if the file cannot be written or an argument is invalid.
+    `file_format` is "json" for the release's JSON lines, rounded to 6 digits, or "tfrecord" for
+    records with `linex_index`, `tokens`, `layers` (indices or names), `shape`, `dtype` and `values`
+    (raw little-endian numbers). `dtype`, "float32" or "float16", is for records only.
     """
     for value, allowed in ((file_format, FORMATS), (dtype, DTYPES)):
         if value not in allowed:
@@ -103,13 +94,7 @@ def read_vectors(path):
 
 @contextlib.contextmanager
 def array_writer(path, count, width, dtype="float32"):
-    """Yield a function that writes one row (W,) of a NumPy file, an array (`count`, `width`).
-
-    The file appears when it is complete.
-
-    Raises:
-      UserError: if the file cannot be written or the number of rows is not `count`.
-    """
+    """Yield a function that writes one row (W,) of a NumPy file, an array (`count`, `width`)."""
     dtype = np.dtype(dtype).newbyteorder("<")
     header = {"descr": dtype.str, "fortran_order": False, "shape": (count, width)}
     num_written = 0

@@ -1,9 +1,4 @@
-"""Charts (PNG) and an HTML page of tokens, embeddings, attention, predictions and similarities.
-
-All functions raise UserError if the file cannot be written; PNG files require matplotlib.
-
-Shapes: T tokens of one text, H hidden, L layers, N heads, K best tokens, B sentences.
-"""
+"""Charts (PNG) and an HTML page of tokens, embeddings, attention, predictions and similarities."""
 
 import base64
 import html
@@ -65,10 +60,7 @@ def draw_tokens(path, texts):
 
 
 def draw_embeddings(path, text):
-    """Write a PNG with the three embeddings of an `EmbeddedText` and their normalized sum.
-
-    Each is an image with a row per token and a column per dimension.
-    """
+    """Write a PNG with the three embeddings of an `EmbeddedText` and their normalized sum."""
     titles = {"word": "word", "segment": "+ segment", "position": "+ position",
               "output": "normalized: input of layer 0"}  # fmt: skip
     figure, (axes,) = _make_figure(12.0, 0.24 * len(text.tokens) + 1.2, len(titles))
@@ -145,16 +137,13 @@ def draw_similarities(path, sentences, vectors):
 
 
 def draw_attention(path, text, heads):
-    """Write a PNG with the attention of one text: a grid of matrices by layer and head.
-
-    `text` is a `TextVectors` from `Attention`, `heads` the list of its N head indices. Colors show
-    the square root, so that small probabilities are visible.
-    """
+    """Write a PNG with the attention in a `TextVectors`: a grid of matrices by layer and head."""
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)
     width, height = num_heads * (side + 0.15) + 2.2, num_layers * (side + 0.35) + 1.6
     dpi = min(_DPI, _MAX_PIXELS / max(width, height))
     figure, axes = _make_figure(width, height, num_heads, num_layers, dpi)
+    # The square root makes small probabilities visible.
     norm = import_matplotlib().colors.PowerNorm(0.5, 0.0, 1.0)
     font_size = min(9.0, 72 * side / length * 0.9)
     for row, (layer, layer_values) in enumerate(zip(text.layers, text.values, strict=True)):
@@ -176,10 +165,7 @@ def draw_attention(path, text, heads):
 
 
 def write_attention_page(path, text, heads):
-    """Write a self-contained HTML page with the attention of one text; see `draw_attention`.
-
-    It shows a thumbnail of each head, and lines between the tokens for the selected head.
-    """
+    """Write a self-contained HTML page with the attention of one text; see `draw_attention`."""
     page = importlib.resources.files("bert_tf.pipelines").joinpath("page.html").read_text("utf-8")
     header = "".join(f"<th scope=col>{head}</th>" for head in heads)
     rows = [f"<tr><td></td>{header}</tr>"]

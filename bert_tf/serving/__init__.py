@@ -1,7 +1,4 @@
-"""Export SavedModels for TF Serving and TensorFlow programs, and query them.
-
-`export` writes a `Servable`, which the `servable` module of each task builds from a model.
-"""
+"""Export SavedModels for TF Serving and TensorFlow programs, and query them."""
 
 from bert_tf.lazy import lazy_names
 

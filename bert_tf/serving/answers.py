@@ -20,15 +20,7 @@ class Answers:
 
     @staticmethod
     def answer(outputs, metadata):
-        """Return the answer to one row, as a dict for `json.dumps`.
-
-        Args:
-          outputs: dict from output name to array or scalar.
-          metadata: the contents of `model.json`.
-
-        Raises:
-          UserError: if the outputs do not match the metadata.
-        """
+        """Return the answer to one row, given a dict of its outputs, as a dict for `json.dumps`."""
         return {name: plain(value) for name, value in sorted(outputs.items())}
 
     @staticmethod
@@ -53,11 +45,7 @@ def identify_task(tensors):
 
 
 def plain(value):
-    """Convert an array or scalar to lists, numbers and strings for JSON.
-
-    Raises:
-      UserError: for infinite numbers, NaN and lone surrogates, which are not valid in JSON.
-    """
+    """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray):

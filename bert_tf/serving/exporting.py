@@ -78,10 +78,7 @@ class Servable(NamedTuple):
 
 
 def text_servable(task, prepared, tokenizer, serve_ids, **options):
-    """Return a `Servable` with the single input `text`.
-
-    `tokenizer` is a `FullTokenizer`; the other arguments are attributes of `Servable`.
-    """
+    """Return a `Servable` with the single input `text`; `tokenizer` is a `FullTokenizer`."""
     graph_tokenizer = GraphTokenizer(
         tokenizer.vocab,
         keep_special_tokens=bool(tokenizer.special_tokens),
@@ -125,10 +122,7 @@ def export(servable, export_dir, version=None, run_dir=None):
 
 
 def _sort_variables(archive):
-    """Make an `ExportArchive` save its variables in a deterministic order.
-
-    TensorFlow collects them in a set, whose order depends on memory addresses.
-    """
+    """Make an `ExportArchive` save its variables in order; TensorFlow collects them in a set."""
     track = archive._filter_and_track_resources
 
     def track_in_order():
@@ -267,11 +261,8 @@ def _sample_ids(signature, size, length):
 
 
 def _write_warm_up_requests(folder, requests):
-    """Write a TFRecord file of `PredictionLog` messages to a SavedModel's folder.
-
-    The messages are encoded by hand because tensorflow-serving-api, which defines them, pins the
-    version of TensorFlow.
-    """
+    """Write a TFRecord file of `PredictionLog` messages to a SavedModel's folder."""
+    # Encoded by hand, because tensorflow-serving-api pins the version of TensorFlow.
     path = os.path.join(folder, WARM_UP_REQUESTS)
     files.make_folder(os.path.dirname(path))
     with tf.io.TFRecordWriter(path) as writer:

@@ -27,12 +27,7 @@ _LIMITS = """\
 
 
 def make_card(folder, metadata, inputs, sample, run_dir=None):
-    """Return the text of the card of a version in `folder`, EXPORT_DIR/VERSION.
-
-    `metadata` is the contents of its `model.json`, `inputs` the input names of `serving_default`,
-    `sample` a row of these inputs (None for token ids), and `run_dir` the folder of the run that
-    trained the model, or None.
-    """
+    """Return the text of the card of a version; `run_dir` is the run that trained the model."""
     export_dir, version = os.path.split(folder)
     name = os.path.basename(os.path.abspath(export_dir))
     record, results = _read_run(run_dir) if run_dir else ({}, {})

@@ -108,7 +108,6 @@ class BasePredictor:
             ) from None
 
     def _as_dict(self, index, row):
-        """Return a row as a dict from input name to value; raise UserError if it is invalid."""
         if isinstance(row, (str, bytes)) and len(self.inputs) == 1:
             row = {self.inputs[0]: row}
         if isinstance(row, dict) and row.keys() >= set(self.inputs):
@@ -203,7 +202,6 @@ class _LocalPredictor(BasePredictor):
     """Runs a TensorFlow function in this process."""
 
     def __init__(self, serve, specs, metadata, batch_size):
-        """Wrap a function of a dict of tensors; `specs` is its dict of `tf.TensorSpec`."""
         self._serve = serve
         self._dtypes = {name: spec.dtype for name, spec in specs.items()}
         num_numeric_features = specs["numbers"].shape[1] if "numbers" in specs else 0
@@ -265,7 +263,6 @@ class ServablePredictor(_LocalPredictor):
     """A `Servable` with the interface of `Predictor`, without an export."""
 
     def __init__(self, servable, batch_size=None):
-        """Trace the text function of the `Servable`. For `batch_size` see `Predictor`."""
         import tensorflow as tf
 
         signature = servable.text_signature
@@ -275,11 +272,7 @@ class ServablePredictor(_LocalPredictor):
 
 
 def read_metadata(path):
-    """Return the contents of an exported model's `model.json`, with the current task name.
-
-    Raises:
-      UserError: if the file is not a valid `model.json`.
-    """
+    """Return the contents of an exported model's `model.json`, with the current task name."""
     metadata = json_files.read(path, _FIELDS, "export_model.py")
     return {**metadata, "task": _RENAMED_TASK_NAMES.get(metadata["task"], metadata["task"])}
 
@@ -320,7 +313,6 @@ def _newest_version(path):
 
 
 def _sort_key(row):
-    """Return (number of endings, total length of the texts)."""
     endings = row.get("endings", ())
     texts = [value for value in row.values() if isinstance(value, (str, bytes))]
     return len(endings), sum(map(len, texts)) + sum(map(len, endings))

@@ -23,17 +23,13 @@ _MAX_CONSTANT_BYTES = 0.1e9
 
 
 class QuantizedModel(tf.Module):
-    """Wraps a Keras model and stores its weights in bfloat16 or int8, for smaller files.
-
-    Weights are converted back before use: outputs change by rounding only, and speed is the same.
-    """
+    """Stores the weights of a Keras model in bfloat16 or int8; the speed does not change."""
 
     def __init__(self, model, weight_type):
         """Copy and round the weights of a model.
 
-        int8 quantization is symmetric, with a scale per row of an embedding table and per output of
-        a kernel: the largest absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with
-        zero point 0).
+        int8 has a scale per row of an embedding table and per output of a kernel: the largest
+        absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with zero point 0).
         """
         super().__init__()
         # tf.Module would save the weights of an attribute that is a model.
@@ -81,14 +77,7 @@ def _restore(weights, scales):
 
 
 class PreparedModel(NamedTuple):
-    """A model to which a `ServingConfig` was applied.
-
-    Attributes:
-      model: the Keras model or `QuantizedModel` to save.
-      call: function from a dict of inputs to the outputs in inference mode, like a Keras model.
-      buckets: the `Buckets` of sequence lengths.
-      serving_config: the `ServingConfig`.
-    """
+    """A model to which a `ServingConfig` was applied; `call` runs it in inference mode."""
 
     model: Any
     call: Callable
@@ -96,10 +85,7 @@ class PreparedModel(NamedTuple):
     serving_config: ServingConfig
 
     def with_tokenizer(self, serve_ids, tokenizer, *names):
-        """Return a function like `serve_ids` that takes texts instead of token ids.
-
-        `names` are the one or two text inputs; other inputs are passed to `serve_ids`.
-        """
+        """Return a function like `serve_ids` that takes one or two texts, named `names`."""
 
         def serve_text(inputs):
             others = {name: value for name, value in inputs.items() if name not in names}
@@ -110,12 +96,7 @@ class PreparedModel(NamedTuple):
 
 
 def prepare_model(model, serving_config, max_seq_length):
-    """Return the `PreparedModel` of a Keras model.
-
-    Raises:
-      UserError: if an option is invalid or not supported by the model, such as a different dtype
-        for a model quantized by Keras.
-    """
+    """Return the `PreparedModel` of a Keras model; raise UserError for unsupported options."""
     serving_config.validate()
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
@@ -167,8 +148,8 @@ def _through_numpy(model):
 def _convert(model, dtype):
     """Return a copy of a model with weights and computation in `dtype`.
 
-    Keras' mixed precision casts float32 weights in each call, which takes longer than the matrix
-    products of a small batch. Heads that always compute in float32 still do.
+    Mixed precision casts float32 weights in each call, which takes longer than the matrix products
+    of a small batch.
     """
     if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
         if dtype == model.compute_type:

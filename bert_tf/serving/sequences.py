@@ -1,7 +1,4 @@
-"""Sequence lengths and substrings inside the graph of a served model.
-
-Shapes: B texts, S positions of a sequence.
-"""
+"""Sequence lengths and substrings inside the graph of a served model."""
 
 import tensorflow as tf
 
@@ -17,11 +14,6 @@ class Buckets:
     """
 
     def __init__(self, lengths, max_length):
-        """Store the bucket `lengths` (empty for no buckets) and the model's `max_length`.
-
-        Raises:
-          UserError: if a length is not between 1 and `max_length`.
-        """
         for length in lengths:
             if not 1 <= length <= max_length:
                 raise UserError(
@@ -56,17 +48,7 @@ class Buckets:
 
 
 def substrings(texts, indices, starts, ends):
-    """Return substrings of texts by character offsets, which skip bytes that are not UTF-8.
-
-    Args:
-      texts: string (B,).
-      indices: int32 (N,), index of each substring's text.
-      starts: int32 (N,), offset of its first character.
-      ends: int32 (N,), offset after its last character.
-
-    Returns:
-      string (N,)
-    """
+    """Return substrings (N,) of `texts[indices]` by character offsets, skipping invalid UTF-8."""
     characters = tf.strings.unicode_split(texts, "UTF-8", errors="ignore")
     offsets = tf.cast(tf.gather(characters.row_starts(), indices), tf.int32)
     ranges = tf.ragged.range(offsets + starts, offsets + ends)

@@ -1,8 +1,7 @@
 """Requests to TF Serving over REST and gRPC.
 
-A transport sends a request once and raises `ServerError` if there is no valid response; `Client`
-retries. REST follows https://www.tensorflow.org/tfx/serving/api_rest and does not require
-TensorFlow. gRPC uses the messages of the package tensorflow-serving-api.
+REST follows https://www.tensorflow.org/tfx/serving/api_rest and does not require TensorFlow. gRPC
+uses the messages of the package tensorflow-serving-api. `Client` retries failed requests.
 """
 
 import base64
@@ -102,16 +101,8 @@ class RestTransport:
     def predict(self, columns, output_specs, seconds):
         """Run the model on a batch.
 
-        Args:
-          columns: dict from input name to a list of values, one per row.
-          output_specs: dict from output name to its `TensorInfo` as JSON.
-          seconds: time limit of the request.
-
-        Returns:
-          Dict from output name to array; strings are str.
-
-        Raises:
-          ServerError: if the request fails or the response is invalid.
+        `columns` is a dict from input name to a list of values, and `output_specs` from output name
+        to its `TensorInfo` as JSON. Returns a dict from output name to array; strings are str.
         """
         columns = {name: [_to_json(x) for x in column] for name, column in columns.items()}
         body = {"signature_name": SIGNATURE, "inputs": columns}
@@ -175,7 +166,6 @@ class GrpcTransport:
     """gRPC requests to a model. Threads share the connection."""
 
     def __init__(self, address, model, version=None):
-        """See `RestTransport`; raise UserError if tensorflow-serving-api is not installed."""
         try:
             import grpc
             from tensorflow_serving.apis import prediction_service_pb2_grpc
@@ -269,7 +259,6 @@ class _DeadlineReader(io.RawIOBase):
 
 
 def _remaining(deadline):
-    """Return the seconds until the deadline; raise TimeoutError if it has passed."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError

@@ -9,7 +9,6 @@ import importlib
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import TASKS, register
 
-# Subpackages, each with a `SPEC`.
 _PACKAGES = (
     "encoder",
     "sentence_embedding",
@@ -53,10 +52,7 @@ __all__ = sorted([*_names, *_PACKAGES, "TASKS", "load_config", "register"])
 
 
 def load_config(folder):
-    """Return the `TaskSpec` and `TaskConfig` of the model in the output folder of a run.
-
-    If there is none, return (None, None).
-    """
+    """Return the (`TaskSpec`, `TaskConfig`) of the output folder of a run, or (None, None)."""
     for spec in TASKS.values():
         if spec.config_class and (config := spec.config_class.load(folder)):
             return spec, config

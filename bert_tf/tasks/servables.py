@@ -8,11 +8,7 @@ from bert_tf.errors import UserError
 
 
 def load_servable(model_files, serving_config):
-    """Load a fine-tuned or pre-trained model as a `Servable`.
-
-    A run's files contain the name of the task. For other `checkpoints.PretrainedFiles`, the head
-    determines it; raise UserError if no task has this head.
-    """
+    """Load `PretrainedFiles` as a `Servable`; the run or the head determines the task."""
     spec, config = tasks.load_config(model_files.folder)
     if spec is None:
         pipeline = _find_pipeline(model_files.checkpoint)

@@ -1,8 +1,4 @@
-"""Architectures whose Hugging Face folders can be loaded, one per module.
-
-Each differs from BERT in a few `BertConfig` values and in the names of weights and options. To add
-an architecture, write a module and register it here.
-"""
+"""Architectures whose Hugging Face folders can be loaded, one per module."""
 
 from bert_tf.configs.architectures import distilbert, electra
 from bert_tf.configs.architectures.architecture import Architecture

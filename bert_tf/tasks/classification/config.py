@@ -15,13 +15,7 @@ from bert_tf.training.task_config import TaskConfig, check_labels
 
 
 class DevSplit(NamedTuple):
-    """Rows of the training set that are held out for evaluation.
-
-    Attributes:
-      fraction: share of the training rows.
-      seed: seed of the random choice.
-      digest: digest of the rows, to detect a changed training set; "" before it is read.
-    """
+    """Training rows held out for evaluation; `digest`, "" until they are read, detects changes."""
 
     fraction: Finite
     seed: Count = 0

@@ -136,11 +136,7 @@ class ClassificationData(TaskData):
 
 
 def read(task_config, model, splits, stored=None):
-    """Read the data of a run; see `training.TaskSpec`.
-
-    Raises:
-      UserError: if options cannot be combined, or a row is invalid; names file and line.
-    """
+    """Read the data of a run; see `training.TaskSpec`."""
     task_config, restored = with_restored_columns(task_config, stored)
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
@@ -199,7 +195,6 @@ def read(task_config, model, splits, stored=None):
 
 
 def make_model(config, dtype=None):
-    """Make the `BertClassifier` of a `ClassificationConfig`."""
     return BertClassifier(
         config.bert_config, config.num_outputs, dtype,
         num_numeric_features=len(config.numeric_inputs),

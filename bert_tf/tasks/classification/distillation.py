@@ -22,11 +22,7 @@ class Teacher:
     """A fine-tuned classifier, loaded from the output folder of its run."""
 
     def __init__(self, folder, spec, student, distillation, dtype="float32"):
-        """Find the teacher, and raise UserError if it was trained for a different task.
-
-        `folder` is the output folder of its run, or the folder of its best checkpoint. `spec` is
-        the `TaskSpec` of both models, `student` the `ClassificationConfig` of the student.
-        """
+        """Find the teacher in a run's `folder`; raise UserError if its task differs."""
         self._folder, self._student, self._dtype = folder, student, dtype
         self.distillation = distillation
         self._config = spec.config_class.load(folder)
@@ -70,10 +66,7 @@ class Teacher:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def logits(self, examples, strategy, batch_size, folder):
-        """Return the logits (N, L) of N examples, in the order of the student's labels.
-
-        All workers must call this method. It writes a temporary file to `folder`.
-        """
+        """Return the logits (N, L) in the order of the student's labels; all workers call this."""
         config = self._config
         task_class = TASK_CLASSES[config.task_type]
         console.info("loading the teacher to compute its logits:")

@@ -18,11 +18,8 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
-      text_a: the first text.
-      text_b: the second text of a pair, or None.
       label: a str; a float for regression; a tuple of str for multi-label tasks.
       id: the id in the data, or the row number from 0.
-      numbers: the values of the numeric features.
     """
 
     where: str
@@ -93,11 +90,7 @@ def with_known_labels(examples, labels, bad):
 
 
 def hold_out(examples, dev_split, stratify):
-    """Split a training set into a list for training and a list of held-out examples, in order.
-
-    With `stratify`, the labels have the same proportions in both; a label that occurs once stays in
-    the training set.
-    """
+    """Return (training, held-out) examples in order; `stratify` keeps the label proportions."""
     from sklearn.model_selection import train_test_split
 
     counts = Counter(example.label for example in examples) if stratify else {}
@@ -161,24 +154,17 @@ def measure_scores(examples):
 
 
 def normalize(values, numeric_features):
-    """Scale numbers to mean 0 and standard deviation 1 over the training set.
-
-    Args:
-      values: F numbers, or a float64 array or tensor (..., F).
-      numeric_features: F `NumericFeature`s; those with deviation 0 are only shifted.
-    """
+    """Scale values (..., F) to mean 0 and deviation 1, or only shift them if the deviation is 0."""
     means = np.array([feature.mean for feature in numeric_features])
     scales = np.array([feature.deviation or 1.0 for feature in numeric_features])
     return (values - means) / scales
 
 
 def class_weights(choice, examples, labels, task_type):
-    """Return and log the loss weight of each label.
+    """Return and log the loss weights of L labels, given ("balanced",) or L numbers as text.
 
-    `choice` is ("balanced",) or L numbers as text. The balanced weight of a label with n of N
-    examples is N / (L * n): all labels have the same total weight, and the mean weight of the
-    examples is 1. For `multi_label` it is (N - n) / n, which balances examples with and without
-    the label.
+    The balanced weight of a label with n of N examples is N / (L * n). For `multi_label` it is
+    (N - n) / n, which balances examples with and without the label.
     """
     if task_type == "regression":
         raise UserError("`class_weights` cannot be combined with `task_type=regression`")

@@ -9,10 +9,7 @@ from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
 def record_schema(task_class, numeric_features=(), with_teacher=False, windows=None):
-    """Return the record schema of one of the `task.TASK_CLASSES`.
-
-    `with_teacher` adds a teacher's logits, `windows` the windows of long texts.
-    """
+    """Return the record schema of one of the `task.TASK_CLASSES` with optional features."""
     return {
         **(records.windowed(task_class.schema) if windows else task_class.schema),
         **(records.NUMBERS if numeric_features else {}),
@@ -33,16 +30,8 @@ def convert_examples(
 ):
     """Yield a dict for `record_schema` for each of N examples, as in the release.
 
-    Args:
-      examples: list of `Example`.
-      labels: the L labels in the order of their ids.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: maximum sequence length, in tokens.
-      task_class: one of the `task.TASK_CLASSES`.
-      numeric_features: the `NumericFeature`s of an example.
-      teacher_logits: array (N, L), or None.
-      lengths: a `packing.LengthCounter`, or None.
-      windows: the `DocumentWindows` of the texts; None to truncate them.
+    `labels` are in the order of their ids. `teacher_logits` is an array (N, L) or None, `lengths` a
+    `packing.LengthCounter` or None. Without `windows`, long texts are truncated.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))

@@ -13,13 +13,7 @@ from bert_tf.io import files
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file of a dataset.
-
-    Attributes:
-      names: its possible names in the dataset's folder.
-      columns: its `Columns`; None to find them with `columns.find_columns`.
-      optional: whether it may be missing.
-    """
+    """A file with its possible `names`; without `columns`, `columns.find_columns` finds them."""
 
     names: tuple
     columns: Columns | None = None
@@ -34,10 +28,7 @@ class DatasetSpec:
       files: dict from split to `File`. Splits are "train", "dev" and "test"; a second development
         or test set has a suffix, as in "dev_mismatched", and so do its result files.
       labels: the labels in the order of their ids; None for the labels of the training set.
-      task_type: a key of `task.TASK_CLASSES`.
-      metrics: names of `metrics.METRICS` in addition to the metrics of the task type.
       submission: dict from split to the name of its file on GLUE's leaderboard, without `.tsv`.
-      score_range: the lowest and highest score that the leaderboard accepts.
       features: names of the texts in tensorflow-datasets.
       label_aliases: dict from other spellings in the files to labels.
       layout: the `Layout` of custom files; None if `files` has the columns.
@@ -154,10 +145,7 @@ _PLAIN |= {
 
 
 def find_task(name, language="zh"):
-    """Return the `DatasetSpec` of a name such as "SST-2", "sst2" or "mnli_matched".
-
-    `language` is the language of XNLI. Raise UserError if the name is unknown.
-    """
+    """Return the `DatasetSpec` of a name such as "SST-2" or "sst2"; `language` is for XNLI."""
     dataset = DATASETS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
     if dataset is None:
         raise UserError(f"`task_name={name}`: expected one of {', '.join(DATASETS)}")
@@ -173,10 +161,7 @@ def _in_language(file, language):
 
 
 def custom_dataset(task_type=None, labels=None, layout=None):
-    """Return the `DatasetSpec` of custom files; raise UserError if the arguments do not match.
-
-    `labels` are in the order of their ids; None for the labels of the training set.
-    """
+    """Return the `DatasetSpec` of custom files; raise UserError if the arguments do not match."""
     layout = layout or Layout()
     task_type = task_type or "classification"
     if len(layout.text) > 2:
@@ -200,11 +185,7 @@ def custom_dataset(task_type=None, labels=None, layout=None):
 
 
 def write_submission(folder, dataset, split, ids, predicted):
-    """Write a dataset's file for GLUE's leaderboard, and update `submission.zip`.
-
-    `predicted` has a label or score for each of the `ids`. The leaderboard requires every row, so
-    the ids must be 0, 1, 2 and so on, in any order.
-    """
+    """Write a file for GLUE's leaderboard, which requires all rows, and update `submission.zip`."""
     name = dataset.submission[split]
     rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
     if [number for number, _ in rows] != list(range(len(rows))):

@@ -1,7 +1,4 @@
-"""Convert labels passed to `TextClassifier` to the targets of its model.
-
-Shapes: B texts, L labels.
-"""
+"""Convert labels to the targets of `TextClassifier`. Shapes: B texts, L labels."""
 
 from collections.abc import Mapping
 
@@ -13,10 +10,7 @@ from bert_tf.pipelines.arguments import check_list
 
 
 class LabelEncoder:
-    """Converts labels to training targets.
-
-    A label is a name, or an index if the names are not numbers.
-    """
+    """Converts labels to targets. A label is a name, or an index if the names are not numbers."""
 
     def __init__(self, task_type, labels):
         self._task_type, self._labels = task_type, tuple(labels)
@@ -24,11 +18,7 @@ class LabelEncoder:
         self._has_indices = not any(label.lstrip("-").isdecimal() for label in self._labels)
 
     def encode(self, values, argument):
-        """Convert a list of labels to an array of targets; errors name `argument`.
-
-        Targets are int32 (B,) for classification, float32 (B,) for regression, and float32 (B, L)
-        for multi-label classification.
-        """
+        """Convert labels to int32 ids (B,), or float32 scores (B,) or multi-label rows (B, L)."""
         encode = {
             "classification": self._label_id,
             "regression": _to_number,
@@ -161,17 +151,11 @@ class LabelEncoder:
         return tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1) & is_integer
 
     def _is_one_hot(self, values):
-        """Return whether a tensor or `tf.TensorSpec` of labels has one column per label."""
         columns = values.shape[1] if values.shape.rank == 2 else None
         return columns == len(self._labels) > 1 and values.dtype != tf.string
 
     def label_weights(self, class_weight, targets=None):
-        """Return the weight of each label, float32 (L,), or None if `class_weight` is None.
-
-        `class_weight` is a dict from label to weight, or "balanced". As in scikit-learn, balanced
-        weights are N / (L * n) for a label with n of the N `targets`, int32 (N,), where L counts
-        only labels that occur.
-        """
+        """Return label weights, float32 (L,), or None; "balanced" is as in scikit-learn."""
         if class_weight is None:
             return None
         if self._task_type != "classification":

@@ -30,7 +30,6 @@ from bert_tf.training.task_config import check_labels
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
 
-# Column names of a DataFrame.
 _TABLE = {"texts": [ANY_TEXT, TEXT_B], "labels": ANY_LABEL}
 
 
@@ -153,9 +152,6 @@ class TextClassifier(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-
         Args:
           texts: list of texts or of pairs (text_a, text_b); a tuple of two lists of texts; a
             DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
@@ -168,7 +164,7 @@ class TextClassifier(TaskPipeline):
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of texts per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           class_weight: dict from labels, or their indices, to the loss weights of their texts, 1 if
             missing; or "balanced", which gives each label the same total weight.
@@ -273,11 +269,7 @@ class TextClassifier(TaskPipeline):
         return LabelEncoder(self.config.task_type, self.config.labels)
 
     def _to_tensors(self, data, arguments=_ARGUMENTS, **only_lists):
-        """Convert (texts, labels) or (texts, labels, sample weights) to tensors.
-
-        Texts become one or two string tensors (N,), labels become targets. A dataset is returned
-        unchanged and cannot be combined with the arguments `only_lists`.
-        """
+        """Convert (texts, labels) or (texts, labels, weights) to tensors; return datasets as is."""
         texts, labels, sample_weight = (as_dataset(data[0]), *data[1:], None)[:3]
         if isinstance(texts, tf.data.Dataset):
             given = {"labels": labels, "sample_weight": sample_weight,
@@ -305,7 +297,6 @@ class TextClassifier(TaskPipeline):
         return (tuple(map(tf.constant, columns[0])), *map(tf.constant, columns[1:]))
 
     def _dataset(self, data, batch_size, argument, label_weights=None, shuffle=False, bucket=False):
-        """Return a dataset of batches of inputs, targets and optionally weights."""
         encoder, is_dataset = self._encoder(), isinstance(data, tf.data.Dataset)
 
         def encode(texts, labels, weights=None):
@@ -343,10 +334,7 @@ def _split(columns, share):
 
 
 def _recorded_task_type(checkpoint):
-    """Return the task type of a Hugging Face model.
-
-    As in transformers, a head with one output is a regression unless the config has a problem type.
-    """
+    """Return the task type of a Hugging Face model by the rules of transformers."""
     metadata = read_metadata(checkpoint)
     task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
     if recorded := task_types.get(metadata.get("problem_type")):
@@ -357,7 +345,6 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    """Return the number of outputs of a checkpoint's head, 0 if it has none."""
     return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
 
 

@@ -25,8 +25,6 @@ class InputExample:
 
     Attributes:
       guid: the id of the example, written to `test_predictions.tsv`.
-      text_a: the text, or the first text of a pair.
-      text_b: the second text of a pair, or None.
       label: one of the labels; may be None in a test set.
     """
 
@@ -83,7 +81,6 @@ class ProcessorSource:
         self.dataset = DatasetSpec({}, labels, metrics=ClassificationTask.custom_data_metrics)
 
     def _call(self, method, *arguments):
-        """Return the list that a method returns; raise UserError if the class lacks the method."""
         try:
             values = getattr(self._processor, method, _missing)(*arguments)
         except NotImplementedError:

@@ -18,13 +18,7 @@ _DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 class FileSource:
-    """The files of a dataset. `tfds_source.TfdsSource` has the same methods.
-
-    Attributes:
-      dataset: a `glue.DatasetSpec`.
-      columns: dict from each split read so far to its `Columns`.
-      files: paths of the files read so far.
-    """
+    """The files of a dataset; `columns` and `files` describe the splits read so far."""
 
     def __init__(self, dataset, data_dir=None, paths=None):
         """Create a source; `paths` is a dict of files for "train", "dev" or "test", or None."""
@@ -55,13 +49,7 @@ class FileSource:
         return bool(find_file(split, file.names, self._data_dir))
 
     def read(self, split, bad=None):
-        """Read the split `split` as a list of `Example`; test examples have no labels.
-
-        `bad` are the `BadRows` that collect invalid rows; None to raise an error for the first.
-
-        Raises:
-          UserError: if a row is invalid or the file is missing; names file and line.
-        """
+        """Return the list of `Example` of a split; `bad`, a `BadRows`, collects invalid rows."""
         dataset, path = self.dataset, self._paths.get(base_split(split))
         path = find_file(split, dataset.files[split].names, self._data_dir, path)
         self.files.append(path)
@@ -129,7 +117,6 @@ class FileSource:
         return with_header(path, columns, first, labels, train.names if train else ())
 
     def _count_train_columns(self):
-        """Return the number of columns in the training file, or None if there is no such file."""
         names = self.dataset.files["train"].names if self._data_dir else ()
         paths = [os.path.join(self._data_dir, name) for name in names]
         paths = [self._paths["train"]] if "train" in self._paths else paths
@@ -144,11 +131,7 @@ def read_examples(dataset, data_dir, split, path=None, bad=None):
 
 
 def collect_examples(dataset, rows, make, bad, error):
-    """Convert rows to a list of `Example` with `BadRows.collect`.
-
-    Rows with a blank text are invalid; in GLUE's files they are only counted, because the release
-    uses them. `error` is the message of the UserError if there are no examples.
-    """
+    """Convert rows to `Example`s. As in the release, a text may be blank in GLUE's files."""
     bad, empty = bad or BadRows(), BadRows(skip=True)
 
     def checked(where, index, row):

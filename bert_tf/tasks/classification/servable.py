@@ -86,10 +86,7 @@ def classification_servable(model, config, serving_config):
 
 
 def _label_names(config, logits):
-    """Return the string outputs for logits (B, L).
-
-    `labels` are repeated for each row, because TF Serving requires B rows in every output.
-    """
+    """Return the string outputs; `labels` has B rows, because TF Serving requires it."""
     if not config.labels:
         return {}
     names = tf.constant([config.labels])
@@ -103,7 +100,6 @@ class DocumentClassifier(tf.Module):
     """Classifies texts of any length by pooling the logits of their windows, as in training."""
 
     def __init__(self, call, config, buckets, tokenizer):
-        """Store `PreparedModel.call` and a `ClassificationConfig` with `windows`."""
         super().__init__()
         self._call, self._buckets, self.tokenizer = call, buckets, tokenizer
         self._windows, self._num_labels = config.windows, config.num_outputs

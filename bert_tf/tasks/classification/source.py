@@ -27,18 +27,13 @@ _LAYOUT = {
 }  # fmt: skip
 _SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
-# Options for custom files only.
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
 _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
 def make_source(task_config, stored=None, restored=()):
-    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`.
-
-    `stored` is the config of a trained model, and `restored` names the options that
-    `with_restored_columns` has taken from it.
-    """
+    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`."""
     layout = Layout(**{field: getattr(task_config, name) for name, field in _LAYOUT.items()})
     layout = dataclasses.replace(
         layout,
@@ -86,11 +81,7 @@ def make_source(task_config, stored=None, restored=()):
 
 
 def with_restored_columns(task_config, stored):
-    """Fill in the options that name columns from a trained model, and log them.
-
-    Returns:
-      (`ClassificationConfig`, names of the options taken from the trained model)
-    """
+    """Return the config with the trained model's column options, and the names of these options."""
     has_files = not (task_config.tfds_name or task_config.processor)
     is_custom = has_files and find_task(task_config.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
@@ -123,16 +114,10 @@ def columns_to_save(task_config, source):
 
 
 def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
-    """Read the splits that a run needs.
+    """Read `splits`, a list of "train", "dev" and "test".
 
-    Args:
-      source: the result of `make_source`.
-      splits: list of "train", "dev" and "test".
-      stored: the `ClassificationConfig` of a trained model, whose labels override those of the
-        data; or None.
-      skip_bad_rows: whether to skip invalid rows and log their number.
-      dev_split: the `DevSplit` that splits the training set into "train" and "dev"; None to read
-        "dev" from the source.
+    The labels of the trained model `stored` override the labels of the data. `dev_split` splits the
+    training set into "train" and "dev".
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)

@@ -25,10 +25,7 @@ class DistillationConfig(NamedTuple):
 
 
 class ClassificationTask(Task):
-    """Trains a `BertClassifier` to choose one of L labels.
-
-    `RegressionTask` and `MultiLabelTask` override the schema, label, answers, loss and metrics.
-    """
+    """Trains a `BertClassifier` to choose one of L labels."""
 
     task_type = "classification"
     schema = records.CLASSIFICATION
@@ -58,16 +55,9 @@ class ClassificationTask(Task):
     ):
         """Make the model.
 
-        Args:
-          config: a `BertConfig`.
-          num_labels: L, the number of logits.
-          dtype: a Keras dtype policy.
-          more_metrics: names of `metrics.METRICS` in addition to `metrics_used`.
-          num_numeric_features: F, the number of numeric features of an example.
-          class_weights: L loss weights.
-          distillation: a `DistillationConfig` if the records have a teacher's logits.
-          scores: the `ScoreScale` of a regression with standardized logits.
-          window_pooling: "mean" or "max" if the records have windows of documents.
+        `more_metrics` are names of `metrics.METRICS`. `distillation` is for records with teacher
+        logits, `scores` for a regression with standardized logits, and `window_pooling`, "mean" or
+        "max", for records with windows of documents.
         """
         self.model = BertClassifier(
             config,
@@ -120,7 +110,6 @@ class ClassificationTask(Task):
         return dict(zip(self.loss_names, means, strict=True))
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        """Return the losses (B,)."""
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["label_ids"], logits=outputs["logits"]
         )
@@ -129,13 +118,9 @@ class ClassificationTask(Task):
         return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
 
     def _teacher_losses(self, outputs, batch):
-        """Return the cross entropy with the teacher's probabilities for each example, (B,).
-
-        The factor temperature^2 makes the size of gradients independent of the temperature (Hinton
-        et al., arXiv:1503.02531, section 2). At temperature 1 this is the loss of "Well-read
-        students learn better" (Turc et al., arXiv:1908.08962, section 2).
-        """
+        """Return the cross entropy (B,) with the teacher (arXiv:1503.02531, section 2)."""
         temperature = self.distillation.temperature
+        # The factor temperature**2 makes the size of gradients independent of the temperature.
         return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
             labels=tf.nn.softmax(batch["teacher_logits"] / temperature),
             logits=outputs["logits"] / temperature,

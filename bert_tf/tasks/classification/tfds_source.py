@@ -26,20 +26,11 @@ class TfdsSource:
     """A dataset of tensorflow-datasets, with the interface of `reading.FileSource`."""
 
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
-        """Find the dataset, and prepare it if necessary.
+        """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
 
-        Args:
-          name: such as "glue/mrpc" or "imdb_reviews", optionally with a version.
-          data_dir: folder of prepared datasets; None for the default of tensorflow-datasets.
-          task_type: a key of `task.TASK_CLASSES`; None to infer it from the label: "regression" for
-            a float, "multi_label" for a sequence, else "classification".
-          labels: the labels in the order of their ids; None for the labels of the dataset.
-          layout: a `Layout` that names the features of texts, label and numbers; None to find them.
-          splits: dict from "train", "dev" and "test" to splits in the notation of
-            tensorflow-datasets, such as "train[:90%]"; None to find them by name.
-
-        Raises:
-          UserError: if the dataset, a feature or a split does not exist.
+        Without `task_type`, a float label is a regression and a sequence of labels is multi-label.
+        `layout` names features. `splits` is a dict from "train", "dev" and "test" to splits in the
+        notation of tensorflow-datasets, such as "train[:90%]".
         """
         self._rows, self._given = TfdsRows(name, data_dir), splits or {}
         self.columns = {}  # nothing to save: each command finds the features again
@@ -92,7 +83,6 @@ class TfdsSource:
         return splits
 
     def _tfds_split(self, split):
-        """Return the split in the notation of tensorflow-datasets, or None if it does not exist."""
         return self._given.get(split) or self._rows.find_split(_SPLITS[split])
 
     def read(self, split, bad=None):

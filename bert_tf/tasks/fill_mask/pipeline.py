@@ -1,7 +1,4 @@
-"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts.
-
-Shapes: B batch, S sequence, H hidden, P masked positions, K best tokens, V vocabulary.
-"""
+"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts."""
 
 import dataclasses
 import itertools
@@ -40,7 +37,6 @@ _MAX_EXPONENT = 700.0
 # Positions per chunk; each needs V probabilities in memory.
 _CHUNK_SIZE = 64
 
-# Column names of a DataFrame.
 _TABLE = {"texts": ANY_TEXT}
 
 
@@ -154,16 +150,13 @@ class FillMask(KerasTraining, TextPipeline):
         random token, and 10 % stay. The loss is the mean over the masked tokens of a batch, without
         next sentence prediction.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-
         Args:
           texts: list of texts; long ones are split into sequences of `max_seq_length` tokens.
           validation_data: list of texts.
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of sequences per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           masked_lm_prob: fraction of the tokens to mask.
           shuffle: whether to reshuffle the sequences in each epoch.
@@ -354,11 +347,7 @@ class FillMask(KerasTraining, TextPipeline):
         return {name: values[:, 0] for name, values in outputs.items()}
 
     def _map_positions(self, batch, function, dtypes):
-        """Apply a function to the log-probabilities at `positions`, in chunks to limit memory.
-
-        `function` maps float32 (_CHUNK_SIZE, V) and int32 (_CHUNK_SIZE,) to a dict of tensors
-        (_CHUNK_SIZE, ...) with the given `dtypes`, which become (B, P, ...).
-        """
+        """Apply `function` to the log-probabilities at `positions`, in chunks to limit memory."""
         batch = dict(batch)
         positions = batch.pop("positions")
         ids = batch.pop("masked_ids", positions)

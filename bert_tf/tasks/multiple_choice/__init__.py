@@ -1,7 +1,4 @@
-"""Multiple choice between endings of a text (BERT paper, section 4.4).
-
-This is the smallest task and the best example for a new one.
-"""
+"""Multiple choice between endings of a text (BERT paper, section 4.4); an example for new tasks."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

@@ -1,7 +1,4 @@
-"""The data of a multiple choice run: examples, features and result files.
-
-Shapes: B examples, C choices, S sequence.
-"""
+"""The data of a multiple choice run: examples, features and result files."""
 
 from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records

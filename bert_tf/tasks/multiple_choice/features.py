@@ -5,11 +5,7 @@ from bert_tf.tokenization.packing import pack_pair
 
 
 def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
-    """Yield a dict for `records.CHOICE` for each `Example`.
-
-    Each choice is `[CLS] context [SEP] ending [SEP]`, padded to S tokens. `lengths` may be a
-    `packing.LengthCounter` that counts the lengths of the choices.
-    """
+    """Yield a dict for `records.CHOICE` per example, with a sequence for each choice."""
     contexts = encode_batches(tokenizer, (example.context for example in examples))
     endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))
     for example, context in zip(examples, contexts, strict=True):

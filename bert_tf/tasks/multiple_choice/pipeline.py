@@ -1,7 +1,4 @@
-"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings.
-
-Shapes: N examples, B batch, C choices, S sequence.
-"""
+"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings."""
 
 import os
 from typing import Any
@@ -26,7 +23,6 @@ from bert_tf.tasks.multiple_choice.reading import CONTEXT, LABEL
 
 _ARGUMENTS = ("contexts", "endings", "labels")
 
-# Column names of a DataFrame.
 _TABLE = {
     "contexts": CONTEXT,
     "endings": [("endings", "ending0"), *((f"ending{i}",) for i in range(1, 10))],
@@ -98,9 +94,6 @@ class MultipleChoice(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-
         Args:
           contexts: list of N texts.
           endings: list of C texts for each context, or an array (N, C).
@@ -109,7 +102,7 @@ class MultipleChoice(TaskPipeline):
           validation_split: fraction of the contexts to validate on, from the end of the list.
           epochs: number of passes over the contexts.
           batch_size: number of contexts per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           shuffle: whether to reshuffle the contexts in each epoch.
           **options: other arguments of `keras.Model.fit`, such as `verbose`.

@@ -21,8 +21,6 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
-      context: the text.
-      endings: its possible endings.
       label: index of the correct ending; None in test sets.
       id: the id in the data, or the row number from 0.
     """
@@ -35,10 +33,7 @@ class Example:
 
 
 def read_examples(path, config=None, with_label=True):
-    """Return a file's list of `Example`, and the names of its ending columns.
-
-    The first line names the columns. Errors name file and line.
-    """
+    """Return a file's list of `Example`, and the names of its ending columns."""
     config = config or MultipleChoiceConfig()
     bad = BadRows(config.skip_bad_rows)
     names, rows = read_named_rows(path)
@@ -87,7 +82,6 @@ def _find_columns(path, names, config, with_label):
 
 
 def _example(columns, where, index, cells):
-    """Return the `Example` of a row; raise ValueError if the row is invalid."""
     for name in (*columns.context_columns, *columns.ending_columns):
         if not cells[name].strip():
             raise ValueError(f"{name} is empty")

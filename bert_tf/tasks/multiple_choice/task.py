@@ -20,5 +20,4 @@ class MultipleChoiceTask(ClassificationTask):
 
 
 def make_model(config, dtype=None):
-    """Make the `BertMultipleChoice` of a `MultipleChoiceConfig`."""
     return BertMultipleChoice(config.bert_config, dtype)

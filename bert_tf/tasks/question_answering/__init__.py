@@ -1,9 +1,4 @@
-"""Question answering on SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3).
-
-`reading` parses the questions, `features` converts them to windows and records, `alignment` maps
-between characters, words and tokens, `task` trains the model, `decoding` finds the answers in its
-logits, `scoring` computes the metrics, and `data` connects them in a run.
-"""
+"""Question answering on SQuAD 1.1 and 2.0 (BERT paper, sections 4.2 and 4.3)."""
 
 from bert_tf.lazy import lazy_names
 from bert_tf.training.task_spec import ServedTask, TaskSpec

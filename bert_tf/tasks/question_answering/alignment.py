@@ -31,11 +31,7 @@ class Words:
         return bisect.bisect_right(self.starts, character) - 1
 
     def find_answer(self, answer, by_offsets=False):
-        """Return (first word, last word) of an `Answer`, or None if the text does not contain it.
-
-        With `by_offsets`, the answer must be exactly at its offset. Otherwise, as in the release,
-        the words at the offset, joined by single spaces, must contain it.
-        """
+        """Return (first word, last word) of an `Answer`, or None if it is not in the text."""
         last = answer.start + len(answer.text) - 1
         if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
             return None
@@ -99,12 +95,7 @@ class Context:
         return self._windows[key]
 
     def find_answer_tokens(self, answer, by_offsets):
-        """Return (first token, last token) of an `Answer`, or None if it is not in the context.
-
-        The words of an answer may contain more text ("(1895-1943)." for "1895"). As in the release,
-        the span is narrowed to the tokens of the answer if it contains them. With `by_offsets`, the
-        span is computed from character offsets instead.
-        """
+        """Return (first token, last token) of an `Answer`, or None if it is not in the context."""
         words = self.words.find_answer(answer, by_offsets)
         if words is None:
             return None
@@ -116,6 +107,7 @@ class Context:
         first, last = self.word_to_token[max(words[0], 0)], len(self.ids) - 1
         if words[1] + 1 < len(self.word_to_token):
             last = self.word_to_token[words[1] + 1] - 1
+        # As in the release, narrow words such as "(1895-1943)." to the tokens of the answer.
         answer_ids = self._tokenizer.encode(answer.text)
         for start in range(first, last + 2 - len(answer_ids)):
             if answer_ids and self.ids[start : start + len(answer_ids)] == answer_ids:
@@ -123,11 +115,7 @@ class Context:
         return first, last
 
     def token_text(self, first, last, by_offsets):
-        """Return the text of the tokens from `first` to `last`, and a problem or None.
-
-        The text comes from character offsets if `by_offsets`, else from `get_final_text` as in the
-        release. The problem explains why the text was expanded to whole words.
-        """
+        """Return the text of the tokens, and None or why it was expanded to whole words."""
         if by_offsets:
             starts, ends = self.offsets
             # Normalization may reorder combining marks, so the offsets need not be in order.
@@ -147,11 +135,6 @@ def get_final_text(tokens, words, basic_tokenizer):
     tokens may lack case and accents, so the release tokenizes the words, searches the result, and
     maps the position back by counting non-space characters. If the tokenizer adds or removes
     characters, this fails and all of `words` is the answer; use `answer_alignment=offsets` then.
-
-    Args:
-      tokens: the text of the tokens, with word pieces joined.
-      words: the text of the words.
-      basic_tokenizer: the `BasicTokenizer` of the model.
 
     Returns:
       The answer, and None or the reason why it is all of `words`.

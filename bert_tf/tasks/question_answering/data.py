@@ -31,13 +31,7 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 
 
 class QuestionAnsweringData(TaskData):
-    """The questions of each split; "dev" is for both evaluation and prediction.
-
-    Attributes:
-      examples: dict from split to source of questions.
-      summaries: dict from split to `reading.DatasetSummary`.
-      extractor: the `AnswerExtractor` of the "dev" split, or None.
-    """
+    """The questions of each split; "dev" is for both evaluation and prediction."""
 
     unit = "questions"
     evaluates_predictions = True
@@ -157,11 +151,7 @@ def _make_source(task_config, split):
 
 
 class PredictionWriter:
-    """Collects the predictions for all questions and writes their files.
-
-    Candidates are written immediately; answers and odds stay in memory until the threshold is
-    known.
-    """
+    """Collects the predictions; candidates are written immediately to save memory."""
 
     def __init__(self, config):
         self._config = config

@@ -1,7 +1,4 @@
-"""Decode the logits of windows into answers.
-
-As in the release, only the `n_best_size` best start and end positions of each window are used.
-"""
+"""Decode the logits of windows into answers, as in the release."""
 
 import math
 from typing import NamedTuple
@@ -16,10 +13,7 @@ EMPTY = "empty"
 
 
 class WindowLogits(NamedTuple):
-    """The best start and end positions of a window with their logits, best first.
-
-    `null_start` and `null_end` are the logits of [CLS], which represents "no answer".
-    """
+    """A window's best start and end positions, best first; `null_*` are the logits of [CLS]."""
 
     starts: list
     start_logits: list
@@ -30,10 +24,7 @@ class WindowLogits(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A candidate answer: a span of positions in the window with the index `window`.
-
-    For "no answer", `window` is None and `text` is "".
-    """
+    """A candidate answer; for "no answer", `window` is None and `text` is ""."""
 
     window: int | None
     start_position: int
@@ -48,23 +39,14 @@ class Candidate(NamedTuple):
 
 
 class QuestionPrediction(NamedTuple):
-    """The prediction for a question.
-
-    Attributes:
-      candidates: list of `Candidate`, best first.
-      best: the best non-empty text, or None.
-      null_odds: the score of "no answer" minus the score of `best`.
-    """
+    """The candidates, best first; `null_odds` is the score of "no answer" minus `best`'s score."""
 
     candidates: list
     best: str | None
     null_odds: float
 
     def answer(self, config, threshold=None):
-        """Return the text of the answer, "" for "no answer".
-
-        `threshold` defaults to the config's `null_score_diff_threshold`.
-        """
+        """Return the text of the answer, "" for "no answer"; `threshold` overrides the config's."""
         if not config.version_2_with_negative:
             return self.candidates[0].text
         if threshold is None:
@@ -86,17 +68,9 @@ class QuestionPrediction(NamedTuple):
 
 
 class AnswerDecoder:
-    """Decodes logits into answers.
-
-    >>> decoder = AnswerDecoder(config)
-    >>> decoder.decode(windows, logits).answer(config)
-
-    Attributes:
-      num_unaligned: number of candidates that could not be aligned with their words.
-    """
+    """Decodes logits; `num_unaligned` counts candidates that could not be aligned with words."""
 
     def __init__(self, config):
-        """Create a decoder; with `config.verbose_logging` it logs each unaligned candidate."""
         self.config, self.num_unaligned = config, 0
 
     def log_unaligned(self):
@@ -108,10 +82,7 @@ class AnswerDecoder:
             )
 
     def decode(self, windows, logits):
-        """Return the `QuestionPrediction` for the `features.Window`s of a question.
-
-        `logits` has a `WindowLogits` for each of the `windows`.
-        """
+        """Return the `QuestionPrediction` for a question's windows and their `WindowLogits`."""
         is_version_2 = self.config.version_2_with_negative
         spans = [
             span

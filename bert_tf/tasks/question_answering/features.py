@@ -33,10 +33,8 @@ _MIN_QUESTIONS_FOR_PROCESSES = 5_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `query` has the token ids of the truncated question. The window has the index `index` in
-    `windows` and contains `length` context tokens, from token `first`. In training,
-    `start_position` and `end_position` locate the answer in the sequence; they are 0 unless the
-    window contains all of it, and None outside of training.
+    `start_position` and `end_position` are None outside of training. They are 0 unless the window
+    contains the whole answer.
     """
 
     context: Context
@@ -64,12 +62,7 @@ class Window(NamedTuple):
 
 
 class FeatureConverter:
-    """Converts the questions about a paragraph to windows, with answer positions in training.
-
-    >>> converter = FeatureConverter(tokenizer, config, is_training=True)
-    >>> for question, windows, is_truncated in converter(paragraph):
-    ...     print(question.id, len(windows))
-    """
+    """Converts the questions about a paragraph to windows, with answer positions in training."""
 
     def __init__(self, tokenizer, config, is_training):
         self._tokenizer, self._config = tokenizer, config
@@ -77,11 +70,7 @@ class FeatureConverter:
         self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Yield (question, windows, whether it was truncated) for the questions of a paragraph.
-
-        The list of windows is empty if the context has no tokens or, in training, if it does not
-        contain the answer.
-        """
+        """Yield (question, windows, whether the question was truncated) for each question."""
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
         max_query_length = self._config.max_query_length
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
@@ -109,10 +98,7 @@ class FeatureConverter:
 
 
 def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
-    """Return the `FeatureCache` for the windows of a question source.
-
-    `summary` is its `reading.DatasetSummary`. See `write_windows` for the other arguments.
-    """
+    """Return the `FeatureCache` for the windows of a question source."""
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
         "data": summary.digest,
@@ -131,15 +117,7 @@ def window_cache(path, source, summary, tokenizer, config, is_training, num_proc
 def write_windows(
     path, source, tokenizer, config, is_training, num_processes=0, num_questions=None
 ):
-    """Write the windows of all questions to a TFRecord file, in the order of the source.
-
-    `source` is a `reading.JsonSource` or `reading.TfdsQuestions`. `is_training` adds answer
-    positions. With `num_processes=0`, many questions use one process per core. `num_questions` is
-    for the progress display.
-
-    Returns:
-      {"windows": number of windows}; there is at least one.
-    """
+    """Write the windows of all questions in order; return {"windows": number of windows}."""
     if not num_processes:
         is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
         num_processes = processes.cores() if is_large else 1
@@ -185,10 +163,7 @@ class _ChunkConverter:
         self._converter = FeatureConverter(tokenizer, config, is_training)
 
     def __call__(self, paragraphs):
-        """Return records, the number of questions, and the locations of truncated questions.
-
-        All records have the unique id `FIRST_UNIQUE_ID`, which `write_windows` replaces.
-        """
+        """Return records, the number of questions, and the locations of truncated questions."""
         all_windows, count, truncated = [], 0, []
         for question, windows, is_truncated in itertools.chain.from_iterable(
             map(self._converter, paragraphs)

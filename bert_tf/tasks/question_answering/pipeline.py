@@ -28,7 +28,6 @@ from bert_tf.tokenization.special_tokens import CLS, SEP
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 
-# Column names of a DataFrame.
 _TABLE = {"questions": ("question",), "contexts": ("context",), "answers": ("answers", "answer")}
 
 
@@ -116,8 +115,6 @@ class QuestionAnswering(TaskPipeline):
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`.
 
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
         Questions whose answer is not in the context are skipped; a warning reports their number.
 
         Args:
@@ -130,7 +127,7 @@ class QuestionAnswering(TaskPipeline):
           validation_split: fraction of the questions to validate on, from the end of the list.
           epochs: number of passes over the questions.
           batch_size: number of windows per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           shuffle: whether to reshuffle the windows in each epoch.
           **options: other arguments of `keras.Model.fit`, such as `verbose`.

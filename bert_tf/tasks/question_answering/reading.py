@@ -23,10 +23,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question; `answers` is a tuple of `Answer`, or None for unlabeled data.
-
-    `where` is its location in the data, for error messages.
-    """
+    """A question; `answers` is None for unlabeled data, and `where` its location for messages."""
 
     where: str
     id: str
@@ -48,9 +45,6 @@ class JsonSource:
 
     The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
     `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
-
-    >>> for paragraph in JsonSource("dev-v2.0.json", "predict_file").paragraphs():
-    ...     print(paragraph.context, paragraph.questions)
     """
 
     def __init__(self, path, argument):
@@ -182,24 +176,15 @@ def _answer(values, where):
     return Answer(_get(values, "text", str, where), _get(values, "answer_start", int, where))
 
 
-# Default splits in tensorflow-datasets, and required features.
 _TFDS_SPLITS = {"train": "train", "predict": "validation"}
 _TFDS_FEATURES = ("id", "context", "question", "answers")
 
 
 class TfdsQuestions:
-    """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`.
-
-    Questions keep the order of the dataset, which is shuffled by article. Consecutive questions
-    with the same context form a paragraph.
-    """
+    """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`."""
 
     def __init__(self, name, split, data_dir=None, tfds_split=None):
-        """Find the dataset, and prepare it if necessary.
-
-        `name` is "squad/v1.1", "squad/v2.0" or a dataset with the same features, `split` "train" or
-        "predict", and `tfds_split` its split of the dataset, such as "train[:90%]".
-        """
+        """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""
         self._rows, self._split = TfdsRows(name, data_dir), tfds_split or _TFDS_SPLITS[split]
         self.name = f"{name}, {self._split}"
         missing = [feature for feature in _TFDS_FEATURES if feature not in self._rows.features]
@@ -244,13 +229,8 @@ class DatasetSummary(NamedTuple):
 def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
     """Validate all questions of a source and return its `DatasetSummary`.
 
-    Args:
-      source: a `JsonSource` or `TfdsQuestions`.
-      purpose: "train" (one answer per question), "eval" (any number of answers) or "predict"
-        (answers are ignored).
-      version_2_with_negative: whether questions may have no answer.
-      by_offsets: whether an answer must be exactly at its offset; otherwise the words at the offset
-        must contain it, as in the release.
+    `purpose` is "train" (one answer per question), "eval" (any number of answers) or "predict"
+    (answers are ignored).
 
     Raises:
       UserError: if a question is invalid; names its location.

@@ -20,10 +20,7 @@ def exact_match(true, predicted):
 
 
 def f1(true, predicted, version_2_with_negative=False):
-    """Return the word-level F1 of two texts, from 0 to 1.
-
-    If both texts are empty after normalization, F1 is 1 for SQuAD 2.0 and 0 for SQuAD 1.1.
-    """
+    """Return the word-level F1 of two texts; for two empty texts, 1 in SQuAD 2.0 and 0 in 1.1."""
     true, predicted = normalize_answer(true).split(), normalize_answer(predicted).split()
     if version_2_with_negative and not (true and predicted):
         return int(true == predicted)
@@ -45,26 +42,13 @@ class _QuestionScores(NamedTuple):
 
 
 class Scorer:
-    """Accumulates the scores of predictions.
-
-    >>> scorer = Scorer(version_2_with_negative=True)
-    >>> text = prediction.answer(config)
-    >>> scorer.add(question.answers, text, prediction.best, prediction.null_odds)
-    >>> scorer.results()
-    """
+    """Accumulates the scores of predictions."""
 
     def __init__(self, version_2_with_negative=False):
         self._is_version_2, self._rows = version_2_with_negative, []
 
     def add(self, answers, given, best=None, null_odds=0.0):
-        """Add a question.
-
-        Args:
-          answers: list of `reading.Answer`, empty if the question has no answer.
-          given: the predicted text, "" for "no answer".
-          best: the best non-empty prediction or None, for `best_threshold`.
-          null_odds: the score of "no answer" minus the score of `best`.
-        """
+        """Add a question; `given` is "" for "no answer", `best` the best non-empty text or None."""
         texts = [answer.text for answer in answers]
         if self._is_version_2:
             texts = [text for text in texts if normalize_answer(text)] or [""]
@@ -84,11 +68,7 @@ class Scorer:
         return names
 
     def results(self):
-        """Return the official metrics in percent.
-
-        SQuAD 2.0 adds the best thresholds and the metrics of questions with and without an answer
-        (HasAns, NoAns). If there are no questions of a kind, only its total is returned.
-        """
+        """Return the official metrics in percent, for SQuAD 2.0 also by kind (HasAns, NoAns)."""
         results = _means(self._rows)
         results["exact_match"] = results.pop("exact", 0.0)
         if self._is_version_2:
@@ -100,12 +80,10 @@ class Scorer:
         return {name: results[name] for name in self.names() if name in results}
 
     def best_threshold(self, name="f1"):
-        """Return the best score in percent and its null odds threshold, as in the official script.
+        """Return the best score ("exact" or "f1") in percent and its null odds threshold.
 
-        `name` is "exact" or "f1". Questions with null odds above the threshold are not answered;
-        among equal scores, the lowest threshold is returned. The threshold may not achieve the
-        score, because the official search adds questions with equal odds one at a time, and returns
-        0 if leaving all questions unanswered is best.
+        The threshold may not achieve the score: as in the official script, questions with the same
+        odds are added one at a time, and the threshold is 0 if answering no question is best.
         """
         score = sum(not row.has_answer for row in self._rows)
         best, threshold = score, 0.0

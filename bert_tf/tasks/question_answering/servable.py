@@ -35,11 +35,7 @@ class QuestionAnsweringModule(tf.Module):
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])
     def __call__(self, questions, contexts):
-        """Answer questions.
-
-        Args:
-          questions: UTF-8 string (B,); truncated to `max_query_length` tokens.
-          contexts: UTF-8 string (B,), of any length.
+        """Answer questions (B,), truncated to `max_query_length` tokens, on contexts (B,).
 
         Returns:
           Dict:
@@ -96,14 +92,7 @@ class QuestionAnsweringModule(tf.Module):
         }
 
     def _best_spans(self, questions, windows):
-        """Run the model on all `Windows` of the contexts; `questions` is a `Segment` (B,).
-
-        Returns:
-          scores: (W, K), of the best spans.
-          first_tokens: (W, K), their first tokens as indices among T.
-          span_lengths: (W, K), the number of tokens after the first.
-          null: (W,), the scores of "no answer".
-        """
+        """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
         max_length, num_best = self._config.max_answer_length, self._config.n_best_size
 
         def read(rows):
@@ -134,13 +123,7 @@ class QuestionAnsweringModule(tf.Module):
 
 
 def _pack_windows(questions, windows, rows, vocab, size):
-    """Pack the windows `rows` into model inputs; `size` as in `packing_graph.pack`.
-
-    Returns:
-      inputs: dict of int32 (R, S).
-      may_start, may_end: bool (R, S), the positions where an answer may start or end.
-      token_indices: int32 (R, S), the index of each position's token among T.
-    """
+    """Return inputs, where answers may start and end, and token indices among T, each (R, S)."""
     question = questions.take(tf.gather(windows.texts, rows))
     context = windows.segment(rows)
     inputs = pack(vocab, size, question, context)
@@ -150,12 +133,7 @@ def _pack_windows(questions, windows, rows, vocab, size):
 
 
 def _top_spans(scores, counts, size):
-    """Return the best spans of each question, best first.
-
-    `scores`, float32 (W, K), are the span scores of all windows, `counts`, int32 (B,), the number
-    of windows of each question, and `size` is K. Returns scores and indices among the W * K spans,
-    both (B, K), padded with `_MIN_SCORE` and W * K if a question has fewer spans.
-    """
+    """Return the scores and indices (B, K) of each question's best spans among scores (W, K)."""
     # Dense rows would pad every question to the longest context. Instead, sort all spans together,
     # by score and then, with a stable sort, by question.
     num_spans = counts * size

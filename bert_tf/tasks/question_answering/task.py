@@ -22,8 +22,7 @@ class QuestionAnsweringTask(Task):
     def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
         """Create the model; `extractor` is the `AnswerExtractor` that `metrics` uses.
 
-        `mask_padding` excludes padding from the loss and the best positions, which then do not
-        depend on the padded length of a batch. The release includes padding.
+        Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
@@ -43,10 +42,7 @@ class QuestionAnsweringTask(Task):
         return {"span_loss": total / (2.0 * weights["examples"])}
 
     def predictions(self, outputs, batch):
-        """Return the best positions and their logits, (B, K) for K = `n_best_size`.
-
-        The dict also has the [CLS] logits and the unique ids, (B,) each.
-        """
+        """Return the best positions and logits (B, K), [CLS] logits (B,) and unique ids (B,)."""
         values = {"unique_ids": batch["unique_ids"]}
         size = self._config.n_best_size
         # `top_k` needs at least K positions; a batch may have fewer.
@@ -84,27 +80,14 @@ def metric_names(config):
 
 
 class AnswerExtractor:
-    """Matches the questions of a source, such as a `reading.JsonSource`, with predictions.
-
-    Each call reads and converts the questions again, which saves memory and is fast compared with
-    the model.
-
-    Attributes:
-      decoder: the `AnswerDecoder` of the last call to `answers`.
-    """
+    """Matches predictions with questions, which it reads again in each call to save memory."""
 
     def __init__(self, source, tokenizer, config):
         self._source, self._tokenizer, self._config = source, tokenizer, config
         self.decoder = None
 
     def answers(self, predictions):
-        """Yield each (`reading.Question`, `QuestionPrediction`), in the order of the data.
-
-        `predictions` are batches of `QuestionAnsweringTask.predictions`, for all windows in order.
-
-        Raises:
-          UserError: if the predictions do not match the questions.
-        """
+        """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match."""
         self.decoder = AnswerDecoder(self._config)
         converter = FeatureConverter(self._tokenizer, self._config, is_training=False)
         rows, expected = _rows(predictions), FIRST_UNIQUE_ID

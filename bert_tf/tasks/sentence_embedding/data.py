@@ -33,11 +33,7 @@ class Example(NamedTuple):
 
 
 def read_examples(path, config):
-    """Return the list of `Example` of a file with named columns; see `tables.find_format`.
-
-    Raises:
-      UserError: if the header or a row is invalid; names file and line.
-    """
+    """Return the list of `Example` of a file with named columns; see `tables.find_format`."""
     names, rows = read_named_rows(path, find_format(path))
 
     def find(wanted, argument=None):

@@ -1,7 +1,4 @@
-"""Evaluation of sentence vectors: correlation with similarity scores, and search metrics.
-
-Shapes: N pairs, Q queries, D documents, H hidden.
-"""
+"""Evaluation of sentence vectors: correlation with similarity scores, and search metrics."""
 
 import numpy as np
 
@@ -9,10 +6,7 @@ from bert_tf.errors import UserError
 
 
 def correlations(first, second, scores):
-    """Return the Spearman and Pearson correlations between cosines of pairs and scores (N,).
-
-    `first` and `second` are the normalized vectors (N, H) of the pairs.
-    """
+    """Return the correlations of scores (N,) and the cosines of pairs of normalized vectors."""
     from scipy import stats
 
     cosines = (first * second).sum(-1)
@@ -23,17 +17,11 @@ def correlations(first, second, scores):
 
 
 def search_scores(queries, documents, relevant, k=10):
-    """Return recall@k, MRR@k and nDCG@k of a search by cosine.
+    """Return recall@k, MRR@k and nDCG@k of a search by cosine; relevance is 0 or 1.
 
-    Args:
-      queries: normalized vectors (Q, H).
-      documents: normalized vectors (D, H).
-      relevant: for each query, a collection with the indices of its relevant documents.
-      k: number of results to evaluate.
-
-    Returns:
-      Dict with "recall@k", the fraction of the relevant documents that are in the results; "mrr@k",
-      the mean of 1 / rank of the first relevant result, or 0; and "ndcg@k", with relevance 0 or 1.
+    The vectors `queries` (Q, H) and `documents` (D, H) must be normalized. `relevant` has the
+    indices of each query's relevant documents. MRR@k is the mean of 1 / rank of the first relevant
+    document, or 0 if there is none among the first k.
 
     Raises:
       UserError: if a query has no relevant documents, or an index is out of range.

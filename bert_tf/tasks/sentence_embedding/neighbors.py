@@ -1,7 +1,4 @@
-"""Nearest neighbor search by cosine similarity, with optional reranking.
-
-Shapes: H hidden, Q queries, N vectors, K neighbors.
-"""
+"""Nearest neighbor search by cosine similarity, with optional reranking."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,4 @@
-"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings.
-
-Shapes: B sentences, C columns of sentences, S sequence, H hidden.
-"""
+"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings."""
 
 import json
 import os
@@ -49,7 +46,6 @@ from bert_tf.training.jax_devices import predict_on_batch
 # The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
 
-# Column names of a DataFrame.
 _TABLE = {"texts": TEXT_COLUMNS, "scores": SCORE_COLUMN}
 
 
@@ -161,11 +157,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`.
-
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-        The losses are from sentence-transformers.
+        """Train the model with `keras.Model.fit` and a loss of sentence-transformers.
 
         Args:
           texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
@@ -182,7 +174,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of pairs or triplets per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           temperature: divisor of the cosines in "contrastive" and "cosent".
           symmetric: whether "contrastive" also finds the first text given the second.
@@ -252,7 +244,6 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         return search_scores(query_vectors, vectors, relevant, k)
 
     def _check_data(self, texts, scores, arguments):
-        """Return the columns of texts (lists of str) and the list of scores."""
         columns = check_columns(texts, arguments[0], (2, 3))
         if scores is None:
             return [*columns, [0.0] * len(columns[0])]

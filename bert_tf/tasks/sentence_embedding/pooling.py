@@ -29,10 +29,7 @@ class Pooling(NamedTuple):
             )
 
     def compute(self, model, batch, **options):
-        """Return the sentence vectors, float32 (B, H), of a batch of model inputs.
-
-        `model` is a `BertModel` or a function with its signature; it gets the `options`.
-        """
+        """Return the sentence vectors, float32 (B, H); `model` is called like a `BertModel`."""
         if self.pooling == "cls" and self.layer == -1:
             x = model(batch, positions=first_position(batch), **options)["sequence_output"]
         else:

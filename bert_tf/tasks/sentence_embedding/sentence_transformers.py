@@ -18,14 +18,7 @@ class _Module(NamedTuple):
 
 
 def sentence_transformers_options(path, pooling=None):
-    """Return the settings of a sentence-transformers folder as arguments of `SentenceEncoder`.
-
-    `path` is a folder or a file in it; the result is empty for folders of other libraries.
-    `pooling` overrides the pooling of the folder.
-
-    Raises:
-      UserError: if the folder uses an unsupported module or pooling.
-    """
+    """Return the settings of a sentence-transformers folder for `SentenceEncoder`, else {}."""
     folder = containing_folder(path)
     modules_file = os.path.join(folder, "modules.json")
     if not tf.io.gfile.exists(modules_file):

@@ -34,11 +34,7 @@ class SentenceEmbeddingTask(Task):
     loss_names = ("sentence_loss",)
 
     def __init__(self, config, train_format, is_dev_scored, dtype=None):
-        """Create the model.
-
-        `train_format` is (number of texts per training example, whether they have scores), or None
-        without training. `is_dev_scored` is whether the development examples have scores.
-        """
+        """Create the model; `train_format` is (number of texts, whether they have scores)."""
         self.model = make_model(config, dtype)
         self.model.mini_batch_size = config.mini_batch_size
         self.metric_names = metric_names(is_dev_scored)

@@ -1,7 +1,4 @@
-"""Model and losses of sentence embedding, as in sentence-transformers (arXiv:1908.10084).
-
-Shapes: B examples, C columns of texts, S sequence, H hidden.
-"""
+"""Model and losses of sentence embedding, as in sentence-transformers (arXiv:1908.10084)."""
 
 import functools
 
@@ -18,13 +15,7 @@ _MARGIN = 5.0
 
 
 class ColumnModel(keras.Model):
-    """Computes the vectors of all text columns of the examples.
-
-    Inputs: (B, C, S) each. Output: float32 (B, C, H).
-
-    Attributes:
-      mini_batch_size: number of examples to compute at a time in training; None for all.
-    """
+    """Computes the vectors (B, C, H) of inputs (B, C, S) with C texts per example."""
 
     # A checkpoint may lack the weights of the pooler.
     uses_pooler = False
@@ -107,8 +98,8 @@ class ColumnModel(keras.Model):
 class SentenceLoss(keras.losses.Loss):
     """A loss of vectors (B, C, H) and scores (B,), which some losses ignore.
 
-    With `dims`, it is the sum of the losses of the vectors truncated to these lengths (Matryoshka
-    representation learning, arXiv:2205.13147).
+    With `dims`, it is the sum over truncated vectors (Matryoshka representation learning,
+    arXiv:2205.13147).
     """
 
     def __init__(self, function, dims=()):
@@ -125,8 +116,7 @@ def contrastive(_, vectors, temperature, symmetric):
     """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
-    replicas (arXiv:1705.00652, section 4.4). The logits are cosines divided by `temperature`. With
-    `symmetric`, the result is the mean of both directions.
+    replicas (arXiv:1705.00652, section 4.4).
     """
     columns = _unstack(ops.normalize(vectors))
     labels = ops.arange(ops.shape(vectors)[0])
@@ -204,11 +194,7 @@ LOSSES = {
 
 
 def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
-    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data.
-
-    Raises:
-      UserError: if an argument is not valid, or the loss cannot be used with the data.
-    """
+    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data."""
     name = name or ("cosent" if has_scores else "contrastive")
     if name not in LOSSES:
         raise UserError(f"`loss={name}`: expected one of {', '.join(LOSSES)}")

@@ -24,11 +24,7 @@ NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 
 def infer_tags(sentences, data_scheme=None, scheme=None):
-    """Return the `Tags` of a training set, with the labels in alphabetical order.
-
-    `data_scheme` is inferred if it is None. `scheme`, the scheme of the model, defaults to "iob2",
-    or to "none" if the data have no spans.
-    """
+    """Return the `Tags` of a training set, with the labels in alphabetical order."""
     data_scheme = data_scheme or infer_scheme([sentence.tags for sentence in sentences])
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")
     check_compatible("learn_scheme", scheme, data_scheme)
@@ -66,22 +62,14 @@ def group_sentences(sentences, document_context):
 
 
 def convert_sentences(sentences, tags, tokenizer, config):
-    """Yield each window as a dict for `records.TAGGING`: `[CLS] window [SEP]`, padded with 0.
-
-    Each word has a nonzero `word_starts` in exactly one window, in order. Words without tags get
-    the tag id 0.
-    """
+    """Yield each window as a dict for `records.TAGGING`; each word is tagged in only one window."""
     for document in group_sentences(sentences, config.document_context):
         words = encode_words(document, tags, tokenizer)
         yield from convert_windows(*words, tokenizer, config, pad=True)
 
 
 def encode_words(document, tags, tokenizer):
-    """Tokenize a document, a list of `Sentence`.
-
-    Returns:
-      Three lists with an item per token: token ids, tag ids and `word_starts`.
-    """
+    """Tokenize a document; return lists of token ids, tag ids and `word_starts`."""
     tag_to_id = {name: number for number, name in enumerate(tags.names)}
     ids, tag_ids, starts = [], [], []
     for sentence in document:

@@ -30,7 +30,6 @@ from bert_tf.training.jax_devices import predict_on_batch
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
 
-# Column names of a DataFrame.
 _TABLE = {
     "texts": ("tokens", "words", "text"),
     "labels": ("ner_tags", "tags", "labels", "entities"),
@@ -131,11 +130,7 @@ class TokenClassification(TaskPipeline):
         shuffle: bool = True,
         **options: Any,
     ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`.
-
-        The default optimizer is the release's, with 10 % warm-up and linear decay over the steps of
-        this call. Use `compile` to set a different one.
-        The loss is the mean over words.
+        """Train the model with `keras.Model.fit`; the loss is the mean over words.
 
         Args:
           texts: list of str, or list of sentences, which are lists of words.
@@ -147,7 +142,7 @@ class TokenClassification(TaskPipeline):
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of windows per step, over all devices.
-          learning_rate: the peak learning rate; None for 5e-5.
+          learning_rate: the peak learning rate, None for 5e-5; see `compile` for the schedule.
           callbacks: list of Keras callbacks.
           class_weight: dict from tags, or their indices, to the loss weights of their words, 1 if
             missing.

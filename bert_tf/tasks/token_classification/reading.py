@@ -28,10 +28,8 @@ class Sentence:
 
     Attributes:
       where: the file or the example, for error messages.
-      words: the words.
-      tags: their tags; None if they were not read.
+      tags: the tags of the words; None if they were not read.
       columns: all columns of each word, to copy to the predictions.
-      lines: the line number of each word.
       leading_lines: the -DOCSTART- lines before the sentence.
       trailing_lines: the -DOCSTART- lines after the last sentence of a file.
     """
@@ -55,24 +53,13 @@ class ColumnFiles:
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
-        """Set the files and the column indices; negative indices count from the end.
-
-        `data_dir` has train.txt, dev.txt and test.txt, or other usual file names. `paths` is a dict
-        from "train", "dev" and "test" to files, which take precedence.
-        """
+        """Set the files and the column indices; `paths` takes precedence over `data_dir`."""
         self._data_dir, self._paths = data_dir, paths or {}
         self._word, self._tag = word_column, tag_column
         self.files = []  # read so far
 
     def read(self, split, bad=None):
-        """Return the list of `Sentence` of a split; "test" is read without tags.
-
-        `bad` are the `BadRows` that collect invalid sentences; None to raise an error for the
-        first.
-
-        Raises:
-          UserError: if the file is invalid; names file and line.
-        """
+        """Return the list of `Sentence` of a split; `bad`, a `BadRows`, collects invalid ones."""
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
         bad = bad or BadRows()
@@ -132,14 +119,7 @@ class TfdsSentences:
     """The sentences of a dataset in tensorflow-datasets, without document boundaries."""
 
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
-        """Find the dataset, such as "conll2003", and prepare it if necessary.
-
-        `splits` is a dict from "train", "dev" and "test" to splits of the dataset; None to find
-        them by name. `words` and `tags` are features; None for "ner" or "tags".
-
-        Raises:
-          UserError: if the dataset or a feature does not exist.
-        """
+        """Find the dataset, such as "conll2003", and its features; prepare it if necessary."""
         self._rows, self._splits = TfdsRows(name, data_dir), splits or {}
         self._words = self._find_feature("word_column", [words], "word")
         self._tags = self._find_feature("tag_column", [tags] if tags else _TFDS_TAGS, "tag")

@@ -38,8 +38,7 @@ def split_tag(tag):
 def starts_span(tag, previous):
     """Return whether a span starts at a tag, given the previous tag.
 
-    B and I follow the rules of conlleval, E and S the rules of seqeval. Any sequence of tags is
-    accepted: an I after O or after a different label starts a span.
+    B and I follow conlleval, E and S seqeval. An I after O or a different label starts a span.
     """
     prefix, label = split_tag(tag)
     previous_prefix, previous_label = split_tag(previous)
@@ -99,15 +98,7 @@ def first_invalid_tag(tags, scheme):
 
 
 def infer_scheme(sentences):
-    """Infer the scheme of a dataset: the one in which most sentences are valid.
-
-    In iob1, B is valid only between adjacent spans; in iob2, every span starts with B. The result
-    is ambiguous only for data without spans, where it does not matter. The scheme is "none" only if
-    no tag has a prefix; otherwise, tags without a prefix are errors in the data.
-
-    Raises:
-      UserError: if the scheme is BILOU.
-    """
+    """Return the scheme in which most sentences are valid; "none" only if no tag has a prefix."""
     tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
     prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}
     bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]

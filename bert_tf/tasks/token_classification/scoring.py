@@ -55,10 +55,7 @@ def count_spans(true, predicted):
 
 
 def classification_report(true, predicted, scheme):
-    """Return a text table with the metrics of each label, given two lists of lists of tags.
-
-    The scheme "none" compares tags instead of spans.
-    """
+    """Return a text table with the metrics of each label, given two lists of lists of tags."""
     if scheme != "none":
         return count_spans(true, predicted).report()
     names = sorted({tag for sentences in (true, predicted) for tags in sentences for tag in tags})

@@ -37,10 +37,7 @@ class TokenClassificationModule(tf.Module):
 
     @tf.function(input_signature=[_STRINGS])
     def __call__(self, texts):
-        """Find the entities; if the tags do not mark spans, every word is an entity.
-
-        Args:
-          texts: UTF-8 string (B,), of any length.
+        """Find the entities in texts (B,); if the tags do not mark spans, every word is an entity.
 
         Returns:
           Dict of tensors (B, E):
@@ -107,12 +104,7 @@ class TokenClassificationModule(tf.Module):
 
 
 class _TagTable:
-    """The tags as constants of the graph.
-
-    Attributes:
-      names: string (number of tags,), the label of each tag.
-      labels: int32 (number of tags,), the id of its label, 0 for "O".
-    """
+    """The tags as constants of the graph; `labels` are the ids of their labels, 0 for "O"."""
 
     def __init__(self, tags):
         is_plain = tags.scheme == "none"
@@ -125,10 +117,7 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`.
-
-        `tags` are the tag ids of the words, `texts` the indices of their texts, both int32 (N,).
-        """
+        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`."""
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
         closed = tf.concat([[False], tf.gather(self._closes, tags)[:-1]], 0)
@@ -154,10 +143,7 @@ class WordTable:
         self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
 
     def starts(self, texts, ids, starts):
-        """Return which tokens of texts (B,) start a word, bool (T,).
-
-        `ids` and `starts` are their ids and start offsets, ragged int32 (B, None).
-        """
+        """Return which tokens start a word, bool (T,); `ids` and `starts` are ragged (B, None)."""
         # The line break separates consecutive texts.
         codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
         kinds = look_up(self._kinds, codes.values)

@@ -1,8 +1,4 @@
-"""Encode the targets of `TokenClassification.fit`, which are tags or entities.
-
-For each text, the functions yield the result of `features.encode_words`: token ids, tag ids and
-word starts.
-"""
+"""Encode the targets of `TokenClassification.fit` as `features.encode_words` does."""
 
 from collections.abc import Iterable, Mapping
 
@@ -34,11 +30,7 @@ _CHUNK_SIZE = 1000
 
 
 def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
-    """Encode lists of words with one tag per word; without labels, all tags have the id 0.
-
-    `labels` contains tags or tag indices, in any scheme. `sentences_argument` and `labels_argument`
-    are names for error messages.
-    """
+    """Encode lists of words with one tag per word, in any scheme; without labels, all ids are 0."""
     tags, rows = config.tags, [None] * len(sentences)
     sentences = [
         _check_words(words, f"`{sentences_argument}`: item {i}")
@@ -91,10 +83,7 @@ def _check_tags(row, words, names, where):
 
 
 def encode_entities(texts, labels, argument, config):
-    """Encode texts with their entities, split into words as in the exported model.
-
-    See `TokenClassification.fit` for `labels`; `argument` is their name for error messages.
-    """
+    """Encode texts with their entities, split into words as in the exported model."""
     if config.tags.scheme == "none":
         raise UserError("found strings, expected lists of words, because this model tags words")
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)

@@ -18,7 +18,6 @@ class TokenClassificationTask(Task):
     loss_names = ("tagging_loss",)
 
     def __init__(self, config, dtype=None, model=None):
-        """Create the task, and its model unless one is given."""
         self.model = model or make_model(config, dtype)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
@@ -54,10 +53,7 @@ class TokenClassificationTask(Task):
         return predictions
 
     def tags(self, predictions, name="predicted"):
-        """Return a list of tags for each sentence, from a dict of arrays (N, ...) for N windows.
-
-        `name` is "predicted", or "tag_ids" for the true tags.
-        """
+        """Return a list of tags for each sentence; `name` is "predicted" or "tag_ids"."""
         starts = predictions["word_starts"]
         is_word = starts != NOT_WORD_START
         names = [self._tags.names[i] for i in predictions[name][is_word]]
