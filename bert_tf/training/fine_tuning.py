@@ -105,10 +105,7 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Return the `PretrainedFiles` of a run; check that they match each other and the options.
-
-    `config_class` is the task's `TaskConfig` class, which defines the default casing.
-    """
+    """Return the `PretrainedFiles` of a run; check that they match each other and the options."""
     stored = config_class.load(config.output_dir)
     is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
     model = checkpoints.resolve(
@@ -133,7 +130,6 @@ class Run:
     """
 
     def __init__(self, spec, config, data, strategy, model, command_line=None):
-        """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
         self.config, self.data = config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
@@ -168,7 +164,6 @@ class Run:
             self.data.config.check_resume(folder)
 
     def save_config(self, folder):
-        """Save the task config, if the run trains."""
         self.workers.chief_first(
             lambda: self.data.config.check_and_save(folder, write=self.config.do_train)
         )
@@ -214,7 +209,7 @@ class Run:
         return self.train_config.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, features, runs):
-        """Return whether features must be rebuilt; all workers must call this together."""
+        """Return whether to rebuild features; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
@@ -234,11 +229,9 @@ class Run:
         return bool(features.stale_reason)
 
     def _count(self, split):
-        """Return the number of records in a split, None if unknown."""
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):
-        """Return the arguments that training and evaluation on a split share."""
         record_format = self.data.record_format(split, self._record_teacher(split) is not None)
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}

@@ -35,8 +35,7 @@ def divide_batches(dataset, can_repeat=True):
 
     The last row is repeated with a weight of 0. The other weights are scaled, because Keras counts
     the repeated rows when it averages over a batch. Unless `can_repeat`, as for losses that compare
-    examples, the last rows are dropped instead. Batches have inputs, targets and optionally
-    weights.
+    examples, the last rows are dropped instead.
     """
     count = num_devices()
     if count == 1 or dataset is None:
