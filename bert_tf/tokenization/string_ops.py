@@ -1,7 +1,4 @@
-"""TensorFlow helpers for batches of strings.
-
-Shapes: B texts.
-"""
+"""TensorFlow helpers for batches of strings (B,)."""
 
 import tensorflow as tf
 
