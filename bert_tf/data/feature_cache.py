@@ -19,10 +19,6 @@ _BATCH = 1000
 class FeatureCache:
     """A file of features whose inputs are recorded in `PATH.json`.
 
-    >>> cache = FeatureCache(path, {"data": digest(rows), "max_seq_length": 128}, write)
-    >>> if cache.stale_reason:
-    ...     cache.rebuild()
-
     Attributes:
       path: the file.
       key: hexadecimal digest of the fingerprint.
@@ -34,8 +30,7 @@ class FeatureCache:
         """Check whether the file `path` can be reused.
 
         `fingerprint` is a dict of JSON values that the features depend on. `write` takes the
-        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata, or
-        None.
+        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata or None.
         """
         self.path, self._write = path, write
         # JSON turns tuples into lists.
@@ -61,7 +56,7 @@ class FeatureCache:
         self.metadata, self.stale_reason = self._check()
 
     def _check(self):
-        """Return (metadata, None), or (None, the reason) if the file must be rebuilt."""
+        """Return (metadata, None), or (None, reason)."""
         path, metadata_path = self.path, f"{self.path}.json"
         if tf.io.gfile.isdir(path):
             raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
@@ -104,7 +99,7 @@ def write_records(path, schema, examples, unit="examples", total=None):
 
 
 def tokenizer_fingerprint(tokenizer):
-    """Return the settings of a `FullTokenizer` that features depend on, a dict of JSON values."""
+    """Return the tokenizer settings that features depend on, as JSON values."""
     settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
@@ -123,7 +118,6 @@ def digest(values):
 
 
 def file_digest(path):
-    """Return the hexadecimal SHA-256 of a file."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:
         while data := reader.read(1 << 20):

@@ -48,7 +48,6 @@ class FileSource:
         return [[path, *value] for path, value in zip(self.paths, values, strict=True)]
 
     def options(self):
-        """Return the reading options, a dict from argument name to JSON value."""
         return {
             "input_format": self._format,
             "text_field": self._text_field,
@@ -67,13 +66,11 @@ class FileSource:
             )
 
     def read_documents(self, file):
-        """Yield the documents of file number `file`."""
         documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
         for number, (lines, is_raw) in enumerate(documents):
             yield Document(file, number, lines, is_raw)
 
     def is_json(self, file):
-        """Return whether file number `file` is read as JSON lines."""
         name = self.paths[file].lower().removesuffix(".gz")
         has_json_name = name.endswith((".jsonl", ".ndjson", ".json"))
         return self._format == "jsonl" or (self._format == "auto" and has_json_name)
@@ -151,8 +148,6 @@ def split_sentences(text):
        then anything but a lower-case letter follows, unless the full stop belongs to one of
        `ABBREVIATIONS` or an initial ("J. Smith");
     3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
-
-    Returns a list of str, without surrounding whitespace.
     """
     return [sentence for line in text.split("\n") for sentence in _split_line(line)]
 
