@@ -193,8 +193,7 @@ def cut_between_words(texts, tokenize_chinese_chars):
 def resolve_context(lines, do_lower_case, strip_accents):
     """Apply `normalization.resolve_context` to UTF-8 lines (B,), which start with line breaks.
 
-    Returns the resolved lines (B,), and the index of each of their characters among all characters
-    of `lines`, int32 (T',).
+    Returns the resolved lines (B,), and the index in `lines` of each of their characters (T',).
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
     codes, rows = ragged.values, rows_of_values(ragged)

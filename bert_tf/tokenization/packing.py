@@ -16,10 +16,9 @@ def truncate_pair(ids_a, ids_b, limit):
 
 
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
-    """Truncate two segments to `limit` tokens in total, as the release does in pre-training.
+    """Truncate two segments as the release does in pre-training; return the new bounds.
 
     Tokens are removed one by one from the longer segment, at the front or the back at random.
-    Returns the new bounds.
     """
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = a_length + b_length - limit
@@ -177,9 +176,8 @@ class LengthCounter:
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
     """Warn if texts were truncated, and suggest what to do.
 
-    `counts` is from a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
-    noun) describe the texts. `max_limit` is the model's `max_position_embeddings`, None if unknown,
-    and `advice` an option with the value that reads complete texts in windows, or "".
+    `counts` is from a `LengthCounter`. `where` and `unit` (a plural noun) describe the texts,
+    `max_limit` is the model's limit or None, and `advice` an option that avoids truncation.
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:

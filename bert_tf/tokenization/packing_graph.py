@@ -16,12 +16,9 @@ _WINDOWS_PER_STEP = 32
 
 
 class Segment(NamedTuple):
-    """A range of tokens for each row.
+    """A range of tokens for each row: R rows start at `first` and have `length` tokens.
 
-    Attributes:
-      values: int32 (T + 1,), the ids of all tokens, and a dummy so that it is never empty.
-      first: int32 (R,), index of the first token of each row.
-      length: int32 (R,), number of tokens of each row.
+    `values`, int32 (T + 1,), has the ids of all tokens, and a dummy so that it is never empty.
     """
 
     values: tf.Tensor
@@ -94,11 +91,8 @@ def pack(vocab, size, first, second=None):
 class Windows:
     """Overlapping windows over a batch of texts, as in `packing.SlidingWindows`.
 
-    Attributes:
-      counts: int32 (B,), number of windows of each text.
-      texts: int32 (W,), index of each window's text.
-      first: int32 (W,), index of each window's first token in its text.
-      length: int32 (W,), number of tokens of each window.
+    `counts` (B,) has the number of windows of each text. `texts`, `first` and `length`, int32 (W,),
+    have each window's text, its first token in the text, and its number of tokens.
     """
 
     def __init__(self, tokens, max_lengths, stride, max_windows=None, keep_empty=False):

@@ -80,8 +80,8 @@ def read_tokenizer_json(path):
 def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
-    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json` (named `tokenizer`),
-    unless its `tokenizer_class` reads all settings from `tokenizer.json`.
+    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, unless its
+    `tokenizer_class` reads all settings from `tokenizer.json`.
     """
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)

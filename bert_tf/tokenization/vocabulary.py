@@ -168,13 +168,8 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
-    Existing ids do not change, so checkpoints still fit.
-
-    Args:
-      pieces: list of the vocabulary's pieces, in the order of their ids.
-      words: the words to add, with a prefix "##" for the continuation of a word. Words in the
-        vocabulary are skipped.
-      do_lower_case: whether the model is uncased.
+    Existing ids do not change, so checkpoints still fit. Words in the vocabulary are skipped; a
+    prefix "##" marks the continuation of a word.
 
     Raises:
       UserError: if there are too few slots, or the tokenizer never finds a word because it

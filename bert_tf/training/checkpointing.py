@@ -256,10 +256,7 @@ def check_metric(metric, names):
 
 
 def log_best_checkpoint(output_dir, argument=None):
-    """Log how to use the best checkpoint of a run, if it has one.
-
-    `argument` is the name of the argument that accepts its folder, None for `best_metric`.
-    """
+    """Log how to use the best checkpoint of a run, if it has one."""
     folder = os.path.join(output_dir, BEST)
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"

@@ -122,11 +122,8 @@ def load_model(config, config_class):
 class Run:
     """A run, or one run per seed, with shared data, features and settings.
 
-    Attributes:
-      config: the completed `FineTuneConfig`.
-      paths: dict from split to feature file.
-      folder, trainer: the folder and the `Trainer` of the current seed.
-      record: the `RunRecord` of all seeds.
+    `paths` is a dict from split to feature file, `folder` and `trainer` belong to the current seed,
+    and `record` to all seeds.
     """
 
     def __init__(self, spec, config, data, strategy, model, command_line=None):

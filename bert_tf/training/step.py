@@ -57,11 +57,7 @@ class LossScale:
 
 
 class TrainStep:
-    """A training step of a `training.Task`; `replica_step` is called in replica context.
-
-    `names` are the names of its results: each loss, their sum, the gradient norm before clipping
-    and, in float16, the loss scale and 1 for a skipped step.
-    """
+    """A training step of a `training.Task`; `names` are the names of its results."""
 
     def __init__(self, task, optimizer, config):
         """Create the loss scale, if any, in the strategy's scope; the `optimizer` must be built."""

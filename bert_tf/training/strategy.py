@@ -207,10 +207,8 @@ def _make_tpu_strategy(device):
 def on_all_replicas(function, strategy, spec=None):
     """Make a `tf.function` that maps a batch to the results of all replicas, in order.
 
-    Args:
-      function: maps the batch of a replica to a dict of tensors (B, ...).
-      strategy: a `tf.distribute.Strategy`.
-      spec: the `tf.TensorSpec`s of a batch that is not distributed, to trace only once.
+    `function` maps the batch of a replica to a dict of tensors (B, ...). `spec` has the
+    `tf.TensorSpec`s of a batch that is not distributed, to trace only once.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
