@@ -145,7 +145,6 @@ def _check_vocab_size(vocab_file, vocab_size):
 
 
 def _settings(path, vocab_file, options):
-    """Return the tokenizer settings, completed by the metadata next to the weights."""
     given = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
         return resolve_settings(vocab_file, **given)

@@ -38,7 +38,6 @@ class Columns:
     ignores_surplus: bool = False
 
     def name(self, position):
-        """Return the name of a column, or its position as text."""
         return self.names[position] if self.names else str(position)
 
     def roles(self):
@@ -240,7 +239,6 @@ def _by_layout(path, names, layout, split):
 
 
 def _by_count(path, count, layout, split, train_columns):
-    """Infer the columns of a file without a header from their number."""
     has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):

@@ -41,7 +41,6 @@ class FeatureCache:
             console.info("reusing %s: data, vocabulary and options are the same", path)
 
     def rebuild(self, **arguments):
-        """Write the file and its metadata."""
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
         # Written after the records, so that the digests differ if the run is killed in between.
@@ -56,7 +55,6 @@ class FeatureCache:
         self.metadata, self.stale_reason = self._check()
 
     def _check(self):
-        """Return (metadata, None), or (None, reason)."""
         path, metadata_path = self.path, f"{self.path}.json"
         if tf.io.gfile.isdir(path):
             raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
@@ -99,7 +97,6 @@ def write_records(path, schema, examples, unit="examples", total=None):
 
 
 def tokenizer_fingerprint(tokenizer):
-    """Return the tokenizer settings that features depend on, as JSON values."""
     settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),

@@ -189,7 +189,6 @@ class TrainingInput(_RecordInput):
         return batches.skip(num_skipped)
 
     def _shuffled(self, read_file, first_step):
-        """Return all records from `first_step` on."""
         start = self._position(first_step)
         is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 

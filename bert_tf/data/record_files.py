@@ -132,7 +132,6 @@ def _count(path):
 
 
 def _read(path):
-    """Return a side file as {name: (size, records)}."""
     if not files.system(path).exists(path):
         return {}
     try:
@@ -144,7 +143,6 @@ def _read(path):
 
 
 def _match(entries, paths, sizes, sources):
-    """Return the record counts in `entries`; None if one does not fit."""
     counts, stale = [], []
     for path, size, source in zip(paths, sizes, sources, strict=True):
         # An empty file needs no entry.

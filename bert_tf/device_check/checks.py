@@ -93,7 +93,6 @@ def compute_outputs(model, batch):
 
 
 def check_outputs(outputs, recorded, dtype, kind):
-    """Return the `Check` of outputs against the recorded ones."""
     differences = {
         name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in outputs.items()
     }
@@ -267,7 +266,6 @@ class Checks:
         return task, weights(task.model)
 
     def _compile(self, function):
-        """Return a function that runs a batch on all replicas and returns the first's results."""
         compiled = tf.function(lambda batch: self.strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
@@ -280,7 +278,6 @@ class Checks:
         return run
 
     def _train(self, strategy, dtype, **options):
-        """Return the weights after `_STEPS` steps, and their losses."""
         task, variables = self._make_task(dtype, strategy)
         with strategy.scope():
             optimizer = _optimizer(_STEPS)
@@ -309,7 +306,6 @@ def _optimizer(num_steps):
 
 
 def _vocabulary():
-    """Return a vocabulary of letters, digits and some characters, for the recorded model."""
     letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]

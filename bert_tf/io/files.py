@@ -85,7 +85,6 @@ def _naming_errors(problem):
 
 
 def copy_model_files(source, target):
-    """Copy a model's configuration, vocabulary and settings files."""
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
@@ -130,7 +129,6 @@ def _is_unicode(text):
 
 
 def check_all_reachable(config):
-    """Call `check_reachable` for all values of a configuration, also nested ones."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
@@ -140,7 +138,6 @@ def check_all_reachable(config):
 
 
 def require(path, argument):
-    """Return `path` if it is an existing file, else raise a UserError."""
     if not system(path).exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
     if system(path).isdir(path):
@@ -330,7 +327,6 @@ def check_writable(path, argument):
 
 
 def write_text(path, text):
-    """Write `text` as UTF-8, atomically."""
     write_texts({path: text})
 
 

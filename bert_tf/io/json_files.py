@@ -109,7 +109,6 @@ def problem(value: Any, hint: Any) -> str | None:
 
 
 def check(value: Any, hint: Any) -> None:
-    """Raise a UserError that names the field if a value is not valid."""
     if message := problem(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
         raise UserError(f"{where}{message.removeprefix('.')}")

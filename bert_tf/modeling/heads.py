@@ -100,7 +100,6 @@ class MaskedLMHead(ConfigLayer):
 
 
 def _find_embeddings(tensor):
-    """Return all `Embeddings` layers that a Keras tensor depends on."""
     found, seen, tensors = [], set(), [tensor]
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history

@@ -51,7 +51,6 @@ def get_states(layer, without=()):
 
 
 def split(config):
-    """Split a config into the constructor's arguments and the states."""
     options = dict(config)
     states = options.pop(_KEY, {})
     return options, states

@@ -50,7 +50,6 @@ class TokenLayout:
     _positions = None
 
     def __init__(self, input_mask):
-        """Create the layout from a tensor of shape (B, S)."""
         self.shape = ops.shape(input_mask)
 
     def pack(self, x):
@@ -72,7 +71,6 @@ class TokenLayout:
 
     @property
     def computed(self):
-        """The layout of the tokens that a layer computes."""
         return self if self._positions is None else TokenLayout(self._positions)
 
     def select(self, x):

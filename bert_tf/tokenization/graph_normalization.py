@@ -178,7 +178,6 @@ def row_indices(counts):
 
 
 def rows_of_values(ragged):
-    """Return the row of each value in a ragged tensor (B, None), int32; see `row_indices`."""
     return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
 
 

@@ -96,7 +96,6 @@ def properties(code):
 
 
 def normalize_cased(code):
-    """Return the str that replaces a code point in cased text."""
     rule = properties(code)[0]
     if rule == "d":
         return ""
@@ -171,7 +170,6 @@ ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for c
 
 
 def context_characters(do_lower_case, strip_accents):
-    """Return a str of the characters with context rules."""
     if strip_accents:
         return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
     return SIGMA if do_lower_case else ""

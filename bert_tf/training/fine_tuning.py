@@ -245,7 +245,6 @@ class Run:
         return self.teacher if split == "train" else None
 
     def evaluate(self, split, on_predictions=None):
-        """Return the metrics of a split; see `Trainer.evaluate`."""
         return self.trainer.evaluate(
             self._batches(split, self.config.train.eval_batch_size),
             total=self._count(split),
@@ -254,11 +253,9 @@ class Run:
         )
 
     def predict(self, split):
-        """Yield the predictions of a split in batches; see `Trainer.predict`."""
         return self.trainer.predict(*self._to_predict(split))
 
     def predict_all(self, split):
-        """Return the predictions of a split as one dict of arrays."""
         return self.trainer.predict_all(*self._to_predict(split))
 
     def _to_predict(self, split):

@@ -169,7 +169,6 @@ class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, config, eval_data):
-        """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
         self.trainer, self.data = trainer, data
         self.num_train_steps, self.config, self.eval_data = num_train_steps, config, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
@@ -303,7 +302,6 @@ class TrainLoop:
             yield sums, first_bad
 
     def _make_run_steps(self):
-        """Make the function that runs n steps and sums their results."""
         strategy, train_step = self.strategy, self.train_step
 
         @tf.function

@@ -47,7 +47,6 @@ class PretrainingTask(Task):
         return losses
 
     def _masked_lm_losses(self, outputs, batch):
-        """Return the cross entropy (B, P), 0 for padding."""
         masked_lm = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["masked_lm_ids"], logits=outputs["masked_lm_logits"]
         )

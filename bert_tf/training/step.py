@@ -88,7 +88,6 @@ class TrainStep:
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
     def _accumulate(self, batch, weights, replica_id):
-        """Return the sums of gradients and losses over this replica's micro-batches."""
         count = self.config.gradient_accumulation_steps
         if count == 1:
             return self._gradients(batch, weights, replica_id)
@@ -116,7 +115,6 @@ class TrainStep:
         )[1]
 
     def _compute_gradients(self, batch, weights, replica_id):
-        """Return the gradients and losses of a micro-batch."""
         with tf.GradientTape() as tape:
             outputs = self.task.model(
                 batch, training=True, replica_id=replica_id, recompute=self.config.recompute

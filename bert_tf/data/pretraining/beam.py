@@ -65,7 +65,6 @@ def create_shards(shards, runner, options):
 
 @contextlib.contextmanager
 def _progress(shards, num_missing, runner):
-    """Log how many shards exist."""
     console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
     finished = threading.Event()
     progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))

@@ -138,7 +138,6 @@ def _draw_block(
 
 @_compile
 def _draw_masks(bounds, masking, words, masks, state):
-    """Fill `masks`; return their number."""
     a_start, a_end, b_start, b_end = bounds
     a_length = a_end - a_start
     size = a_length + b_end - b_start
@@ -216,7 +215,6 @@ def _shift(count):
 
 @_compile
 def _random(state):
-    """Return the result of `random.Random.random()`."""
     high, low = _word(state) >> 5, _word(state) >> 6
     return (high * 67108864.0 + low) / 9007199254740992.0
 

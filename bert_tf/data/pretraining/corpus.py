@@ -154,6 +154,5 @@ def read_corpus(source, tokenizer, by_spaces=False):
 
 
 def check_has_text(source, num_tokens):
-    """Raise UserError if a source has no text."""
     if not num_tokens:
         raise UserError(f"{source.name}: no text found, expected one sentence per line")

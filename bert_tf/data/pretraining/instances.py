@@ -118,7 +118,6 @@ def _log_without_numba(error):
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):
-    """Append the instances of one pass to `parts`."""
     sentences = memoryview(corpus.sentences)
     all_segments, counts, all_masks = parts
     iter_segments = _SEGMENT_ITERATORS[config.objective]

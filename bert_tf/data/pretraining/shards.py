@@ -73,7 +73,6 @@ class Shards:
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def existing(self):
-        """Return the set of existing shard files."""
         folder = os.path.dirname(self._path)
         system = files.system(self._path)
         if folder and not system.isdir(folder):
@@ -182,7 +181,6 @@ class Shards:
         ]
 
     def _count_existing(self, metadata, existing):
-        """Return the `Counts` of existing shards."""
         counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
         return {
             shard: Counts(**values)
@@ -202,7 +200,6 @@ class Shards:
             )
 
     def _read_metadata(self):
-        """Return the checked metadata of existing shards, or new metadata."""
         system = files.system(self._path)
         path = self._metadata_path
         if not system.exists(path):

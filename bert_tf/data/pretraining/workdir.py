@@ -64,7 +64,6 @@ class WorkDir:
             yield
 
     def remove(self):
-        """Remove the folder, which must be locked."""
         self._clear()
         system = files.system(self.path)
         # Remove the lock last, because another process may use the folder afterwards.
@@ -119,7 +118,6 @@ class WorkDir:
         return self._join(f"{shard:05d}.json")
 
     def has_sizes(self):
-        """Return whether the tokens of all shards are complete."""
         return os.path.exists(self._join("sizes.json"))
 
     def read_sizes(self):
