@@ -105,17 +105,9 @@ _bars: weakref.WeakSet = weakref.WeakSet()
 class ProgressLog:
     """Reports the progress of a countable job, as a progress bar or a line every few seconds.
 
-    >>> progress = ProgressLog("reading", "lines", total=1000)
-    >>> for line in lines:
-    ...     progress.add(1)
-    >>> progress.done()
-
-    Args:
-      what: label of the job, such as "tokenizing".
-      unit: plural noun for what is counted, such as "examples".
-      total: the final count, None if unknown.
-      initial: the count at the start of a resumed job.
-      is_brief: whether to log nothing if the job takes less than `SECONDS_PER_LINE`.
+    `what` is a label such as "tokenizing", `unit` a plural noun, `total` the final count or None,
+    and `initial` the count at the start of a resumed job. With `is_brief`, nothing is logged if the
+    job takes less than `SECONDS_PER_LINE`.
     """
 
     def __init__(self, what, unit, total=None, initial=0, is_brief=False):

@@ -15,16 +15,9 @@ _LARGEST = 3.4e38
 class Columns:
     """Column positions, counted from 0, or from the end if negative.
 
-    Attributes:
-      texts: the text, or both texts of a pair.
-      labels: the label, or one column per label; () without labels.
-      id: the id, or None.
-      header: whether the first line is a header.
-      language: (position, value); rows with a different value there are skipped.
-      numbers: the numeric features.
-      names: the names in the header, () without one.
-      width: the maximum number of columns in a row, None for any.
-      ignores_surplus: whether columns after `width` are ignored instead of an error.
+    `texts` has the text, or both texts of a pair, and `labels` one column per label. Rows without
+    the value of `language`, (position, value), are skipped. `width` is the maximum number of
+    columns in a row; surplus ones are an error unless `ignores_surplus`.
     """
 
     texts: tuple
@@ -58,15 +51,8 @@ class Columns:
 class Layout:
     """The columns that the user names, by name or position; `find_columns` detects the others.
 
-    Attributes:
-      label: one column, or one column per label.
-      numbers: the numeric features.
-      header: "auto", "yes" or "no".
-      separator: separates labels within a cell.
-      numeric_as: "vector" or "text".
-      delimiter: see `tables.parse_delimiter`; None to detect it.
-      restored: names of the attributes that a training run saved. They are ignored for a file
-        without the text columns.
+    `restored` has the names of the attributes that a training run saved. They are ignored for a
+    file without the text columns.
     """
 
     text: tuple = ()

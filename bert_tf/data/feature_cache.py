@@ -19,11 +19,8 @@ _BATCH = 1000
 class FeatureCache:
     """A file of features whose inputs are recorded in `PATH.json`.
 
-    Attributes:
-      path: the file.
-      key: hexadecimal digest of the fingerprint.
-      stale_reason: why the file must be rebuilt, None if it can be reused.
-      metadata: dict with the fingerprint and the result of `write`; None if the file is stale.
+    `key` is a digest of the fingerprint, `stale_reason` why the file must be rebuilt or None, and
+    `metadata` the fingerprint and the result of `write`, None if the file is stale.
     """
 
     def __init__(self, path, fingerprint, write):

@@ -54,17 +54,10 @@ class TrainingInput(_RecordInput):
     """Infinite shuffled batches that depend only on `seed` and the step.
 
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
-
-    Args:
-      sizes: file sizes in bytes, which identify the input of a run, or None.
-      counts: the number of records in each file. None loads them when a resumed run or
-        `bucket_by_length` needs them, see `load_counts`.
-      bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
-        quarter of an epoch, are sorted by length together and then shuffled.
-      num_input_streams: number of streams, which must divide `batch_size`. Stream i of n reads
-        files i, i + n, i + 2n, ... in its own epochs and fills the i-th part of each batch, so a
-        host reads only the streams of its rows.
-      shuffle_block: number of records shuffled together; None for `SHUFFLE_BLOCK`.
+    `bucket_by_length` sorts up to 50 batches, at most a quarter of an epoch, by length together,
+    and then shuffles them. Stream i of `num_input_streams` n reads files i, i + n, i + 2n, ... in
+    its own epochs and fills the i-th part of each batch, so a host reads only the streams of its
+    rows.
     """
 
     seed: int

@@ -32,9 +32,8 @@ class BadRows:
     def collect(self, rows, make):
         """Return the list of results of `make` for all usable rows.
 
-        `rows` yields (place, row), where `place` is for messages and a bad row may be a str that
-        describes the problem. `make(place, index, row)` raises ValueError for a bad row and returns
-        None to skip a row.
+        `rows` yields (place, row), where a bad row may be a str that describes the problem.
+        `make(place, index, row)` raises ValueError for a bad row and returns None to skip one.
         """
         results = []
         for index, (where, row) in enumerate(rows):

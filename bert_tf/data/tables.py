@@ -47,13 +47,10 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class TableFormat(NamedTuple):
-    """The format of a table.
+    """The format of a table; `kind` is "delimited", "json_lines", "json", "parquet" or "excel".
 
-    Attributes:
-      kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects),
-        "parquet" or "excel" (the first sheet of an .xlsx file).
-      delimiter: the character between columns of a delimited file. Fields may be quoted, except
-        in tab-separated files, where quotes are plain text as in GLUE.
+    In tab-separated files, quotes are plain text as in GLUE; in other delimited files, fields may
+    be quoted. An .xlsx file is read from its first sheet.
     """
 
     kind: str
@@ -108,8 +105,7 @@ def find_format(path, delimiter=None, names=()):
 
     JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
     files have the delimiter that separates the likely column `names` (in lower case) in the first
-    line, or else tabs. A .csv file without tabs in all of its first lines is an exception: it has
-    the delimiter that divides these lines most consistently.
+    line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
     """
     start = _read_start(path)
     ending = file_extension(path)
@@ -186,9 +182,8 @@ def _sample_rows(lines, delimiter):
 def read_rows(path, table_format=None):
     """Yield (number, cells, problem) for the rows of a table; skip blank lines.
 
-    The number of the line or row counts from 1, and the problem is a str or None. Cells are str in
-    delimited files and Excel, and any values in JSON and Parquet, whose first row has the column
-    names.
+    The line or row number counts from 1; `problem` is a str or None. Cells are str in delimited
+    files and Excel, and any values in JSON and Parquet, whose first row has the column names.
     """
     # Not pandas, which has no line numbers and fills incomplete rows.
     kind, delimiter = table_format or format_by_name(path)

@@ -6,14 +6,7 @@ from bert_tf.errors import UserError, reason
 
 
 class TfdsTextSource:
-    """A source of pre-training documents like `FileSource`, one for each example of a split.
-
-    Args:
-      name: the dataset, such as "wiki40b/en".
-      split: a split, such as "train" or "train[:1%]".
-      text_field: the feature with the text, which is split into sentences.
-      data_dir: the folder of the datasets; None for tensorflow-datasets' default.
-    """
+    """A source of documents like `FileSource`, one for each example of a tfds split."""
 
     unit, num_files = "examples", 1
 

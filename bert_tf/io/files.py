@@ -289,7 +289,7 @@ def _temporary_names(paths, remove):
     """Yield temporary names for `paths`, and remove them at the end if they still exist.
 
     I/O errors that mention a temporary name become a UserError about `paths`, as do errors for a
-    full disk, which mention no name. Other errors come from the computation in the block.
+    full disk. Other errors come from the computation in the block.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:

@@ -1,7 +1,7 @@
 """The tokenizer as TensorFlow ops, for `tf.data` and for SavedModels that take text.
 
-It uses two ops of tensorflow-text that are part of TF Serving: `FastBertNormalize` and
-`FastWordpieceTokenizeWithOffsets`. It avoids `tf.strings.lower`, which depends on the locale.
+TF Serving includes its two ops of tensorflow-text, `FastBertNormalize` and
+`FastWordpieceTokenizeWithOffsets`. `tf.strings.lower` depends on the locale, so it is not used.
 
 Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 """

@@ -122,11 +122,8 @@ class SlidingWindows:
 class DocumentWindows(NamedTuple):
     """Options for classifying a document in windows, each `[CLS] tokens [SEP]`.
 
-    Attributes:
-      max_seq_length: length of a window in tokens, including [CLS] and [SEP].
-      stride: number of tokens from the start of one window to the start of the next.
-      max_windows: maximum number of windows; later tokens are ignored.
-      pooling: "mean" or "max" over the logits of the windows.
+    `stride` is the number of tokens between the starts of two windows. Tokens after `max_windows`
+    are ignored. `pooling` is "mean" or "max" over the logits of the windows.
     """
 
     max_seq_length: int

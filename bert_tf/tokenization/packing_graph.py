@@ -98,8 +98,8 @@ class Windows:
     def __init__(self, tokens, max_lengths, stride, max_windows=None, keep_empty=False):
         """Compute the windows of `tokens`, ragged int32 (B, None).
 
-        `max_lengths` has the maximum number of tokens in a window, int32 (B,) or (). With
-        `keep_empty`, a text without tokens has an empty window instead of none.
+        They have at most `max_lengths` tokens, int32 (B,) or (). With `keep_empty`, a text without
+        tokens has an empty window instead of none.
         """
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         max_lengths = tf.broadcast_to(max_lengths, tf.shape(num_tokens))

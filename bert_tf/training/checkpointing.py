@@ -276,14 +276,8 @@ def _read_record(folder):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    Lower is better for metrics with "loss" in their name, higher for all others.
-
-    Attributes:
-      metric: name of the metric.
-      folder: the folder with the weights and best.json.
-      step, value: step and value of the best evaluation, None before the first one.
-      since: steps of the evaluations after the best one.
-      data: identity of the evaluation data, None if unknown.
+    Lower is better for metrics with "loss" in their name, higher for all others. `since` has the
+    steps of the evaluations after the best one, and `data` the identity of the evaluation data.
     """
 
     def __init__(self, output_dir, metric):

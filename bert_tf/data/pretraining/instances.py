@@ -5,16 +5,9 @@ called in the same places. Unlike in the release, the text is a flat array of to
 instances are indices into it.
 
 A function in `_SEGMENT_ITERATORS` passes once through the documents and yields the two segments of
-each instance as (a_start, a_end, b_start, b_end, label), where the bounds are indices into
-`Corpus.ids`. Arguments:
-
-* sentences: start of each sentence in `Corpus.ids`, as a memoryview, whose items are faster to read
-  one by one than NumPy's.
-* documents: list of (first sentence, last sentence + 1), in the order of processing.
-* config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
-
-Some documents have a shorter target length, to reduce the mismatch between pre-training and
-fine-tuning.
+each instance as (a_start, a_end, b_start, b_end, label), with indices into `Corpus.ids`.
+`sentences` has the start of each sentence, as a memoryview, whose items are faster to read one by
+one than NumPy's. `documents` is a list of (first sentence, last sentence + 1).
 """
 
 import functools
@@ -83,8 +76,7 @@ def create_instances(
 ):
     """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
 
-    `on_progress` is called with the number of new documents, counted in every pass. `compiled` is
-    the result of `find_compiled`, or None.
+    `on_progress` is called with the number of new documents, counted in every pass.
     """
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))

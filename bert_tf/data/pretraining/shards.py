@@ -1,13 +1,12 @@
 """Creation of instances from a corpus of any size, in shards, by several processes.
 
-Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized,
-and their tokens are written to one file per shard. Then each shard is created as a separate corpus,
-with a random generator seeded by the text "SEED/SHARD". The result depends only on text,
-configuration and number of shards, and memory only on the size of a shard.
+First all documents are tokenized, and their tokens are written to one file per shard. Then each
+shard is created as a separate corpus, with a random generator seeded by the text "SEED/SHARD". The
+result depends only on text, configuration and number of shards, and memory only on the size of a
+shard.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
-in OUTPUT.counts.json (see `record_files`). During creation, OUTPUT.work has tokens and counts (see
-`workdir`).
+in OUTPUT.counts.json. During creation, OUTPUT.work has tokens and counts (see `workdir`).
 """
 
 import dataclasses
@@ -41,7 +40,8 @@ _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 class Shards:
     """The shards of a source; `path` is the prefix of their file names.
 
-    The temporary work folder is created in the local folder `work_dir`, None for that of `path`.
+    The temporary work folder is created in the local folder `work_dir`, None for the folder of
+    `path`.
     """
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):

@@ -19,16 +19,11 @@ class Document(NamedTuple):
 
 
 class FileSource:
-    """Documents in files; `done` of `total` kB have been read.
+    """Documents in UTF-8 files, which may be gzipped; `done` of `total` kB have been read.
 
-    Args:
-      paths: UTF-8 files, which may be compressed by gzip.
-      format: "text" has one sentence per line and blank lines between documents; "jsonl" has one
-        JSON object, a document, per line; "auto" is jsonl for names that end in .jsonl, .ndjson or
-        .json, optionally followed by .gz, and text for all others.
-      text_field: the key of the text in a JSON object, a list of sentences or a string, which is
-        split into sentences.
-      split_sentences: whether to split lines of text files into sentences too.
+    `format` "text" has one sentence per line and blank lines between documents, "jsonl" one JSON
+    object per line, whose `text_field` is a list of sentences or a string to split. "auto" is jsonl
+    for names that end in .jsonl, .ndjson or .json, optionally followed by .gz, else text.
     """
 
     unit = "kB"
