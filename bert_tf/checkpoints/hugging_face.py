@@ -52,10 +52,7 @@ def is_folder(path):
 
 
 class HuggingFaceFolder:
-    """Reads the weights of a Hugging Face folder with the release's names and shapes.
-
-    Weights that are not in the name table keep their own names.
-    """
+    """Reads weights with the release's names and shapes; unknown weights keep their names."""
 
     def __init__(self, path):
         self.path = path

@@ -77,11 +77,7 @@ def read_json(folder, name):
 
 
 def read_metadata(path):
-    """Return a dict of the metadata next to a checkpoint, such as casing, labels, architecture.
-
-    It merges `files.TASK_CONFIG_FILES` and Hugging Face's files. "labels" has the label of each row
-    of the head.
-    """
+    """Return all metadata next to a checkpoint, such as casing, labels and architecture."""
     folder, metadata = containing_folder(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)

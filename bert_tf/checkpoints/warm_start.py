@@ -97,11 +97,7 @@ def read_weights(source, names):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
-    """Check that the weights of a checkpoint fit a model, given dicts from name to shape.
-
-    `required` is a pattern of the names that the checkpoint must have. `num_layers` of None counts
-    the layers in `model_shapes`.
-    """
+    """Raise UserError unless a checkpoint's weights fit a model, given dicts from name to shape."""
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]
     if not common:

@@ -24,11 +24,7 @@ class FeatureCache:
     """
 
     def __init__(self, path, fingerprint, write):
-        """Check whether the file `path` can be reused.
-
-        `fingerprint` is a dict of JSON values that the features depend on. `write` takes the
-        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata or None.
-        """
+        """Check whether the file can be reused; `write` takes the arguments of `rebuild`."""
         self.path, self._write = path, write
         # JSON turns tuples into lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))

@@ -90,11 +90,7 @@ class TrainingInput(_RecordInput):
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
-        """Return a `tf.data.Dataset` of the batches from `first_step` on.
-
-        With a `tf.distribute.InputContext`, it yields this process's share of each batch. Elements
-        are dicts of tensors (B, ...), where B is the static batch size of one replica.
-        """
+        """Return the batches from `first_step` on; with a context, this process's share."""
         num_rows = self.batch_size // self.num_input_streams
         local = _local_rows(self.batch_size, context)
         streams = range(local.start // num_rows, -(-local.stop // num_rows))
@@ -232,10 +228,7 @@ def group_size(count, batch_size):
 
 
 class _Position(NamedTuple):
-    """A position in the shuffled records, where reading can start.
-
-    `file` counts in the order of the epoch; `rest` is the number of shuffled records to skip.
-    """
+    """A position in the shuffled records; `rest` is the number of shuffled records to skip."""
 
     epoch: int = 0
     block: int = 0
@@ -245,11 +238,7 @@ class _Position(NamedTuple):
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
-    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead.
-
-    `num_skipped` records of the first file are skipped. With `is_small`, all files have at most
-    `_SMALL_FILE` bytes.
-    """
+    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead."""
     # Small files are single chunks, so that a cycle of several files does not mix them.
     chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 

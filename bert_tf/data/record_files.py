@@ -93,10 +93,7 @@ def _write(path, names, counts, others=None):
 
 
 def read_counts(paths, sizes, cache=None):
-    """Return the list of record counts; None if the side files lack a file or a size differs.
-
-    `cache` is a file of `save_counts` to try first, which may not exist.
-    """
+    """Return record counts from `cache` or side files; None if one is missing or outdated."""
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts
     sides = [side_file(path) for path in paths]

@@ -69,10 +69,7 @@ def find_file(split, names, data_dir=None, path=None):
 
 
 def find_column(path, names, wanted, argument=None):
-    """Return the index of the first of the `wanted` columns in a header, ignoring case.
-
-    If it is missing, raise a UserError that names `argument`, or return None without `argument`.
-    """
+    """Return the index of one of the `wanted` names, ignoring case; else None or a UserError."""
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
@@ -89,10 +86,7 @@ def find_column(path, names, wanted, argument=None):
 
 
 def read_named_rows(path, table_format=None):
-    """Return the column names of a table's first row, and an iterator of (place, row).
-
-    A row is a dict from name to str, a bad row a str that describes the problem.
-    """
+    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
     rows = tables.read_rows(path, table_format)
     number, names, problem = next(rows, (1, [], "the file is empty"))
     if problem:

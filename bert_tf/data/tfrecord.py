@@ -53,11 +53,7 @@ def varints(rows):
 
 
 def examples(columns):
-    """Return a list of R serialized `tf.train.Example`s.
-
-    `columns` is a dict from feature name to a float32 or integer array (R, C), or to a list of R
-    lists of bytes.
-    """
+    """Return R serialized `tf.train.Example`s from {name: array (R, C) or R lists of bytes}."""
     # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
@@ -134,10 +130,7 @@ def _checksum(data):
 
 @contextlib.contextmanager
 def writing(paths):
-    """Yield a function that distributes lists of records over the files in turn.
-
-    The files appear if the block succeeds. Raises UserError if a file cannot be written.
-    """
+    """Yield a function that distributes lists of records over the files in turn."""
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         for writer in writers:

@@ -263,10 +263,7 @@ def _is_running(process_id):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Yield temporary names for `paths`, and rename them to `paths` if the block succeeds.
-
-    Raises UserError if a path cannot be written. Other errors in the block propagate.
-    """
+    """Yield temporary names for `paths`, and rename them if the block succeeds."""
     with _temporary_names(paths, "remove") as temporary:
         yield temporary
         for source, target in zip(temporary, paths, strict=True):
@@ -275,10 +272,7 @@ def replacing(*paths):
 
 @contextlib.contextmanager
 def replacing_folder(path):
-    """Yield a temporary name for a folder, and rename it to `path` if the block succeeds.
-
-    Object stores rename a folder file by file, which is not atomic.
-    """
+    """Yield a temporary name for a folder, and rename it (not atomically on object stores)."""
     with _temporary_names([path], "rmtree") as (temporary,):
         yield temporary
         system(path).rename(temporary, path)

@@ -172,10 +172,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
-    """Read a JSON file and check it against `hint`; UserError names the line or the field.
-
-    `written_by` names the program that writes such files, for messages.
-    """
+    """Read a JSON file and check it against `hint`; UserError names the line or the field."""
     source = f"; expected a file written by {written_by}" if written_by else ""
     text = files.read_text(path)
     try:

@@ -84,11 +84,7 @@ _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+
 
 
 def is_abandoned(path, is_locked):
-    """Return whether the process that was writing a file or folder was killed.
-
-    With a lock this is certain. Without one, it is assumed for old files, but not for folders, for
-    which object stores record no times.
-    """
+    """Return whether a file's writer was killed; without a lock, this is assumed for old files."""
     if is_locked:
         return True
     try:

@@ -82,10 +82,7 @@ class TokenLayout:
 
 
 class PackedLayout(TokenLayout):
-    """The rows of a batch's tokens, without padding.
-
-    `input_mask` (B, S) is 1 for tokens and 0 for padding.
-    """
+    """The rows of a batch's tokens, without padding; `input_mask` is (B, S)."""
 
     is_packed = True
 

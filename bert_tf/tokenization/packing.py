@@ -16,10 +16,7 @@ def truncate_pair(ids_a, ids_b, limit):
 
 
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
-    """Truncate two segments as the release does in pre-training; return the new bounds.
-
-    Tokens are removed one by one from the longer segment, at the front or the back at random.
-    """
+    """Truncate as the release does in pre-training, at the front or the back; return new bounds."""
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = a_length + b_length - limit
     if excess <= 0:

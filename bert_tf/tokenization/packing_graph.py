@@ -142,10 +142,7 @@ class Windows:
         return [array.concat() for array in results]
 
     def is_max_context(self, windows, positions):
-        """Return whether tokens have their maximum context in the given windows: bool (R, S).
-
-        `windows` are indices, int32 (R,), and `positions` positions in them, int32 (R, S).
-        """
+        """Return whether `positions` (R, S) in `windows` (R,) have their maximum context."""
         number, first, num_tokens, max_length, step = (
             tf.gather(x, windows)[:, None]
             for x in (self._number, self.first, self._num_tokens, self._max_length, self._step)

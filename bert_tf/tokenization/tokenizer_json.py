@@ -39,10 +39,7 @@ def is_tokenizer_json(path):
 
 
 def read_tokenizer_json(path):
-    """Return the vocabulary, a dict sorted by id, and a dict of arguments of `FullTokenizer`.
-
-    Raises UserError if the tokenizer is not BERT's; it names the field.
-    """
+    """Return the vocabulary, a dict sorted by id, and a dict of arguments of `FullTokenizer`."""
     values = json_files.read(path, dict)
     model = _member(path, values, "model")
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")

@@ -78,10 +78,7 @@ def read_step(prefix):
 
 
 def save(output_dir, variables, training_settings=None, keep=KEEP):
-    """Write `model.ckpt-STEP` and `checkpoint`; keep the last `keep` checkpoints.
-
-    `variables` must include `global_step`.
-    """
+    """Write `model.ckpt-STEP` and `checkpoint`; keep the last `keep` checkpoints."""
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}

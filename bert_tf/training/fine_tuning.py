@@ -120,11 +120,7 @@ def load_model(config, config_class):
 
 
 class Run:
-    """A run, or one run per seed, with shared data, features and settings.
-
-    `paths` is a dict from split to feature file, `folder` and `trainer` belong to the current seed,
-    and `record` to all seeds.
-    """
+    """A run, or one run per seed (the current `folder` and `trainer`), with shared data."""
 
     def __init__(self, spec, config, data, strategy, model, command_line=None):
         self.config, self.data = config, data

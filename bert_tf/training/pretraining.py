@@ -65,10 +65,7 @@ def pretrain(config, command_line=None):
 
 
 class PretrainingData:
-    """The records of a run.
-
-    `evaluation` reads the training files unless there is an `eval_file`. `paths` has all files.
-    """
+    """The records of a run; `evaluation` reads the training files without an `eval_file`."""
 
     def __init__(self, config, bert_config):
         train, self._config = config.train, config

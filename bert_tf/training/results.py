@@ -39,11 +39,7 @@ def evaluate_and_write(run, split, make_report=None):
 
 
 def as_text(predicted, labels, separator=","):
-    """Return the predictions for N examples as a list of texts.
-
-    `predicted` are label ids (N,), 0 and 1 (N, L) for several labels, or scores (N,) if `labels` is
-    empty.
-    """
+    """Return N texts for label ids (N,), 0 and 1 (N, L), or scores (N,) if `labels` is empty."""
     if not labels:
         return [str(score) for score in predicted]
     if predicted.ndim == 1:

@@ -37,10 +37,7 @@ class RunRecord:
         self._values, self._thread = None, None
 
     def start(self):
-        """Write the record, unless the run only evaluates an earlier one; add digests in a thread.
-
-        Raises UserError if the file exists but is not a run record.
-        """
+        """Write the record, unless the run only evaluates an earlier one, and compute digests."""
         earlier = self._read()
         if self._thread or (earlier and not self._config.do_train):
             return

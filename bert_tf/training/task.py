@@ -63,10 +63,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFormat:
-    """The format of a split's records.
-
-    `schema`, `lengths` and `limits` are as in `data.records`.
-    """
+    """The format of a split's records; the fields are as in `data.records`."""
 
     schema: dict
     lengths: dict

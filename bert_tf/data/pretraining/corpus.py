@@ -77,10 +77,7 @@ class Corpus(NamedTuple):
 
 
 class ChunkTokenizer:
-    """A picklable function from a chunk of documents to a block for each shard.
-
-    `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
-    """
+    """A picklable function from a chunk of documents to a block for each shard."""
 
     def __init__(self, tokenizer, by_spaces):
         self._tokenizer, self._by_spaces = tokenizer, by_spaces

@@ -74,10 +74,7 @@ class Instances:
 def create_instances(
     corpus, vocab, config, rng=None, on_progress=lambda count: None, compiled=None
 ):
-    """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
-
-    `on_progress` is called with the number of new documents, counted in every pass.
-    """
+    """Create the `Instances` of a `Corpus`; `on_progress` is called in every pass."""
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
     rng.shuffle(order)

@@ -38,11 +38,7 @@ _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
 class Shards:
-    """The shards of a source; `path` is the prefix of their file names.
-
-    The temporary work folder is created in the local folder `work_dir`, None for the folder of
-    `path`.
-    """
+    """The shards of a source; `path` is the prefix of their file names. `work_dir` is local."""
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
         self.source, self.config, self.num_shards = source, config, num_shards

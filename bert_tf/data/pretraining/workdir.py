@@ -25,10 +25,7 @@ _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
 
 class WorkDir:
-    """The work folder `path`, created by `locked`.
-
-    Tokens require a local folder; counts can be on any file system.
-    """
+    """The work folder `path`, created by `locked`; tokens require a local folder."""
 
     def __init__(self, path, num_shards, fingerprint):
         self.path, self._num_shards, self._fingerprint = path, num_shards, fingerprint
@@ -38,10 +35,7 @@ class WorkDir:
 
     @contextlib.contextmanager
     def locked(self):
-        """Create and lock the folder; delete its contents if they belong to different shards.
-
-        Raises UserError if another process holds the lock, or the folder is not a work folder.
-        """
+        """Create and lock the folder; delete its contents if they belong to different shards."""
         with locks.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")
             system = files.system(self.path)
