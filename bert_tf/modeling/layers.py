@@ -47,7 +47,7 @@ def layer_norm(config, name, dtype):
 class Dense(keras.layers.Dense):
     """Keras' dense layer, which also saves the LoRA matrices.
 
-    Keras merges them into the saved kernel and loads both as zeros, which have no gradients.
+    Keras merges them into the saved kernel and loads zeros, which leaves them without gradients.
     """
 
     # The class must have the same name as Keras' layer, under which weights are saved.
