@@ -14,14 +14,9 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 def run(script, **options):
     """Run a script in a new process, and print its command and its output.
 
-    If `sys.stdout` was replaced, as in a notebook, the output is copied to it line by line.
-
-    Args:
-      script: a script, such as "run_classifier.py", or "-m MODULE".
-      **options: flags by name; True for a flag without a value.
-
-    Raises:
-      UserError: if the script fails.
+    `script` is a file, such as "run_classifier.py", or "-m MODULE"; `options` are flags by name,
+    True for a flag without a value. If `sys.stdout` was replaced, as in a notebook, the output goes
+    there.
     """
     command = script.split() if script.startswith("-m ") else [_find_script(script)]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]

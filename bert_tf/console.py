@@ -1,10 +1,8 @@
 """Log messages, progress, errors and the output of commands.
 
-The library logs with `console.info` and `console.warning` to the logger "bert_tf", which programs
-can silence or redirect. Scripts call `show` to print the messages.
-
-File names and server messages may contain control characters that hide or rewrite terminal output.
-`printable` escapes them.
+The library logs to the logger "bert_tf". Scripts call `show` to print the messages. File names and
+server messages may contain control characters that hide or rewrite terminal output; `printable`
+escapes them.
 """
 
 import contextlib
@@ -46,9 +44,6 @@ def write(text):
     """Write text to standard output, in UTF-8; escape control characters only on a terminal.
 
     If the reader of a pipe, such as `head`, has exited, this process exits too.
-
-    Raises:
-      UserError: if the text cannot be written.
     """
     output = sys.stdout
     if output is None:
@@ -68,10 +63,7 @@ def write(text):
 
 
 def show(stream=None, rewrite=str):
-    """Print messages of level INFO and above to `stream`, standard error by default.
-
-    `rewrite` converts each message to the line to print.
-    """
+    """Print messages of level INFO and above to `stream`, after `rewrite`."""
     if not _logger.handlers:
         _logger.addHandler(_Handler(stream or sys.stderr, rewrite))
         _logger.propagate = False
@@ -111,22 +103,11 @@ _bars: weakref.WeakSet = weakref.WeakSet()
 
 
 class ProgressLog:
-    """Reports the progress of a countable job.
+    """Reports the progress of a countable job, as a progress bar or a line every few seconds.
 
-    If `show` prints to a terminal, this is a progress bar. Otherwise a line is logged every few
-    seconds, because a log file would keep every redrawn bar.
-
-    >>> progress = ProgressLog("reading", "lines", total=1000)
-    >>> for line in lines:
-    ...     progress.add(1)
-    >>> progress.done()
-
-    Args:
-      what: label of the job, such as "tokenizing".
-      unit: plural noun for what is counted, such as "examples".
-      total: the final count, None if unknown.
-      initial: the count at the start of a resumed job.
-      is_brief: whether to log nothing if the job takes less than `SECONDS_PER_LINE`.
+    `what` is a label such as "tokenizing", `unit` a plural noun, `total` the final count or None,
+    and `initial` the count at the start of a resumed job. With `is_brief`, nothing is logged if the
+    job takes less than `SECONDS_PER_LINE`.
     """
 
     def __init__(self, what, unit, total=None, initial=0, is_brief=False):
@@ -199,12 +180,7 @@ def closing_bars():
 
 @contextlib.contextmanager
 def progress(what, source):
-    """Report how much of a source was read, from its attributes `total`, `done` and `unit`.
-
-    >>> with console.progress("tokenizing", source) as on_progress:
-    ...     for document in source:
-    ...         on_progress()
-    """
+    """Report how much of a source was read, from its attributes `total`, `done` and `unit`."""
     log = ProgressLog(what, source.unit, total=source.total)
     yield lambda: log.add(source.done - log.count)
     log.done()

@@ -18,12 +18,8 @@ def provided(name):
 def lazy_names(package, names):
     """Return `__getattr__` and `__all__` for a package that imports its names on first use.
 
-    Args:
-      package: `__name__` of the package.
-      names: dict from module, relative to the package or absolute as "bert_tf.x.y", to a tuple of
-        its names. An empty tuple exposes the module itself.
-
-    >>> __getattr__, __all__ = lazy_names(__name__, {"trainer": ("Trainer",), "metrics": ()})
+    `names` is a dict from module, relative to the package or absolute, to a tuple of its names. An
+    empty tuple exposes the module itself.
     """
     module_by_name = {name: module for module, provided in names.items() for name in provided}
 

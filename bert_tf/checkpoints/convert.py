@@ -145,7 +145,6 @@ def _check_vocab_size(vocab_file, vocab_size):
 
 
 def _settings(path, vocab_file, options):
-    """Return the tokenizer settings: `options`, completed by the metadata next to the weights."""
     given = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
         return resolve_settings(vocab_file, **given)
@@ -203,20 +202,11 @@ def _lost_metadata(path, tensors, settings):
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
     """Return (tensors, config) with a different number of positions, or with more words.
 
-    New positions repeat the rows of the table (Longformer, arXiv:2004.05150, section 5), which
-    preserves local patterns; the model still needs further pre-training. New words are initialized
-    to the mean of all rows, which preserves the probability ratios of the other words, plus a
-    little noise so that training can separate them.
-
-    Args:
-      tensors: dict from the release's names to arrays.
-      config: the `BertConfig` of the weights.
-      max_position_embeddings: the new number of positions, None for no change.
-      vocab_size: the new number of words, at least the old one; None for no change.
-      seed: seed of the noise.
-
-    Raises:
-      UserError: if words would be lost, or if a table changes and `tensors` has optimizer moments.
+    New positions repeat the rows of the table (Longformer, arXiv:2004.05150, section 5); the model
+    still needs further pre-training. New words are initialized to the mean of all rows, which
+    preserves the probability ratios of the other words, plus a little noise so that training can
+    separate them. Raises UserError if words would be lost, or if a table changes and `tensors` has
+    optimizer moments.
     """
     tensors = dict(tensors)
     values = config.to_dict()

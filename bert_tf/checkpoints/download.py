@@ -24,14 +24,7 @@ _MAX_BYTES = 8 << 30
 
 
 def download(url, path, folder):
-    """Download `url` to `path`, atomically; resume the download of a killed process.
-
-    Only one process may download to a path at a time. Messages mention `folder`, where the file is
-    unpacked.
-
-    Raises:
-      UserError: if the server cannot be reached or the file cannot be written.
-    """
+    """Download `url` to `path`, atomically; resume the download of a killed process."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3.exceptions import HTTPError
@@ -78,7 +71,7 @@ def download(url, path, folder):
 
 
 def _download_rest(session, url, part):
-    """Append the rest of `url` to the file `part`; return whether it is complete."""
+    """Append the rest of `url` to `part`; return whether it is complete."""
     from urllib3.exceptions import HTTPError
 
     start = os.path.getsize(part) if os.path.exists(part) else 0
@@ -141,7 +134,6 @@ def _is_private(url):
 
 
 def _refuse_private_target(response, **_):
-    """Raise UserError if a public server redirects into the user's private network."""
     target = response.headers.get("Location")
     if response.is_redirect and _is_private(target := urllib.parse.urljoin(response.url, target)):
         raise UserError(

@@ -26,7 +26,7 @@ _MAX_UNPACKED_BYTES = 8 << 30
 
 
 def _published(date, *names):
-    """Return a dict from model name to the path of its archive, relative to the base URL."""
+    """Return a dict from model name to the path of its archive."""
     return {name: f"{date}/{name}.zip" for name in names}
 
 
@@ -220,7 +220,7 @@ def _check_digests(name, archive, folder, digests):
 
 @functools.cache
 def _known_digests():
-    """Return a dict from model name to a dict from file name to SHA-256."""
+    """Return {model name: {file name: SHA-256}}."""
     digests: dict[str, dict[str, str]] = {}
     path = os.path.join(os.path.dirname(__file__), "published_sha256.txt")
     for line in files.read_lines(path):

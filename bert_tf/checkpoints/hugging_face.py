@@ -1,4 +1,4 @@
-"""Read and write Hugging Face folders: `config.json`, `model.safetensors` or shards, vocabulary.
+"""Read and write Hugging Face folders.
 
 Pickled weights (`pytorch_model.bin`) are not read, because unpickling a file can run code in it.
 """
@@ -46,20 +46,15 @@ PROBLEM_TYPES = {
 
 
 def is_folder(path):
-    """Return whether `path` is a Hugging Face folder."""
     return tf.io.gfile.isdir(path) and any(
         tf.io.gfile.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX, PICKLE)
     )
 
 
 class HuggingFaceFolder:
-    """Reads the weights of a Hugging Face folder with the release's names and shapes.
-
-    Weights that are not in the name table keep their own names.
-    """
+    """Reads weights with the release's names and shapes; unknown weights keep their names."""
 
     def __init__(self, path):
-        """Open a folder; raise UserError if a file is missing or damaged."""
         self.path = path
         self._readers = {}
         self._source_names = {}
@@ -185,7 +180,6 @@ def write(
 
 
 def check_architecture(name):
-    """Raise UserError if `name` is not one of `ARCHITECTURES`."""
     if name not in ARCHITECTURES:
         raise UserError(f"`architecture={name}`: expected one of {', '.join(ARCHITECTURES)}")
 
@@ -210,7 +204,7 @@ def _write_json(path, values):
 
 
 def shards(path):
-    """Return the names of the weight files in a folder; raise UserError if one is missing."""
+    """Return the names of the weight files in a folder; UserError if one is missing."""
     if tf.io.gfile.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)

@@ -31,7 +31,7 @@ def containing_folder(path):
 
 
 def find_companion_file(path, names):
-    """Return the first path among `names` that exists next to a checkpoint, else None."""
+    """Return the first of `names` that exists next to a checkpoint, else None."""
     paths = (os.path.join(containing_folder(path), name) for name in names)
     return next(filter(tf.io.gfile.exists, paths), None)
 
@@ -70,18 +70,14 @@ _TASK_CONFIG_FIELDS = {
 
 
 def read_json(folder, name):
-    """Read a JSON file as a dict, which is empty if the file does not exist."""
+    """Read a JSON file as a dict, empty if the file does not exist."""
     path = os.path.join(folder, name)
     fields = {**_FIELDS, **_TASK_CONFIG_FIELDS} if name in files.TASK_CONFIG_FILES else _FIELDS
     return json_files.read(path, fields) if tf.io.gfile.exists(path) else {}
 
 
 def read_metadata(path):
-    """Return a dict of the metadata next to a checkpoint, such as casing, labels, architecture.
-
-    It merges `files.TASK_CONFIG_FILES`, which the scripts save, and Hugging Face's files. "labels"
-    has the label of each row of the head.
-    """
+    """Return all metadata next to a checkpoint, such as casing, labels and architecture."""
     folder, metadata = containing_folder(path), {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
@@ -104,12 +100,8 @@ def read_metadata(path):
 def read_settings(path, vocab_file=None):
     """Return the saved arguments of `FullTokenizer`, as a dict.
 
-    `path` is a checkpoint, its folder, or a vocabulary; a `tokenizer.json` contains the settings.
-    `vocab_file` is the vocabulary that the user gave, or None.
-
-    Raises:
-      UserError: if the files describe a tokenizer other than BERT's. With a `vocab_file`, a warning
-        is logged instead.
+    `path` is a checkpoint, its folder, or a vocabulary. Raises UserError if the files describe a
+    tokenizer other than BERT's, but with a `vocab_file` only logs a warning.
     """
     if is_tokenizer_json(path):
         return read_tokenizer_json_settings(path)
@@ -130,13 +122,13 @@ def read_settings(path, vocab_file=None):
 
 
 def add_published_casing(settings, path):
-    """Add the casing of the published model named in `path`, if `settings` has none."""
+    """Add the casing of the published model named in `path` if it is missing."""
     if "do_lower_case" not in settings and (published := casing_from_path(path)):
         settings["do_lower_case"] = published[1]
 
 
 def read_labels(path, num_labels):
-    """Return the `num_labels` labels of a checkpoint's head, None if they are unknown.
+    """Return the labels of a checkpoint's head, None if they are unknown.
 
     A different number of labels is ignored, as are transformers' placeholders ("LABEL_0").
     """

@@ -86,7 +86,7 @@ _RELEASE_TO_HUGGING_FACE = {release: name for _, release, name in _ROWS}
 
 
 def _translate(table, name, layer_pattern):
-    """Look up `name`, whose layer index matches `layer_pattern`; return None if it is missing."""
+    """Look up `name`, whose layer index matches `layer_pattern`, or return None."""
     match = re.search(layer_pattern, name)
     if match is None:
         return table.get(name)
@@ -119,17 +119,15 @@ def from_hugging_face(name):
 
 
 def is_known(name):
-    """Return whether the release's name of a weight is in the table."""
     return _translate(_RELEASE, name, r"/layer_(\d+)/") is not None
 
 
 def to_hugging_face(name):
-    """Return Hugging Face's name for a release name, None if it has no such weight."""
+    """Return Hugging Face's name for a release name, None if it has none."""
     return _translate(_RELEASE_TO_HUGGING_FACE, name, r"/layer_(\d+)/")
 
 
 def is_transposed(name):
-    """Return whether Hugging Face stores the weight with this release name transposed."""
     return name.endswith("/kernel")
 
 
@@ -174,7 +172,7 @@ def find_weights(model):
 
 
 def _find_release_name(path):
-    """Return the release's name of a variable at any nesting depth, None if it has none."""
+    """Return the release's name of a variable at any nesting depth, or None."""
     parts = path.split("/")
     suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
     names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
@@ -182,7 +180,6 @@ def _find_release_name(path):
 
 
 def lora_layers(model):
-    """Return the layers of a model that use LoRA."""
     layers = (layer for _, layer in named_layers(model))
     return [layer for layer in layers if getattr(layer, "lora_enabled", False)]
 
@@ -207,7 +204,7 @@ def tensors(model):
 
 
 def encoder_shapes(config):
-    """Return a dict from release name to shape with the encoder weights of a configuration."""
+    """Return a dict from release name to shape with the encoder weights."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
     embedding = config.embedding_size
     kernel_shapes = {  # all others are (hidden, hidden)

@@ -32,11 +32,8 @@ _NEWEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(".*"|'.*')\s*$""", re.
 def named_checkpoint(folder: str) -> str | None:
     """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
 
-    A checkpoint with this name in `folder` takes precedence over the recorded path, because the
-    folder may have been moved.
-
-    Raises:
-      UserError: if the file is damaged or the named checkpoint does not exist.
+    A checkpoint with this name in `folder` wins over the recorded path, because the folder may have
+    been moved. Raises UserError if the file is damaged or the named checkpoint does not exist.
     """
     path = os.path.join(folder, "checkpoint")
     if not tf.io.gfile.exists(path):

@@ -71,11 +71,10 @@ class PretrainedFiles:
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
-        """The result of `load_tokenizer`."""
         return self.load_tokenizer()
 
     def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
-        """Return a `FullTokenizer`; raise UserError if the model has fewer embeddings."""
+        """Return a `FullTokenizer`; UserError if the model has fewer embeddings."""
         tokenizer = FullTokenizer(
             self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
         )
@@ -158,13 +157,12 @@ def resolve(
 
 
 def is_local_model(path: str) -> bool:
-    """Return whether a folder or checkpoint exists at `path`."""
     system = files.system(path)
     return any(system.exists(path + x) for x in ("", ".index"))
 
 
 def _find_source(given, is_preset):
-    """Return the path of the model, downloaded if necessary, or of the checkpoint, or None."""
+    """Return the path of the model, downloaded if necessary, or of the checkpoint."""
     model = given.model
     if model and not is_local_model(model):
         if is_preset and model not in MODELS:

@@ -34,19 +34,14 @@ _ENCODER, _ALL, _ALL_BUT_POOLER = "bert/(encoder|embeddings)/", "", "(?!bert/poo
 
 
 def open_checkpoint(path, argument="init_checkpoint"):
-    """Open a release or training checkpoint, or a Hugging Face folder.
-
-    Args:
-      path: anything that `release.find` accepts, a Hugging Face folder, or its
-        `model.safetensors`.
-      argument: name of the argument with the path, for messages.
+    """Open a release or training checkpoint, or a Hugging Face folder or its `model.safetensors`.
 
     Returns:
       An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
       The head of a regression run is rescaled to predict the original scores.
 
     Raises:
-      UserError: if there is no readable checkpoint.
+      UserError: if there is no readable checkpoint; it names `argument`.
     """
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
@@ -62,7 +57,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
 
 
 def weight_files(path):
-    """Return the paths of a checkpoint's files; `path` is as in `open_checkpoint`."""
+    """Return the paths of a checkpoint's files."""
     source = open_checkpoint(path).path
     if hugging_face.is_folder(source):
         return [os.path.join(source, name) for name in hugging_face.shards(source)]
@@ -88,7 +83,7 @@ class _ScoredCheckpoint:
 
 
 def read_weights(source, names):
-    """Return a dict from name to tensor; raise UserError if a value is not a finite number."""
+    """Return a dict from name to tensor; UserError if a value is not finite."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
         if value.dtype == object:  # in a damaged checkpoint
@@ -102,18 +97,7 @@ def read_weights(source, names):
 
 
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
-    """Check that the weights of a checkpoint fit a model, given dicts from name to shape.
-
-    Args:
-      checkpoint_shapes: the shapes in the checkpoint.
-      model_shapes: the shapes in the model.
-      path: path of the checkpoint, for messages.
-      required: regular expression for the names that the checkpoint must have.
-      num_layers: the model's number of layers, None to count them in `model_shapes`.
-
-    Raises:
-      UserError: if a required weight is missing, or a shape or the number of layers differs.
-    """
+    """Raise UserError unless a checkpoint's weights fit a model, given dicts from name to shape."""
     hint = "does `bert_config_file` belong to the checkpoint?"
     common = [name for name in model_shapes if name in checkpoint_shapes]
     if not common:

@@ -15,16 +15,9 @@ _LARGEST = 3.4e38
 class Columns:
     """Column positions, counted from 0, or from the end if negative.
 
-    Attributes:
-      texts: the text, or both texts of a pair.
-      labels: the label, or one column per label; () without labels.
-      id: the id, or None.
-      header: whether the first line is a header.
-      language: (position, value); rows with a different value there are skipped.
-      numbers: the numeric features.
-      names: the names in the header, () without one.
-      width: the maximum number of columns in a row, None for any.
-      ignores_surplus: whether columns after `width` are ignored instead of an error.
+    `texts` has the text, or both texts of a pair, and `labels` one column per label. Rows without
+    the value of `language`, (position, value), are skipped. `width` is the maximum number of
+    columns in a row; surplus ones are an error unless `ignores_surplus`.
     """
 
     texts: tuple
@@ -38,11 +31,9 @@ class Columns:
     ignores_surplus: bool = False
 
     def name(self, position):
-        """Return the name of a column; without a header, its position as text."""
         return self.names[position] if self.names else str(position)
 
     def roles(self):
-        """Return a dict from position to role, such as "text_b"."""
         texts = ("text",) if len(self.texts) == 1 else ("text_a", "text_b")
         return {
             **dict.fromkeys(self.numbers, "number"),
@@ -52,24 +43,16 @@ class Columns:
         }
 
     def named(self):
-        """Return the names of the columns by option, `text_columns` and `label_column`."""
         named = {"text_columns": self.texts, "label_column": self.labels}
         return {option: tuple(map(self.name, x)) for option, x in named.items() if x}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The columns that the user names; `find_columns` detects the others.
+    """The columns that the user names, by name or position; `find_columns` detects the others.
 
-    Attributes:
-      text, label, id, numbers: names or positions of columns, as text. `label` may have one column
-        per label; `numbers` are the numeric features.
-      header: "auto", "yes" or "no".
-      separator: separates labels within a cell.
-      numeric_as: "vector" or "text".
-      delimiter: see `tables.parse_delimiter`; None to detect it.
-      restored: names of the attributes that a training run saved. They are ignored for a file
-        without the text columns.
+    `restored` has the names of the attributes that a training run saved. They are ignored for a
+    file without the text columns.
     """
 
     text: tuple = ()
@@ -84,7 +67,6 @@ class Layout:
 
     @property
     def given_names(self):
-        """The columns that are given by name."""
         given = (*self.text, *self.label, *([self.id] if self.id else []), *self.numbers)
         return [name for name in given if not name.isdecimal()]
 
@@ -115,12 +97,10 @@ ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     """Find the columns of a file, given the fields `row` of its first line.
 
-    With a header, columns that `layout` does not name are found by name, in any order: `text` (or
-    `text_a`, `sentence`, `sentence1`), `label`, and optionally `text_b` (or `sentence2`) and `id`
-    (or `index`), then other common names, such as `review` and `sentiment`. Without a header the
-    columns are text, label or text_a, text_b, label. A test file may lack the label; without a
-    header, it then has one column less than the training file, which has `train_columns`.
-    `has_names` is for formats that name their columns, as JSON and Parquet do.
+    With a header, columns that `layout` does not name are found by name, in any order. Without
+    one, the columns are text, label or text_a, text_b, label. A test file may lack the label;
+    without a header, it then has one column less than the training file, which has
+    `train_columns`. `has_names` is for formats that name their columns, as JSON and Parquet do.
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(path, names, layout)
@@ -147,10 +127,9 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
 def with_header(path, columns, row, labels, known_names=()):
     """Return `columns` with a header if the first row must be one.
 
-    The row is a header if it has the `known_names` in the header of the training file. It is also a
-    header if its label is not a number and occurs only there, while the other labels are numbers or
-    a few values that repeat. `columns` have no recognized header, `row` has the fields of the first
-    line, and `labels` is a `Counter` of the labels of all rows as text, including the first.
+    It is a header if it has the `known_names` of the training file's header, or if its label is
+    not a number and occurs only there, while the other labels are numbers or a few values that
+    repeat. `labels` is a `Counter` of the labels of all rows as text, including the first.
     """
     names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
     reason = "as in the training file"
@@ -178,7 +157,6 @@ def _is_number(text):
 
 
 def _fitting_layout(path, names, layout):
-    """Return the layout, without restored columns if the file lacks the text columns."""
     if "text" not in layout.restored:
         return layout
     lowered = [name.lower() for name in names]
@@ -214,10 +192,7 @@ def _check_distinct(path, columns):
 
 
 def _by_layout(path, names, layout, split):
-    """Return the `Columns` that a layout names; without a header it can only have positions."""
-
     def find(wanted, argument=None):
-        """Return the position of the first of the `wanted` names or positions."""
         if wanted[0].isdecimal() and wanted[0] not in names:
             return int(wanted[0])
         return find_column(path, names, wanted, argument) if names else None
@@ -250,7 +225,6 @@ def _by_layout(path, names, layout, split):
 
 
 def _by_count(path, count, layout, split, train_columns):
-    """Infer the `Columns` of a file without a header from the number of columns."""
     has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):

@@ -8,16 +8,10 @@ from bert_tf.tokenization.vocabulary import mask_id
 
 
 class DynamicMasking:
-    """Masks batches of records, as `pretraining.masking` masks instances.
-
-    The masks depend only on seed, step and row, not on the number of devices or on restarts.
-    """
+    """Masks batches of records; the masks depend only on seed, step and row."""
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
-        """Mask a fraction `masked_lm_prob` of a sequence's tokens, at most P.
-
-        `vocab` is a dict from token to id, `lengths` is {"S": ..., "P": ...}.
-        """
+        """Mask a fraction `masked_lm_prob` of a sequence's tokens, at most P."""
         if not 0 <= masked_lm_prob <= 1:
             raise UserError(f"`masked_lm_prob={masked_lm_prob}`: expected a number from 0 to 1")
         if lengths["P"] > lengths["S"]:

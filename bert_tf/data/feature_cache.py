@@ -19,24 +19,12 @@ _BATCH = 1000
 class FeatureCache:
     """A file of features whose inputs are recorded in `PATH.json`.
 
-    >>> cache = FeatureCache(path, {"data": digest(rows), "max_seq_length": 128}, write)
-    >>> if cache.stale_reason:
-    ...     cache.rebuild()
-
-    Attributes:
-      path: the file.
-      key: hexadecimal digest of the fingerprint.
-      stale_reason: why the file must be rebuilt, None if it can be reused.
-      metadata: dict with the fingerprint and the result of `write`; None if the file is stale.
+    `key` is a digest of the fingerprint, `stale_reason` why the file must be rebuilt or None, and
+    `metadata` the fingerprint and the result of `write`, None if the file is stale.
     """
 
     def __init__(self, path, fingerprint, write):
-        """Check whether the file `path` can be reused.
-
-        `fingerprint` is a dict of JSON values that the features depend on. `write` takes the
-        keyword arguments of `rebuild`, writes the file and returns a dict for the metadata, or
-        None.
-        """
+        """Check whether the file can be reused; `write` takes the arguments of `rebuild`."""
         self.path, self._write = path, write
         # JSON turns tuples into lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))
@@ -46,7 +34,6 @@ class FeatureCache:
             console.info("reusing %s: data, vocabulary and options are the same", path)
 
     def rebuild(self, **arguments):
-        """Write the file and its metadata."""
         console.info("writing %s: %s", self.path, self.stale_reason)
         results = self._write(**arguments) or {}
         # Written after the records, so that the digests differ if the run is killed in between.
@@ -61,7 +48,6 @@ class FeatureCache:
         self.metadata, self.stale_reason = self._check()
 
     def _check(self):
-        """Return (metadata, None), or (None, the reason) if the file must be rebuilt."""
         path, metadata_path = self.path, f"{self.path}.json"
         if tf.io.gfile.isdir(path):
             raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
@@ -104,7 +90,6 @@ def write_records(path, schema, examples, unit="examples", total=None):
 
 
 def tokenizer_fingerprint(tokenizer):
-    """Return the settings of a `FullTokenizer` that features depend on, a dict of JSON values."""
     settings = extra_settings(tokenizer.settings)
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
@@ -123,7 +108,6 @@ def digest(values):
 
 
 def file_digest(path):
-    """Return the hexadecimal SHA-256 of a file."""
     sha = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as reader:
         while data := reader.read(1 << 20):

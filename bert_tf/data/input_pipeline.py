@@ -31,17 +31,10 @@ _MIN_RECORD = 16  # bytes of an empty record
 
 @dataclasses.dataclass(eq=False)
 class _RecordInput:
-    """Batches of records from TFRecord files.
+    """Batches of records from TFRecord files; `schema`, `lengths` and `limits` as in `records`.
 
-    Args:
-      paths: TFRecord files.
-      schema: the schema of their records, see `records`.
-      lengths: dict from the letters in the schema to lengths, {"S": ..., "P": ...}.
-      batch_size: the global batch size.
-      limits: exclusive upper bounds from `records.limits`; None to skip the check.
-      length_multiple: pad to the longest example of a replica's batch, rounded up to a multiple of
-        this; None to pad to `lengths["S"]`.
-      masking: a `DynamicMasking` for records without masks.
+    Examples are padded to the longest in a replica's batch, rounded up to a multiple of
+    `length_multiple`; None pads to `lengths["S"]`.
     """
 
     paths: Sequence[str]
@@ -61,17 +54,10 @@ class TrainingInput(_RecordInput):
     """Infinite shuffled batches that depend only on `seed` and the step.
 
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
-
-    Args:
-      sizes: file sizes in bytes, which identify the input of a run, or None.
-      counts: the number of records in each file. None loads them when a resumed run or
-        `bucket_by_length` needs them, see `load_counts`.
-      bucket_by_length: whether a batch has records of similar length. Up to 50 batches, at most a
-        quarter of an epoch, are sorted by length together and then shuffled.
-      num_input_streams: number of streams, which must divide `batch_size`. Stream i of n reads
-        files i, i + n, i + 2n, ... in its own epochs and fills the i-th part of each batch, so a
-        host reads only the streams of its rows.
-      shuffle_block: number of records shuffled together; None for `SHUFFLE_BLOCK`.
+    `bucket_by_length` sorts up to 50 batches, at most a quarter of an epoch, by length together,
+    and then shuffles them. Stream i of `num_input_streams` n reads files i, i + n, i + 2n, ... in
+    its own epochs and fills the i-th part of each batch, so a host reads only the streams of its
+    rows.
     """
 
     seed: int
@@ -90,10 +76,7 @@ class TrainingInput(_RecordInput):
         return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
-        """Set `counts`, if it is None, from side files or the file `cache`.
-
-        If neither has them, count all records and save the counts in `cache`.
-        """
+        """Set `counts`, if it is None, from side files or the file `cache`, else by counting."""
         if self.counts is not None:
             return
         sizes = record_files.sizes(self.paths) if self.sizes is None else self.sizes
@@ -107,12 +90,7 @@ class TrainingInput(_RecordInput):
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
-        """Return a `tf.data.Dataset` of the batches from `first_step` on.
-
-        With a `tf.distribute.InputContext`, it yields this process's share of each batch. Elements
-        are dicts of tensors (B, ...), where B is the static batch size of one replica. S is static
-        unless `length_multiple` is set.
-        """
+        """Return the batches from `first_step` on; with a context, this process's share."""
         num_rows = self.batch_size // self.num_input_streams
         local = _local_rows(self.batch_size, context)
         streams = range(local.start // num_rows, -(-local.stop // num_rows))
@@ -151,7 +129,6 @@ class TrainingInput(_RecordInput):
         return sorted(paths)
 
     def _stream(self, number):
-        """Return a stream as a `TrainingInput` with smaller batches."""
         count = self.num_input_streams
         if count == 1:
             return self
@@ -201,7 +178,6 @@ class TrainingInput(_RecordInput):
         return batches.skip(num_skipped)
 
     def _shuffled(self, read_file, first_step):
-        """Return all records from `first_step` on; `read_file` makes the dataset of a file."""
         start = self._position(first_step)
         is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
@@ -225,7 +201,6 @@ class TrainingInput(_RecordInput):
         return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(start.rest)
 
     def _position(self, step):
-        """Return the `_Position` of the first record of a step."""
         num_skipped = step * self.batch_size
         if not num_skipped:
             return _Position()
@@ -253,13 +228,7 @@ def group_size(count, batch_size):
 
 
 class _Position(NamedTuple):
-    """A position in the shuffled records, where reading can start.
-
-    Attributes:
-      epoch, block: the epoch and the shuffle block in it.
-      file, record: the start of the block, with files in the order of the epoch.
-      rest: the number of shuffled records of the block to skip.
-    """
+    """A position in the shuffled records; `rest` is the number of shuffled records to skip."""
 
     epoch: int = 0
     block: int = 0
@@ -269,14 +238,7 @@ class _Position(NamedTuple):
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
-    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead.
-
-    Args:
-      paths: list or string tensor of TFRecord files.
-      read_file: function from a path to the dataset of its records.
-      num_skipped: number of records to skip in the first file.
-      is_small: whether all files have at most `_SMALL_FILE` bytes.
-    """
+    """Return a dataset of all records, in order, as string tensors (R,); files are read ahead."""
     # Small files are single chunks, so that a cycle of several files does not mix them.
     chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 
@@ -298,8 +260,8 @@ def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small
 class EvaluationInput(_RecordInput):
     """All records once, in order. The last batch is padded with copies of its first record.
 
-    `is_real_example` (B,) is 0 for these copies. `max_batches` limits the number of batches.
-    `source` identifies the data; by default the names and sizes of the files do.
+    `is_real_example` (B,) is 0 for these copies. `source` identifies the data; by default the names
+    and sizes of the files do.
     """
 
     max_batches: int | None = None
@@ -355,7 +317,7 @@ def length_multiple(strategy, xla, max_seq_length):
 
 
 def _local_rows(batch_size, context):
-    """Return the range of the global batch's rows that belong to one process."""
+    """Return the range of the global batch's rows in one process."""
     if context is None:
         return range(batch_size)
     num_rows = batch_size // context.num_input_pipelines
@@ -367,8 +329,7 @@ def shard_batches(batches, batch_size, context, first_row=0):
     """Reduce global batches to the share of one process, one element per replica.
 
     Replica r of R gets rows r * B / R to (r + 1) * B / R, so a step uses the same rows on any
-    number of devices and hosts. `batches` start at `first_row` of the global batch and may lack
-    other processes' rows. `context` is a `tf.distribute.InputContext`, or None for no change.
+    number of devices and hosts. `batches` start at `first_row` of the global batch.
     """
     if context is None:
         return batches
@@ -389,8 +350,5 @@ def shard_batches(batches, batch_size, context, first_row=0):
 
 
 def mark_infinite(batches):
-    """Mark a dataset as infinite, which TensorFlow cannot infer here.
-
-    Batches then have a static size, and workers do not check for the end at every step.
-    """
+    """Mark a dataset as infinite, so that batches have a static size."""
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

@@ -17,21 +17,11 @@ NUM_CHECKED = 20
 
 
 def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM_CHECKED):
-    """Check the first records of files in parallel, see `check_lengths`.
+    """Check the first records of files in parallel; UserError for the first invalid file.
 
     Empty files, such as shards without documents, are skipped unless all are empty.
-
-    Args:
-      paths: TFRecord files.
-      schema: the schema of their records.
-      lengths: dict with a length for each letter in the schema.
-      is_unmasked: whether records must have no masks.
-      sizes: file sizes in bytes, None to look them up.
-      num_checked: number of evenly distributed files to check, None for all. The others are checked
-        when they are read, see `naming_bad_records`.
-
-    Raises:
-      UserError: for the first invalid file.
+    `num_checked` evenly distributed files are checked, None for all; the others are checked when
+    they are read, see `naming_bad_records`.
     """
     sizes = record_files.sizes(paths) if sizes is None else sizes
     empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
@@ -55,10 +45,6 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 
     This runs no TensorFlow op, because multi-host strategies must be created before the first one.
     Features outside the schema are ignored, except masks if `is_unmasked`.
-
-    Raises:
-      UserError: if the file is empty or not a TFRecord file, or if a feature is missing or has a
-        different type or length.
     """
     try:
         features = tf.train.Example.FromString(_first_record(path)).features.feature
@@ -93,13 +79,8 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
 def naming_bad_records(paths, check_all=None):
     """Convert TensorFlow's errors about records in `paths` to a UserError.
 
-    The errors are about damaged or unreadable files, and records that do not match the arguments of
-    `parse`. They do not name the file, so `check_all`, a function without arguments, is called
-    first, which may raise a UserError with the name. Other errors propagate.
-
-    >>> with naming_bad_records(paths, lambda: check(paths, ..., num_checked=None)):
-    ...     for batch in dataset:
-    ...         train(batch)
+    These do not name the file, so `check_all`, a function without arguments, is called first,
+    which may raise a UserError with the name. Other errors propagate.
     """
     try:
         yield
@@ -116,7 +97,7 @@ def naming_bad_records(paths, check_all=None):
 
 
 def _named_path(paths, message):
-    """Return the longest path that a message names, or None; one path may contain another."""
+    """Return the longest path that a message names, or None."""
 
     def is_named(path):
         return re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.*[\w/-])", message)
@@ -174,7 +155,6 @@ def _describe_bad_record(error):
 
 
 def _first_record(path):
-    """Return the bytes of the first record: length (8 bytes), checksum (4), data, checksum (4)."""
     try:
         with tf.io.gfile.GFile(path, "rb") as reader:
             size = reader.size()

@@ -1,6 +1,6 @@
 """Sizes and record counts of TFRecord files.
 
-The scripts save the counts of TFRecord files in a side file next to them, see `side_file`:
+The scripts save the counts of TFRecord files in a side file next to them:
 
     {"files": {"wiki-00000-of-00040": {"size": 61337, "records": 512}, ...}}
 
@@ -37,11 +37,7 @@ _FIELDS = {"files": dict[str, _Entry]}
 
 
 def map_files(function, paths, what):
-    """Return the list of `function(path)` for all files, computed in threads.
-
-    If this is slow, the progress is logged as `what`. The exception of the first failed file is
-    raised.
-    """
+    """Return the list of `function(path)` in threads; log slow progress as `what`."""
     progress = console.ProgressLog(what, "files", total=len(paths), is_brief=True)
     results = []
     with concurrent.futures.ThreadPoolExecutor(NUM_PARALLEL) as pool:
@@ -53,33 +49,24 @@ def map_files(function, paths, what):
 
 
 def sizes(paths):
-    """Return the list of file sizes in bytes; raise UserError if a file does not exist."""
+    """Return the file sizes in bytes; UserError if a file does not exist."""
     return map_files(lambda path: files.size_and_time(path)[0], paths, "listing")
 
 
 def identity(paths, sizes):
-    """Return three integers that identify files by name and size: count, total bytes and a digest.
-
-    The folder does not matter, so that the files can be moved.
-    """
+    """Return count, total bytes and a digest of names and sizes; the folder does not matter."""
     pairs = [[os.path.basename(path), int(size)] for path, size in zip(paths, sizes, strict=True)]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     return [len(pairs), sum(size for _, size in pairs), int(digest[:15], 16)]
 
 
 def side_file(path):
-    """Return the path of a TFRecord file's side file.
-
-    All shards have the same one, such as "wiki.counts.json" for "wiki-00000-of-00040".
-    """
+    """Return "wiki.counts.json" for all shards like "wiki-00000-of-00040"."""
     return _SHARD.sub("", path) + files.RECORD_COUNTS
 
 
 def write_counts(counts):
-    """Write the side files of complete TFRecord files; `counts` is a dict from path to count.
-
-    Existing entries for other files are kept.
-    """
+    """Write the side files for a dict from path to count; keep existing entries for other files."""
     groups: dict[str, list] = {}
     for path in counts:
         groups.setdefault(side_file(path), []).append(path)
@@ -106,11 +93,7 @@ def _write(path, names, counts, others=None):
 
 
 def read_counts(paths, sizes, cache=None):
-    """Return the list of record counts; None if the side files lack a file.
-
-    A side file with different `sizes` is ignored and logged. `cache` is a file of `save_counts` to
-    try first, which may not exist.
-    """
+    """Return record counts from `cache` or side files; None if one is missing or outdated."""
     if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
         return counts
     sides = [side_file(path) for path in paths]
@@ -124,10 +107,7 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the list of record counts by reading the files.
-
-    Raises UserError if a file ends within a record.
-    """
+    """Return the list of record counts by reading the files; UserError if one is truncated."""
     return map_files(_count, paths, "counting the records")
 
 
@@ -149,7 +129,6 @@ def _count(path):
 
 
 def _read(path):
-    """Return a side file as a dict from name to (size, records), {} if there is none."""
     if not files.system(path).exists(path):
         return {}
     try:
@@ -161,7 +140,6 @@ def _read(path):
 
 
 def _match(entries, paths, sizes, sources):
-    """Return the record counts in `entries`, {path: (size, records)}, None if one does not fit."""
     counts, stale = [], []
     for path, size, source in zip(paths, sizes, sources, strict=True):
         # An empty file needs no entry.

@@ -35,7 +35,6 @@ class Feature(NamedTuple):
     length: str | int | tuple | None
 
     def shape(self, lengths):
-        """Return the shape of one example's values, as a list."""
         axes = self.length if isinstance(self.length, tuple) else (self.length,)
         return [lengths.get(axis, axis) for axis in axes if axis is not None]
 
@@ -45,7 +44,6 @@ class Feature(NamedTuple):
         return self.shape({})[:1] == ["W"]
 
     def parser(self, lengths):
-        """Return the spec for `tf.io.parse_example`, which pads windows to the batch's maximum."""
         shape = self.shape(lengths)
         if self.is_windowed:
             return tf.io.FixedLenSequenceFeature(shape[1:], self.dtype, allow_missing=True)
@@ -72,10 +70,7 @@ PRETRAINING = {
 
 
 def pretraining_schema(has_next_sentence=True, has_masks=True):
-    """Return `PRETRAINING`, optionally without next-sentence labels or masks (bert_tf).
-
-    Records without masks are masked during training, see `dynamic_masking`.
-    """
+    """Return `PRETRAINING`, optionally without next-sentence labels or masks (bert_tf)."""
     return {
         name: feature
         for name, feature in PRETRAINING.items()
@@ -128,16 +123,12 @@ ALL |= SQUAD_TRAINING | TAGGING | {"text_ids": SENTENCES["text_ids"]}
 
 
 def windowed(schema):
-    """Return the schema for documents of W windows (specific to bert_tf)."""
+    """Return the schema for documents of W windows."""
     return {**schema, **dict.fromkeys(_TOKENS, Feature("int64", ("W", "S")))}
 
 
 def serialize(schema, examples):
-    """Return the list of serialized `tf.train.Example`s; equal values give equal bytes.
-
-    `examples` is a list of dicts from the names in the schema to arrays, lists or scalars. Wrong
-    names raise KeyError, and wrong types raise TypeError.
-    """
+    """Serialize dicts of arrays, lists or scalars; equal values give equal bytes."""
     for values in examples:
         if values.keys() != schema.keys():
             raise KeyError(f"found the features {sorted(values)}, expected {sorted(schema)}")
@@ -186,7 +177,7 @@ OUT_OF_RANGE = "out of range"
 
 
 def limits(schema, config, lengths, num_labels=2):
-    """Return the exclusive upper bounds of a schema's values for the model of a `BertConfig`."""
+    """Return the exclusive upper bounds of a schema's values for a `BertConfig`."""
     sizes = {
         "vocab_size": config.vocab_size,
         "type_vocab_size": config.type_vocab_size,
@@ -197,19 +188,11 @@ def limits(schema, config, lengths, num_labels=2):
 
 
 def parse(serialized, schema, lengths, limits=None):
-    """Parse a batch of examples.
+    """Parse a batch of examples, string (B,); return a dict of tensors (B, length) or (B,).
 
-    Args:
-      serialized: string tensor (B,) of `tf.train.Example`s.
-      schema: a schema, such as `PRETRAINING`.
-      lengths: dict with a length for each letter in the schema.
-      limits: exclusive upper bounds from `limits`. A value out of range raises an error that
-        `record_checks.naming_bad_records` explains. Without the check, an embedding or one-hot
-        lookup on the device silently gives zeros.
-
-    Returns:
-      A dict from name to tensor (B, length) or (B,) of static shape. Integers are int32, because
-      TPUs do not support int64.
+    `limits` are exclusive upper bounds; a value out of range raises an error that
+    `record_checks.naming_bad_records` explains. Without the check, an embedding or one-hot lookup
+    on the device silently gives zeros. Integers are int32, because TPUs do not support int64.
     """
     spec = {name: feature.parser(lengths) for name, feature in schema.items()}
     parsed = tf.io.parse_example(serialized, spec)
@@ -235,11 +218,7 @@ def _length(mask):
 
 
 def num_tokens(serialized, schema, lengths):
-    """Return the number of tokens (B,) of each example; arguments as for `parse`.
-
-    For an example with several sequences, which are padded to the longest, this is the length of
-    the longest times their number.
-    """
+    """Return the number of tokens (B,) of each example; with several sequences, after padding."""
     mask = parse(serialized, {"input_mask": schema["input_mask"]}, lengths)["input_mask"]
     size = _length(mask)  # (B,), or (B, N) for N sequences
     if size.shape.rank == 1:
@@ -250,9 +229,9 @@ def num_tokens(serialized, schema, lengths):
 def trim(batch, schema, multiple):
     """Cut off columns that are padding in all examples of a batch from `parse`.
 
-    The new length, which is not static, is the longest sequence rounded up to a multiple of
-    `multiple`. The number of windows of documents is rounded up to the same fraction of W. If
-    `multiple` is at least S / 4, windows keep the length S, so that there are at most four shapes.
+    The longest sequence is rounded up to a multiple of `multiple`, and the number of windows of
+    documents to the same fraction of W. If `multiple` is at least S / 4, windows keep the length S,
+    so that there are at most four shapes.
     """
     mask = batch["input_mask"]
     windows = [name for name in batch if schema[name].is_windowed]
@@ -275,12 +254,7 @@ def trim(batch, schema, multiple):
 
 @contextlib.contextmanager
 def writing(paths, schema):
-    """Yield a function that writes examples to the files in turn; see `tfrecord.writing`.
-
-    >>> with records.writing(["a.tfrecord", "b.tfrecord"], records.PRETRAINING) as write:
-    ...     for values in examples:
-    ...         write(values)
-    """
+    """Yield a function that writes examples to the files in turn; see `tfrecord.writing`."""
     with tfrecord.writing(paths) as write_records:
         batch = []
 

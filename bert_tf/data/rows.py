@@ -17,13 +17,7 @@ def base_split(split):
 
 
 class BadRows:
-    """Counts rows that cannot be used, or raises an error at the first one.
-
-    >>> bad = BadRows(skip=True)
-    >>> bad("dev.tsv, line 3: the label is empty")
-    >>> bad.count, bad.first
-    (1, 'dev.tsv, line 3: the label is empty')
-    """
+    """Counts rows that cannot be used, or raises an error at the first one."""
 
     def __init__(self, skip=False):
         self.skip = skip
@@ -38,9 +32,8 @@ class BadRows:
     def collect(self, rows, make):
         """Return the list of results of `make` for all usable rows.
 
-        `rows` yields (place, row), where `place` is for messages and a bad row may be a str that
-        describes the problem. `make(place, index, row)` raises ValueError for a bad row and returns
-        None to skip a row.
+        `rows` yields (place, row), where a bad row may be a str that describes the problem.
+        `make(place, index, row)` raises ValueError for a bad row and returns None to skip one.
         """
         results = []
         for index, (where, row) in enumerate(rows):
@@ -58,16 +51,12 @@ class BadRows:
         return results
 
     def report(self, what="bad rows skipped"):
-        """Log the number of bad rows, if there were any."""
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
 
 
 def find_file(split, names, data_dir=None, path=None):
-    """Return the file of a split: `path` if given, else the first of `names` in `data_dir`.
-
-    Raises UserError if there is no file.
-    """
+    """Return the file of a split: `path` if given, else the first of `names` in `data_dir`."""
     argument = f"{base_split(split)}_file"
     if path:
         return files.require(path, argument)
@@ -80,10 +69,7 @@ def find_file(split, names, data_dir=None, path=None):
 
 
 def find_column(path, names, wanted, argument=None):
-    """Return the index of the first of the `wanted` columns in a header, ignoring case.
-
-    If it is missing, raise a UserError that names `argument`, or return None without `argument`.
-    """
+    """Return the index of one of the `wanted` names, ignoring case; else None or a UserError."""
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
@@ -100,15 +86,7 @@ def find_column(path, names, wanted, argument=None):
 
 
 def read_named_rows(path, table_format=None):
-    """Read a table whose first row names its columns; arguments as for `tables.read_rows`.
-
-    Returns:
-      The names, and an iterator of (place, row), where `place` is used in messages. A row is a
-      dict from name to str, a bad row a str that describes the problem.
-
-    Raises:
-      UserError: if the file or its first row cannot be read.
-    """
+    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
     rows = tables.read_rows(path, table_format)
     number, names, problem = next(rows, (1, [], "the file is empty"))
     if problem:
@@ -128,11 +106,7 @@ def read_named_rows(path, table_format=None):
 
 
 class TfdsRows:
-    """The rows of a dataset from tensorflow-datasets, which is prepared if necessary.
-
-    `features` are its features by name; `supervised_keys` are the names of the input and target
-    features, None where undefined.
-    """
+    """The rows of a dataset from tensorflow-datasets, which is prepared if necessary."""
 
     def __init__(self, name, data_dir=None):
         self._builder, self.name = load_builder(name, data_dir), name
@@ -140,10 +114,7 @@ class TfdsRows:
         self.supervised_keys = self._builder.info.supervised_keys or (None, None)
 
     def find_feature(self, names, argument=None):
-        """Return the first of `names` that is a feature, else None.
-
-        With an `argument`, raise a UserError that names it instead of returning None.
-        """
+        """Return the first of `names` that is a feature; without one, None or a UserError."""
         name = next((name for name in names if name in self.features), None)
         if name is None and argument:
             raise UserError(
@@ -153,18 +124,16 @@ class TfdsRows:
         return name
 
     def find_split(self, names):
-        """Return the first of `names` that is a split, None if there is none."""
         return next((name for name in names if name in self._builder.info.splits), None)
 
     def missing_split(self, base):
-        """Return the UserError for a missing split, `base` "train", "dev" or "test"."""
         return UserError(
             f"`tfds_name`: found no split for {base} in {self.name}, only "
             f"{', '.join(self._builder.info.splits)}; select one with `tfds_splits`"
         )
 
     def read(self, split):
-        """Yield (place, row) for each example of a split, such as "train" or "train[:90%]"."""
+        """Yield (place, row) for each example of a split."""
         import tensorflow_datasets as tfds
 
         try:

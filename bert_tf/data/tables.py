@@ -1,7 +1,4 @@
-"""Tables of text: delimited files, JSON, Parquet and Excel, recognized by name and content.
-
-This module does not import TensorFlow. Parquet requires pyarrow, Excel requires openpyxl.
-"""
+"""Tables of text: delimited files, JSON, Parquet and Excel; does not import TensorFlow."""
 
 import contextlib
 import csv
@@ -50,13 +47,10 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class TableFormat(NamedTuple):
-    """The format of a table.
+    """The format of a table; `kind` is "delimited", "json_lines", "json", "parquet" or "excel".
 
-    Attributes:
-      kind: "delimited", "json_lines" (an object in each line), "json" (a list of objects),
-        "parquet" or "excel" (the first sheet of an .xlsx file).
-      delimiter: the character between columns of a delimited file. Fields may be quoted, except
-        in tab-separated files, where quotes are plain text as in GLUE.
+    In tab-separated files, quotes are plain text as in GLUE; in other delimited files, fields may
+    be quoted. An .xlsx file is read from its first sheet.
     """
 
     kind: str
@@ -64,7 +58,6 @@ class TableFormat(NamedTuple):
 
     @property
     def is_delimited(self):
-        """Whether the table is delimited text."""
         return self.kind == "delimited"
 
     @property
@@ -74,7 +67,6 @@ class TableFormat(NamedTuple):
 
     @property
     def unit(self):
-        """The word for a row in messages."""
         return "line" if self.kind in ("delimited", "json_lines") else "row"
 
     def __str__(self):
@@ -104,7 +96,7 @@ def format_by_name(path):
 
 
 def file_extension(path):
-    """Return the lowercase extension of a path, ".csv" for a.CSV and a.csv.gz."""
+    """Return ".csv" for a.CSV and a.csv.gz."""
     return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
@@ -113,11 +105,7 @@ def find_format(path, delimiter=None, names=()):
 
     JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
     files have the delimiter that separates the likely column `names` (in lower case) in the first
-    line, or else tabs. A .csv file without tabs in all of its first lines is an exception: it has
-    the delimiter that divides these lines most consistently.
-
-    Raises:
-      UserError: if the file cannot be read, is an archive or is UTF-16.
+    line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
     """
     start = _read_start(path)
     ending = file_extension(path)
@@ -192,21 +180,10 @@ def _sample_rows(lines, delimiter):
 
 
 def read_rows(path, table_format=None):
-    """Read the rows of a table; blank lines are skipped.
+    """Yield (number, cells, problem) for the rows of a table; skip blank lines.
 
-    For JSON and Parquet the first row has the column names. Text and JSON may be gzipped.
-
-    Args:
-      path: the file.
-      table_format: its `TableFormat`, None to use `format_by_name`.
-
-    Yields:
-      (number, cells, problem): the number of the line or row, counted from 1, the list of its
-      cells, and a description of its problem or None. Cells are str in delimited files and Excel,
-      and any values in JSON and Parquet, None if missing.
-
-    Raises:
-      UserError: if the file cannot be read.
+    The line or row number counts from 1; `problem` is a str or None. Cells are str in delimited
+    files and Excel, and any values in JSON and Parquet, whose first row has the column names.
     """
     # Not pandas, which has no line numbers and fills incomplete rows.
     kind, delimiter = table_format or format_by_name(path)
@@ -248,13 +225,11 @@ def _split_tabs(lines, delimiter):
 
 
 def raise_field_limit():
-    """Let Python's `csv` read cells of any length."""
     # The default limit is 128 kB. Raising it affects the whole process, but is harmless.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
 def _split_quoted(lines, delimiter):
-    """Split at a delimiter; quoted fields may contain delimiters and line ends."""
     raise_field_limit()
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
@@ -272,7 +247,6 @@ def _split_quoted(lines, delimiter):
 
 
 def _json_rows(path, kind):
-    """Yield the column names, then the rows."""
     if kind == "json":
         values = enumerate(json_files.read(path, list), 1)
         rows = [(number, value, None) for number, value in values]
@@ -304,7 +278,7 @@ def _json_lines(path):
 
 
 def open_parquet(path):
-    """Return the file as a `pyarrow.parquet.ParquetFile`; raise UserError without pyarrow."""
+    """Return a `pyarrow.parquet.ParquetFile`; UserError without pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -360,11 +334,7 @@ def _excel_rows(path):
 
 
 def as_text(value):
-    """Return a cell as text: numbers as Python prints them, "" for None and NaN.
-
-    Raises:
-      ValueError: if it is a list, an object or bytes, or has invalid characters.
-    """
+    """Return a cell as text, "" for None and NaN; ValueError if it is not a valid scalar."""
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("it contains a NUL character")

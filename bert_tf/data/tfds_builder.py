@@ -6,21 +6,11 @@ from bert_tf.errors import UserError, reason
 
 
 class TfdsTextSource:
-    """A source of pre-training documents like `FileSource`, one for each example of a split.
-
-    `done` of `total` examples have been read. All examples count as one file.
-
-    Args:
-      name: the dataset, such as "wiki40b/en".
-      split: a split, such as "train" or "train[:1%]".
-      text_field: the feature with the text, which is split into sentences.
-      data_dir: the folder of the datasets; None for tensorflow-datasets' default.
-    """
+    """A source of documents like `FileSource`, one for each example of a tfds split."""
 
     unit, num_files = "examples", 1
 
     def __init__(self, name, split="train", text_field="text", data_dir=None):
-        """Open the dataset; raise UserError if the dataset, split or feature does not exist."""
         self._builder = load_builder(name, data_dir)
         self._split, self._field, self.name = split, text_field, f"{name}, {split}"
         self.done = 0
@@ -45,11 +35,9 @@ class TfdsTextSource:
         return {}
 
     def documents(self):
-        """Yield each `Document` that has text, in the order of the dataset."""
         return self.read_documents(0)
 
     def read_documents(self, file):
-        """Yield the documents of file number `file`, which must be 0."""
         import tensorflow_datasets as tfds
 
         rows = self._builder.as_dataset(split=self._split, shuffle_files=False)
@@ -69,7 +57,7 @@ class TfdsTextSource:
 
 
 def load_builder(name, data_dir):
-    """Return the builder of a dataset, prepared if necessary; raise UserError if that fails."""
+    """Return the builder of a dataset, prepared if necessary."""
     try:
         # `import tensorflow_datasets` hides some of its import errors.
         import tensorflow_datasets.public_api as tfds

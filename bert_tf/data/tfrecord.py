@@ -53,11 +53,7 @@ def varints(rows):
 
 
 def examples(columns):
-    """Return a list of R serialized `tf.train.Example`s.
-
-    `columns` is a dict from feature name to values: a float32 or integer array (R, C), or a list
-    of R lists of bytes.
-    """
+    """Return R serialized `tf.train.Example`s from {name: array (R, C) or R lists of bytes}."""
     # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
@@ -99,7 +95,7 @@ def _prefix(name, size, kind):
 
 
 def _fixed(prefix, rows):
-    """Return features of equal size as a byte array (R, size of a feature)."""
+    """Return features of equal size as bytes (R, size)."""
     data = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
     data = data.view(np.uint8).reshape(len(rows), -1)
     prefix = np.broadcast_to(np.frombuffer(prefix, np.uint8), (len(rows), len(prefix)))
@@ -107,7 +103,7 @@ def _fixed(prefix, rows):
 
 
 def _joined(parts):
-    """Concatenate byte arrays horizontally and return the rows as bytes."""
+    """Concatenate byte arrays horizontally."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     joined, size = rows.tobytes(), rows.shape[1]
     return [joined[start : start + size] for start in range(0, len(joined), size)]
@@ -128,17 +124,13 @@ def _header(size):
 
 
 def _checksum(data):
-    """Return the masked CRC-32C as 4 bytes."""
     checksum = google_crc32c.value(data)
     return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @contextlib.contextmanager
 def writing(paths):
-    """Yield a function that distributes lists of records over the files in turn.
-
-    The files appear if the block succeeds. Raises UserError if a file cannot be written.
-    """
+    """Yield a function that distributes lists of records over the files in turn."""
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
         for writer in writers:

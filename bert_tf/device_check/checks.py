@@ -1,7 +1,4 @@
-"""Checks of tokenizer, model, optimizer, training and export on the devices of a strategy.
-
-The folder `recorded` contains outputs of the release and steps of its optimizer.
-"""
+"""Checks of tokenizer, model, optimizer, training and export on the devices of a strategy."""
 
 import json
 import os
@@ -47,7 +44,7 @@ class Check(NamedTuple):
 
     @property
     def passed(self):
-        """Whether the value is within the bound; False for NaN."""
+        """False for NaN."""
         return bool(self.value <= self.bound)
 
 
@@ -61,8 +58,7 @@ def set_logical_devices(count):
 def error_bound(dtype, kind, exact=2e-5, count=16):
     """Return the error bound for outputs in `dtype` on a kind of device, and the reason as text.
 
-    The bound is `count` rounding errors of one factor, or `exact` in full precision. In two layers
-    of width 32, the errors add up to about eight (measured on a CPU).
+    In two layers of width 32, rounding errors add up to about eight (measured on a CPU).
     """
     uses_tf32 = tf.config.experimental.tensor_float_32_execution_enabled
     if dtype == "float32" and kind == "GPU" and uses_tf32():
@@ -75,7 +71,7 @@ def error_bound(dtype, kind, exact=2e-5, count=16):
 
 
 def recorded_batch():
-    """Return the configuration without dropout, the recorded batch, and its outputs by name."""
+    """Return the configuration without dropout, the recorded batch, and its outputs."""
     config = json.loads((RECORDED / "bert_config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     recorded = dict(np.load(RECORDED / "io.npz"))
@@ -97,7 +93,6 @@ def compute_outputs(model, batch):
 
 
 def check_outputs(outputs, recorded, dtype, kind):
-    """Return the `Check` of outputs, a dict of arrays, against the recorded ones."""
     differences = {
         name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in outputs.items()
     }
@@ -108,10 +103,7 @@ def check_outputs(outputs, recorded, dtype, kind):
 
 
 def check_export(model, kind, place):
-    """Export a `BertModel` to a SavedModel, load it, and return the `Check` of its outputs.
-
-    `kind` is the model's kind of device, `place` the SavedModel's.
-    """
+    """Export a `BertModel` for the kind `place`, and return the `Check` of the loaded outputs."""
     with tempfile.TemporaryDirectory() as folder:
         vocab = os.path.join(folder, "vocab.txt")
         pathlib.Path(vocab).write_text("\n".join(_vocabulary()) + "\n", "utf-8")
@@ -132,13 +124,7 @@ def check_export(model, kind, place):
 
 
 class Checks:
-    """Checks on the devices of a strategy; each method yields `Check`s.
-
-    Attributes:
-      strategy: the `tf.distribute.Strategy`.
-      kind: "CPU", "GPU" or "TPU".
-      dtypes: the dtypes to compute in.
-    """
+    """Checks on the devices of a strategy; each method yields `Check`s in `dtypes`."""
 
     def __init__(self, strategy, dtypes=("float32", "bfloat16", "float16")):
         self.strategy = strategy
@@ -273,7 +259,6 @@ class Checks:
         yield check_export(model, self.kind, self.kind)
 
     def _make_task(self, dtype, strategy=None):
-        """Return a `PretrainingTask` with the recorded weights, and its weights."""
         policy = dtype if dtype == "float32" else f"mixed_{dtype}"
         with (strategy or self.strategy).scope():
             task = PretrainingTask(self._config, policy)
@@ -281,7 +266,6 @@ class Checks:
         return task, weights(task.model)
 
     def _compile(self, function):
-        """Return a function that runs a batch on all replicas and returns the first's results."""
         compiled = tf.function(lambda batch: self.strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
@@ -294,7 +278,6 @@ class Checks:
         return run
 
     def _train(self, strategy, dtype, **options):
-        """Return the weights after `_STEPS` steps on a batch, and the loss of each step."""
         task, variables = self._make_task(dtype, strategy)
         with strategy.scope():
             optimizer = _optimizer(_STEPS)
@@ -323,7 +306,6 @@ def _optimizer(num_steps):
 
 
 def _vocabulary():
-    """Return a vocabulary of letters, digits and some characters, for the recorded model."""
     letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]
@@ -331,7 +313,7 @@ def _vocabulary():
 
 
 def _without_kernel(graph_def, kind):
-    """Yield the names of the operations in a graph without a kernel for a kind of device."""
+    """Yield the operations in a graph without a kernel for a kind of device."""
     nodes = [*graph_def.node, *(x for f in graph_def.library.function for x in f.node_def)]
     functions = {function.signature.name for function in graph_def.library.function}
     names = {node.op for node in nodes} - functions - {"Placeholder"}

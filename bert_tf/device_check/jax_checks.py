@@ -14,12 +14,7 @@ _STEPS = 3
 
 
 class JaxChecks:
-    """Checks on all devices of JAX; each method yields `Check`s.
-
-    Attributes:
-      kind: "CPU", "GPU" or "TPU".
-      dtypes: the dtypes to compute in, "float32" or "bfloat16".
-    """
+    """Checks on all devices of JAX; each method yields `Check`s in `dtypes`."""
 
     def __init__(self, dtypes=("float32", "bfloat16")):
         import jax  # optional dependency
@@ -70,7 +65,6 @@ class JaxChecks:
         return model
 
     def _train(self, dtype):
-        """Return the weights after `_STEPS` steps on a batch, and the loss of each step."""
         model = self._make_model(dtype)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         names = ("masked_lm_logits", "next_sentence_logits")

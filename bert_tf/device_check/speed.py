@@ -31,9 +31,8 @@ class Speed(NamedTuple):
 def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
     """Yield a `Speed` for each mode, length and batch size, which doubles while the speed grows.
 
-    The model is a `BertPretrainer` with random weights, which predicts a fifth of the tokens. The
-    sequences have no padding. A batch that does not fit in memory has 0 examples per second.
-    `lengths` are limited to the positions of the model, and each measurement takes `seconds`.
+    A `BertPretrainer` predicts a fifth of the tokens, without padding. A batch that does not fit in
+    memory has 0 examples per second.
     """
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
     with strategy.scope():

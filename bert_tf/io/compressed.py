@@ -13,7 +13,7 @@ _MAX_UNPACKED, _MAX_RATIO = 1 << 26, 100
 
 
 def check_unpacked(path, unpacked_size, size):
-    """Raise UserError if a compressed file unpacks to far more than `size`, its own size."""
+    """Raise UserError if a compressed file unpacks to far more than its own `size`."""
     if unpacked_size > max(_MAX_UNPACKED, _MAX_RATIO * size):
         raise UserError(
             f"{path} unpacks to more than {_MAX_RATIO} times its size; if you trust the file, "
@@ -41,10 +41,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def unpack(reader, path):
-    """Return a reader of the unpacked contents if the file is gzip, else `reader` itself.
-
-    `reader` must be binary, seekable and at the start of the file.
-    """
+    """Return a reader of the unpacked contents if the file is gzip, else `reader` itself."""
     is_gzip = reader.read(2) == b"\x1f\x8b"
     reader.seek(0, os.SEEK_END)
     size = reader.tell()

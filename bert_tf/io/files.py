@@ -1,8 +1,8 @@
 """Atomic file access on any file system that TensorFlow supports (local, `gs://`, ...).
 
-A file is written under a temporary name in its folder and renamed when complete, so readers never
-see a partial file and a crash keeps the previous version. Local paths do not need TensorFlow, which
-takes seconds to import and half a gigabyte of memory per process.
+A file is written under a temporary name in its folder and renamed when complete, so a crash keeps
+the previous version. Local paths do not need TensorFlow, which takes seconds to import and half a
+gigabyte of memory per process.
 """
 
 import codecs
@@ -48,7 +48,6 @@ class Local:
 
     @staticmethod
     def makedirs(path):
-        """Create the folder and its parents if they do not exist."""
         try:
             os.makedirs(path, exist_ok=True)
         except FileExistsError:  # misleading: something on the path is not a folder
@@ -56,7 +55,6 @@ class Local:
 
     @staticmethod
     def rename(source, target, overwrite=False):
-        """Rename a file; replace an existing `target` only with `overwrite`."""
         if not overwrite and os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         os.replace(source, target)
@@ -87,7 +85,6 @@ def _naming_errors(problem):
 
 
 def copy_model_files(source, target):
-    """Copy a model's configuration, vocabulary and settings files, where they exist."""
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
         if system(path).exists(path):
@@ -101,13 +98,8 @@ _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 def check_reachable(value, argument, is_path=True):
     """Check that remote paths, such as `gs://` paths, can be reached; the file may be missing.
 
-    Args:
-      value: a path, comma-separated paths, or a list of them. Other values are ignored.
-      argument: name of the argument, for the error message.
-      is_path: False for other strings, which must only be valid UTF-8.
-
-    Raises:
-      UserError: if TensorFlow cannot access a path, or is imported and a string is not UTF-8.
+    `value` is a path, comma-separated paths or a list; other values are ignored. With
+    `is_path=False`, strings must only be valid UTF-8.
     """
     texts = value if isinstance(value, (list, tuple)) else [value]
     texts = [text for text in texts if isinstance(text, str)]
@@ -137,7 +129,6 @@ def _is_unicode(text):
 
 
 def check_all_reachable(config):
-    """Call `check_reachable` for all values of a configuration dataclass, also nested ones."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
@@ -147,7 +138,6 @@ def check_all_reachable(config):
 
 
 def require(path, argument):
-    """Return `path` if it is an existing file, else raise a UserError that names `argument`."""
     if not system(path).exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
     if system(path).isdir(path):
@@ -158,12 +148,8 @@ def require(path, argument):
 def expand(patterns, argument):
     """Expand comma-separated paths and globs such as "a.txt,b*.txt" to a list of files.
 
-    The files are in the order of the patterns, and the matches of each pattern are sorted. The name
-    of an existing file, such as "g[1]/data.tfrecord", is not expanded. Side files of TFRecord files
-    never match.
-
-    Raises:
-      UserError: if a pattern has no matches.
+    The name of an existing file, such as "g[1]/data.tfrecord", is not expanded. Side files of
+    TFRecord files never match. Raises UserError if a pattern has no matches.
     """
     paths = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
@@ -181,7 +167,7 @@ def expand(patterns, argument):
 
 
 def read_text(path):
-    """Return the text of a file, which may be gzip-compressed; UserError if it is not UTF-8."""
+    """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
     with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
         data = unpack(io.BytesIO(reader.read()), path).read()  # pipes are not seekable
     try:
@@ -191,18 +177,10 @@ def read_text(path):
 
 
 def read_lines(path, on_progress=None, strict=False):
-    """Yield the lines of a text file with their line ends, while the file is read.
+    """Yield the lines of a text file with their line ends; unpack gzip, drop a byte order mark.
 
-    Gzip files are decompressed, and a byte order mark is dropped.
-
-    Args:
-      path: path of the file.
-      on_progress: called every 200 lines with the number of bytes read since the last call.
-      strict: whether invalid UTF-8 is an error. If not, the bytes are dropped, as in the release's
-        tokenizer, with one warning per file.
-
-    Raises:
-      UserError: if the file cannot be read.
+    `on_progress` is called every 200 lines with the number of new bytes. Unless `strict`, invalid
+    UTF-8 is dropped, as in the release's tokenizer, with one warning per file.
     """
     if system(path).isdir(path):
         raise UserError(f"{path} is a folder, expected a text file")
@@ -239,7 +217,7 @@ def read_lines(path, on_progress=None, strict=False):
 
 
 def size_and_time(path):
-    """Return a file's size in bytes and modification time in nanoseconds."""
+    """Return size in bytes and modification time in nanoseconds."""
     with _naming_errors(f"{path}: cannot be read"):
         if system(path) is Local:
             status = os.stat(path)
@@ -249,15 +227,11 @@ def size_and_time(path):
 
 
 def temporary_name(path):
-    """Return the temporary name of `path`, in the same folder."""
     return f"{path}.tmp-{os.getpid()}"
 
 
 def rename(source, target):
-    """Flush a complete file to disk and rename it; replace an existing `target`.
-
-    Without the flush, a power loss could leave an empty `target`.
-    """
+    """Flush a complete file to disk, because of power loss, and rename it."""
     if "://" not in source:
         with open(source, "r+b") as written:
             os.fsync(written.fileno())
@@ -289,13 +263,7 @@ def _is_running(process_id):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Yield temporary names for `paths`, and rename them to `paths` if the block succeeds.
-
-    Raises UserError if a path cannot be written. Other errors in the block propagate.
-
-    >>> with files.replacing("eval_results.txt") as (path,):
-    ...     write_something(path)
-    """
+    """Yield temporary names for `paths`, and rename them if the block succeeds."""
     with _temporary_names(paths, "remove") as temporary:
         yield temporary
         for source, target in zip(temporary, paths, strict=True):
@@ -304,10 +272,7 @@ def replacing(*paths):
 
 @contextlib.contextmanager
 def replacing_folder(path):
-    """Yield a temporary name for a folder, and rename it to `path` if the block succeeds.
-
-    `path` must not exist. Object stores rename a folder file by file, which is not atomic.
-    """
+    """Yield a temporary name for a folder, and rename it (not atomically on object stores)."""
     with _temporary_names([path], "rmtree") as (temporary,):
         yield temporary
         system(path).rename(temporary, path)
@@ -318,8 +283,7 @@ def _temporary_names(paths, remove):
     """Yield temporary names for `paths`, and remove them at the end if they still exist.
 
     I/O errors that mention a temporary name become a UserError about `paths`, as do errors for a
-    full disk, which mention no name. Other errors come from the computation in the block, such as a
-    GPU that is out of memory, and propagate.
+    full disk. Other errors come from the computation in the block.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
@@ -346,10 +310,7 @@ def _try_remove(path, remove):
 
 
 def check_writable(path, argument):
-    """Check before a long computation that `path` can be written; errors name `argument`.
-
-    Partial versions of killed processes are removed first.
-    """
+    """Check before a long computation that `path` can be written; errors name `argument`."""
     remove_partial(path)
     temporary = temporary_name(path)
     with _naming_errors(f"`{argument}`: {path} cannot be written"):
@@ -360,12 +321,11 @@ def check_writable(path, argument):
 
 
 def write_text(path, text):
-    """Write `text` as UTF-8, atomically."""
     write_texts({path: text})
 
 
 def write_texts(texts):
-    """Write a dict from path to text; replace existing files when all are complete."""
+    """Write a dict from path to text; rename when all are complete."""
     with replacing(*texts) as temporary:
         for path, text in zip(temporary, texts.values(), strict=True):
             with system(path).GFile(path, "wb") as writer:
@@ -380,7 +340,6 @@ def writing_text(path):
 
 
 def make_folder(path):
-    """Create the folder and its parents if they do not exist."""
     if path:
         with _naming_errors(f"{path}: the folder cannot be created"):
             system(path).makedirs(path)

@@ -49,7 +49,7 @@ _DESCRIPTIONS = {
 
 
 def quoted(value: Any, limit: int = 40) -> str:
-    """Return a value as printable JSON on one line, truncated to about `limit` characters."""
+    """Return a value as printable JSON, truncated to about `limit` characters."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)
         text = text if text.isprintable() else json.dumps(value, default=repr)
@@ -59,7 +59,7 @@ def quoted(value: Any, limit: int = 40) -> str:
 
 
 def describe(hint: Any) -> str:
-    """Return a noun phrase for a type annotation, without an optional None, for messages."""
+    """Return a noun phrase for a type annotation without None."""
     return _describe(*_parts(hint)[:2])
 
 
@@ -81,10 +81,7 @@ def _describe(hint, limits):
 
 
 def problem(value: Any, hint: Any) -> str | None:
-    """Return why a value does not match a type annotation, or None if it does.
-
-    The message starts with the path of the wrong value: `.labels[1] is 7, expected a string`.
-    """
+    """Return a message such as `.labels[1] is 7, expected a string`, None for a valid value."""
     hint, limits, is_optional = _parts(hint)
     if hint is Any or (value is None and is_optional):
         return None
@@ -112,14 +109,13 @@ def problem(value: Any, hint: Any) -> str | None:
 
 
 def check(value: Any, hint: Any) -> None:
-    """Raise a UserError that names the field, if a value does not match a type annotation."""
     if message := problem(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
         raise UserError(f"{where}{message.removeprefix('.')}")
 
 
 def _parts(hint):
-    """Split an annotation into (type without limits and None, `Limits`, whether None is valid)."""
+    """Split an annotation into (type, `Limits`, whether None is valid)."""
     limits, is_optional = Limits(), False
     while True:
         if typing.get_origin(hint) is Annotated:
@@ -176,15 +172,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
-    """Read a JSON file and check its value.
-
-    `hint` is the expected type: an annotation, or the dict of an object's fields. `written_by`
-    names the program that writes such files, for messages.
-
-    Raises:
-      UserError: if the file cannot be read, is not JSON or does not match `hint`; it names the line
-        or the field.
-    """
+    """Read a JSON file and check it against `hint`; UserError names the line or the field."""
     source = f"; expected a file written by {written_by}" if written_by else ""
     text = files.read_text(path)
     try:

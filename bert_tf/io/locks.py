@@ -21,9 +21,8 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 def locked(folder, argument, activity):
     """Create a folder and lock it against other processes within the context.
 
-    Yields whether the folder is locked. If its file system has no locks, as with object stores, a
-    message is logged. The operating system releases the lock when the process ends. Messages name
-    the `argument` and the `activity` of this process there, such as "trains".
+    Yields whether the folder is locked: without locks, as on object stores, a message is
+    logged instead. Messages name `argument` and the `activity`, such as "trains".
 
     Raises:
       UserError: if another process holds the lock, or the folder cannot be written.
@@ -85,11 +84,7 @@ _TEMPORARY = re.compile(r".+\.tmp-\d+(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+
 
 
 def is_abandoned(path, is_locked):
-    """Return whether the process that was writing a file or folder was killed.
-
-    With a lock this is certain. Without one, it is assumed for old files. Object stores record no
-    times for folders, so folders are never abandoned there.
-    """
+    """Return whether a file's writer was killed; without a lock, this is assumed for old files."""
     if is_locked:
         return True
     try:

@@ -13,7 +13,6 @@ from bert_tf.errors import UserError
 
 
 def cores():
-    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
@@ -24,9 +23,8 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 def keep_freed_memory():
     """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
 
-    A training step allocates and frees buffers of up to 100 MB, such as the gradients of the
-    embeddings. By default, the kernel maps and clears their pages again in every step; see "Memory
-    that is freed between steps" in benchmarks/RESULTS.md.
+    A training step allocates buffers of up to 100 MB, whose pages the kernel would map and clear in
+    every step; see "Memory that is freed between steps" in benchmarks/RESULTS.md.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl has no such function
@@ -38,17 +36,8 @@ def keep_freed_memory():
 def shared_map(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
-    Exceptions in a worker are raised here.
-
-    Args:
-      function: called in the workers; must be picklable if they are not forked.
-      items: iterable of picklable objects, read as needed.
-      num_processes: number of workers; 1 uses only this process.
-      fork: whether workers may be forked where that is safe. Must be False if `function` uses
-        TensorFlow, whose threads do not survive a fork.
-
-    Raises:
-      UserError: if a worker is killed.
+    One process computes in this process. `fork` must be False if `function` uses TensorFlow, whose
+    threads do not survive a fork. Exceptions are raised here, UserError if a worker is killed.
     """
     if num_processes == 1:
         yield from map(function, items)

@@ -3,7 +3,6 @@
 Shapes: T tokens of a batch without padding, H their width, R rows.
 
 TensorFlow passes over the memory once for each step of a formula; these need fewer passes.
-Everywhere else the layers use `keras.ops`.
 """
 
 import functools
@@ -18,7 +17,7 @@ _CUBIC = 0.044715
 
 
 def is_traced():
-    """Return whether a TensorFlow graph is being traced, as this module's functions require."""
+    """Return whether a TensorFlow graph is being traced."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -27,17 +26,12 @@ def is_traced():
 
 
 def is_eager():
-    """Return whether TensorFlow runs eagerly."""
     return keras.backend.backend() == "tensorflow" and not is_traced()
 
 
 @functools.cache
 def _trace(function, *specs):
-    """Trace `function`, which has a custom gradient, as a separate TensorFlow graph.
-
-    TensorFlow keeps a custom gradient and its enclosing graph for the rest of the process, so each
-    function is traced only once and by itself.
-    """
+    """Trace `function` once, as a separate graph: TensorFlow never frees a custom gradient."""
     import tensorflow as tf
 
     function = tf.custom_gradient(function)
@@ -49,7 +43,7 @@ def call_with_gradient(function, x, *arguments):
     """Return `function(x, *arguments)` (R, H) for x (T, H).
 
     `function` returns its result and a function from the gradient of the result to the gradients of
-    the arguments (None for no gradient). Pass the same object each time: its trace is cached.
+    the arguments. Pass the same object each time: its trace is cached.
     """
     import tensorflow as tf
 
@@ -130,9 +124,8 @@ def _layer_norm(epsilon):
 def inference_layer_norm(x, gamma, beta, epsilon):
     """Return the layer normalization of x (T, H), without a gradient; not for float64.
 
-    x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation. It
-    sums in float32, scales in the dtype of x, and takes a third of the time. Without oneDNN, it
-    takes twice the time.
+    x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation in a
+    third of the time. Without oneDNN, it takes twice the time.
     """
     import tensorflow as tf
 

@@ -22,11 +22,9 @@ from bert_tf.modeling.token_layout import gather_tokens
 class MaskedLMHead(ConfigLayer):
     """Logits over the vocabulary at the masked positions.
 
-    The output matrix is the word embedding table (release, `get_masked_lm_output`).
-
-    `embeddings` is the built `Embeddings` layer that owns the table. By default, it is found when
-    the head is called on the encoder's output. Loaded heads need this, because Keras saves a graph
-    layer by layer.
+    The output matrix is the word embedding table (release, `get_masked_lm_output`) of the layer
+    `embeddings`. By default, it is found when the head is called on the encoder's output. Loaded
+    heads need this, because Keras saves a graph layer by layer.
 
     Call: `sequence_output` (B, S, H), `masked_lm_positions` (B, P) int32; `training` -> logits
     (B, P, V) in float32. Without positions, all S tokens count as masked. The product with the
@@ -59,7 +57,7 @@ class MaskedLMHead(ConfigLayer):
         return super().get_config()
 
     def get_build_config(self):
-        """Return None, because a loaded head is built when it is called with known embeddings."""
+        """Return None, because a loaded head is built when it is called."""
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
@@ -102,7 +100,6 @@ class MaskedLMHead(ConfigLayer):
 
 
 def _find_embeddings(tensor):
-    """Return the `Embeddings` layers, including nested ones, that a Keras tensor depends on."""
     found, seen, tensors = [], set(), [tensor]
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history
@@ -122,7 +119,6 @@ class Projection(keras.layers.Layer):
     """Linear map to `units` logits, with the matrix stored as (units, H) as in the release.
 
     It always computes in float32, because bfloat16 gives different tokens the same logit.
-    `initializer_range` is the standard deviation of the initial matrix.
 
     Call: x (..., H) -> logits (..., units) in float32.
     """
@@ -159,10 +155,7 @@ class FoldChoices(keras.layers.Layer):
 
 @register
 class UnfoldChoices(keras.layers.Layer):
-    """Collect the scores of an example's choices in one row.
-
-    Call: scores (B * C, 1), the choices (B, C, S) -> (B, C).
-    """
+    """Inverse of `FoldChoices`. Call: scores (B * C, 1), the choices (B, C, S) -> (B, C)."""
 
     def call(self, scores, choices):
         return ops.reshape(scores, ops.shape(choices)[:2])
@@ -170,10 +163,7 @@ class UnfoldChoices(keras.layers.Layer):
 
 @register
 class RepeatForWindows(keras.layers.Layer):
-    """Repeat the values of a document for its windows.
-
-    Call: values (B, F), the windows (B, W, S) -> (B * W, F).
-    """
+    """Repeat values for each window. Call: values (B, F), the windows (B, W, S) -> (B * W, F)."""
 
     def call(self, values, windows):
         ones = ops.ones_like(windows[:, :, :1], dtype=values.dtype)
@@ -182,9 +172,7 @@ class RepeatForWindows(keras.layers.Layer):
 
 @register
 class PoolWindows(keras.layers.Layer):
-    """Pool the logits of a document's windows by mean or maximum.
-
-    Padding windows, which have no tokens, are ignored.
+    """Pool the logits of a document's windows by mean or maximum, without padding windows.
 
     Call: logits (B * W, L), the mask of the tokens (B, W, S) -> (B, L).
     """
@@ -283,6 +271,6 @@ class LayerMix(LayerCombination):
 
     @classmethod
     def from_config(cls, config):
-        """Create the layer; the arguments `way` and `depth` of version 0.1 are accepted."""
+        """Create the layer; also accept version 0.1's arguments."""
         names = {"way": "layer_combination", "depth": "num_hidden_layers"}
         return cls(**{names.get(name, name): value for name, value in config.items()})

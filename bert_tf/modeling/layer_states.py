@@ -1,7 +1,7 @@
 """Call arguments and serialization shared by the layers and models.
 
-Layers and models are saved as their constructor's arguments. Changes in their sublayers (frozen,
-LoRA, quantized) are saved alongside, by the path of the sublayer, such as "bert/layer_0/query".
+Changes in sublayers (frozen, LoRA, quantized) are saved with the constructor's arguments, by the
+path of the sublayer, such as "bert/layer_0/query".
 
 In addition to Keras' `training`, a model passes these call arguments to its layers:
 
@@ -42,10 +42,7 @@ def named_layers(layer, without=()):
 
 
 def get_states(layer, without=()):
-    """Return a config entry with the changes in a layer's sublayers, {} if nothing changed.
-
-    The sublayers `without` and their own sublayers are skipped.
-    """
+    """Return a config entry with the changes in sublayers, except those in `without`."""
     states = {}
     for path, child in named_layers(layer, without):
         if state := _state(child):
@@ -54,7 +51,6 @@ def get_states(layer, without=()):
 
 
 def split(config):
-    """Split a config into the constructor's arguments and the states from `get_states`."""
     options = dict(config)
     states = options.pop(_KEY, {})
     return options, states
@@ -75,11 +71,7 @@ def _state(layer):
 
 
 def restore(layer, states):
-    """Apply `states` to the sublayers of a new layer, which may be unbuilt.
-
-    If the layer was created with `trainable=False`, all its sublayers are frozen. Raises ValueError
-    if a sublayer is missing.
-    """
+    """Apply `states` to the sublayers of a new layer; ValueError if one is missing."""
     children = dict(named_layers(layer))
     for path, state in states.items():
         if path not in children:
@@ -94,7 +86,6 @@ def restore(layer, states):
 
 
 def _adapt(layer, state):
-    """Quantize a dense layer and enable LoRA according to its saved state."""
     if "dtype" in state:
         policy = keras.dtype_policies.deserialize(state["dtype"])
         layer.quantization_config = keras.saving.deserialize_keras_object(
@@ -112,10 +103,7 @@ def _adapt(layer, state):
 
 
 class ConfigLayer(keras.layers.Layer):
-    """Base class of the layers that a `BertConfig` describes.
-
-    Sublayers must have explicit names, since their changes are saved by name.
-    """
+    """Base class of the layers that a `BertConfig` describes; sublayers are saved by name."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -123,7 +111,7 @@ class ConfigLayer(keras.layers.Layer):
         self._register_call_context_args(*CALL_ARGUMENTS)
 
     def _layers_saved_elsewhere(self):
-        """Return the sublayers that another layer or model owns and saves."""
+        """Return the sublayers that another layer owns and saves."""
         return ()
 
     def get_config(self):

@@ -34,12 +34,12 @@ def gelu(x):
 
 
 def initializer(config):
-    """Return a new truncated normal initializer with the standard deviation of the config."""
+    """Return a truncated normal initializer with the config's standard deviation."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
 def layer_norm(config, name, dtype):
-    """Return a layer normalization over H with the variables `gamma` and `beta`."""
+    """Return a layer normalization over H."""
     return LayerNorm(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
 
 
@@ -47,8 +47,7 @@ def layer_norm(config, name, dtype):
 class Dense(keras.layers.Dense):
     """Keras' dense layer, which also saves the LoRA matrices.
 
-    Keras merges their product into the saved kernel and loads both as zeros, which leaves them
-    without gradients.
+    Keras merges them into the saved kernel and loads zeros, which leaves them without gradients.
     """
 
     # The class must have the same name as Keras' layer, under which weights are saved.
@@ -92,10 +91,7 @@ class Dense(keras.layers.Dense):
 
 @register
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras' layer normalization in float32, with fewer operations.
-
-    In TensorFlow graphs, `cpu_graph` computes it for a packed `TokenLayout`.
-    """
+    """Keras' layer normalization in float32, with fewer operations."""
 
     def call(self, x, training=False, layout=None):
         dtype = keras.backend.standardize_dtype(x.dtype)
@@ -196,7 +192,6 @@ class Embeddings(ConfigLayer):
             )
 
     def build(self, *_):
-        """Create the tables: (V, E), (segments, E) if segments are embedded, (positions, E)."""
         config = self.config
         tables = {
             "word_embeddings": config.vocab_size,

@@ -139,11 +139,7 @@ class BertModel(PretrainedModel):
 
 
 def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
-    """Return the outputs of `BertModel`, given its layers; see `BertModel` for `positions`.
-
-    Keras passes the other call arguments to the layers. `layout` is the `TokenLayout` of the batch,
-    or None in a symbolic graph, which is saved with the layers' arguments.
-    """
+    """Return the outputs of `BertModel`; `layout` is None in a symbolic graph, which is saved."""
     x = y = embeddings(inputs["input_ids"], inputs["segment_ids"])
     outputs = {"embedding_output": x, "all_encoder_layers": [], "attention_probs": []}
     if layout is not None:

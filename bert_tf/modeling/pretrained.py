@@ -31,7 +31,7 @@ class PretrainedModel(keras.Model):
     skip_padding = False
 
     def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments; call at the end of the constructor."""
+        """Store the constructor's arguments, at the end of the constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
                 "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at "
@@ -171,7 +171,7 @@ class PretrainedModel(keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs; raise UserError if a required one is missing."""
+        """Return a dict of all inputs; UserError if a required one is missing."""
         inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
         if missing := [x.name for x in self.inputs if x.name not in (*inputs, *_DEFAULTS)]:
             raise UserError(
@@ -190,10 +190,7 @@ class PretrainedModel(keras.Model):
         """Return the outputs for a dict of inputs; unknown names are ignored.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
-        `input_ids`.
-
-        `replica_id`, `recompute` and `skip_padding` are described in `modeling.layer_states`.
-        `mask` is unused.
+        `input_ids`. `modeling.layer_states` describes `replica_id`, `recompute` and `skip_padding`.
         """
         # Keras matches a dict with additional keys by position, with wrong results.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
@@ -207,7 +204,7 @@ class PretrainedModel(keras.Model):
         )
 
     def compute_output_spec(self, inputs, training=None, mask=None, **_):
-        """Return the symbolic outputs; Keras' method does not accept `call`'s other arguments."""
+        """Return the symbolic outputs; Keras' method rejects `call`'s other arguments."""
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def get_config(self):
@@ -218,7 +215,7 @@ class PretrainedModel(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """Create a model from the result of `get_config`, including version 0.1's."""
+        """Create a model from a config, also of version 0.1."""
         options, states = layer_states.split(config)
         options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in options.items()}
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])

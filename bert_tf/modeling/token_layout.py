@@ -1,9 +1,8 @@
 """Layouts of a batch's tokens as rows, with padding or packed without it.
 
-Layers compute on rows (T, H), which a `TokenLayout` maps to tokens. With `skip_padding`, the rows
-are packed, and only the attention scores are computed for padding. The outputs for tokens do not
-change. At padding, the layers return 0 and the outputs of heads are undefined. The first position
-of a sequence must be a token.
+With `skip_padding`, the rows (T, H) of the layers are packed, and only the attention scores are
+computed for padding. The outputs for tokens do not change. At padding, the layers return 0 and
+the outputs of heads are undefined. The first position of a sequence must be a token.
 
 Shapes: B batch, S sequence, H hidden, P positions, T rows.
 """
@@ -22,16 +21,10 @@ _ROW_MULTIPLE = 16
 
 
 def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=False):
-    """Return whether a model should skip padding.
+    """Return whether a model should skip padding; `is_requested` extends this to all devices.
 
     This saves time on a CPU and is untested on GPUs. The number of tokens is not static, so XLA and
     TPUs cannot compile it.
-
-    Args:
-      strategy: the `tf.distribute.Strategy` of the model, or None.
-      xla: whether the model is compiled with XLA.
-      reads_padding: whether the model's outputs at padding are used.
-      is_requested: whether to skip padding on any device.
     """
     import tensorflow as tf
 
@@ -51,18 +44,12 @@ def gather_tokens(x, positions):
 
 
 class TokenLayout:
-    """The rows of a padded batch: all B * S positions.
-
-    Attributes:
-      shape: (B, S).
-      is_packed: whether this is a `PackedLayout`.
-    """
+    """The rows of a padded batch: all B * S positions; `shape` is (B, S)."""
 
     is_packed = False
     _positions = None
 
     def __init__(self, input_mask):
-        """Create the layout from the mask, or any other tensor of shape (B, S)."""
         self.shape = ops.shape(input_mask)
 
     def pack(self, x):
@@ -72,8 +59,7 @@ class TokenLayout:
     def unpack(self, x, zero_padding=True):
         """Return the rows x (T, H) as (B, S, H), with zeros for padding that is not in x.
 
-        `zero_padding=False` is faster, but fills padding with arbitrary rows of x, so no result may
-        depend on it.
+        `zero_padding=False` is faster, but fills padding with arbitrary rows of x.
         """
         return ops.reshape(x, (*self.shape, x.shape[-1]))
 
@@ -85,7 +71,6 @@ class TokenLayout:
 
     @property
     def computed(self):
-        """The layout of the tokens that a layer computes: all, or the padded positions of `at`."""
         return self if self._positions is None else TokenLayout(self._positions)
 
     def select(self, x):
@@ -97,12 +82,7 @@ class TokenLayout:
 
 
 class PackedLayout(TokenLayout):
-    """The rows of a batch's tokens, without padding.
-
-    Args:
-      input_mask: (B, S), 1 for tokens and 0 for padding.
-      training: whether gradients are needed.
-    """
+    """The rows of a batch's tokens, without padding; `input_mask` is (B, S)."""
 
     is_packed = True
 
@@ -144,8 +124,8 @@ class PackedLayout(TokenLayout):
         """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.
 
         TensorFlow's gradient of `take` adds rows, which in bfloat16 takes as long as a product with
-        an (H, H) matrix. This one copies them; the result is the same if the gradient at padding is
-        0. It cannot be saved with a model, so it is used only in training, in TensorFlow graphs.
+        an (H, H) matrix. This one copies them, which is the same if the gradient at padding is 0.
+        It cannot be saved with a model.
         """
         if not self._training or not cpu_graph.is_traced():
             return function(x, rows)
@@ -165,8 +145,6 @@ def _take_or_zero(x, rows):
 
 @functools.cache
 def _with_gradient(function, gradient):
-    """Return `function` and its gradient for `cpu_graph.call_with_gradient`."""
-
     def differentiable(x, rows, gradient_rows, is_identity):
         def move(function, x, rows):
             return ops.cond(is_identity, lambda: x, lambda: function(x, rows))

@@ -1,7 +1,7 @@
 """Layer-wise learning rates, and the trainable weights if the lowest layers are frozen.
 
-Weights are identified by their names in the release, such as "bert/pooler/dense/bias", or by the
-paths of the Keras variables, such as "pooler/bias". Both write the layer number in the same form.
+Weight names are the release's or the paths of Keras variables; both write the layer number in the
+same form.
 """
 
 import re
@@ -22,9 +22,8 @@ def _depth(name):
 def rate_factors(names, layer_decay):
     """Return a dict from weight names to learning-rate factors.
 
-    The factor is 1 for the pooler, the heads and the last layer. Each layer below has `layer_decay`
-    times the rate of the layer above, down to the embeddings (Sun et al., arXiv:1905.05583,
-    layer-wise decreasing learning rate).
+    The factor is 1 for the pooler, the heads and the last layer, and `layer_decay` times the factor
+    of the layer above for each lower layer (Sun et al., arXiv:1905.05583).
     """
     depths = {name: _depth(name) for name in names}
     top = max((d for d in depths.values() if d is not None), default=0)
@@ -32,7 +31,7 @@ def rate_factors(names, layer_decay):
 
 
 def trainable_weights(weights, num_frozen_layers):
-    """Return the entries of the dict `weights` that are not frozen with the lowest layers.
+    """Return the entries of `weights` that are not frozen with the lowest layers.
 
     The embeddings are frozen too, unless `num_frozen_layers` is 0.
     """

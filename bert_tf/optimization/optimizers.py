@@ -116,7 +116,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def hyperparameters(self):
-        """The arguments that define the update, except the learning rate: a dict."""
+        """The arguments that define the update, except the learning rate."""
         return {
             "weight_decay": self.weight_decay,
             "beta_1": self.beta_1,
@@ -133,7 +133,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return {**super().get_config(), **self.hyperparameters}
 
     def unbuilt_copy(self):
-        """Return an unbuilt optimizer with the same arguments, in the current strategy."""
+        """Return an unbuilt optimizer with the same arguments."""
         rate = self._learning_rate
         if not callable(rate):
             return self.from_config(self.get_config())
@@ -154,8 +154,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def build(self, variables):
         """Create the moments, in the strategy's scope.
 
-        Args:
-          variables: a dict by name, or a list of variables that are named by their paths.
+        `variables` is a dict by name, or a list of variables that are named by their paths.
         """
         if self.built:
             return
@@ -212,7 +211,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients, is_finite=None, skipped_steps=0):
-        """Make one step with the gradients of all replicas. Must be called in replica context.
+        """Make one step with the gradients of all replicas, in replica context.
 
         Args:
           gradients: dict from names to dense tensors, summed over the replicas. Weights without a
@@ -249,7 +248,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._update_all(gradients, learning_rate, skip_nonfinite=has_replicas)
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
-        """Clip the reduced gradients (dict by index), update the weights, and return the norm."""
+        """Clip the reduced gradients (dict by index) and update the weights; return the norm."""
         gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
         if skip_nonfinite:
@@ -335,7 +334,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):
-        """Return the learning rate of one weight in one step."""
         return rate
 
 
@@ -343,9 +341,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 class LAMB(AdamWeightDecay):
     """LAMB (You et al., arXiv:1904.00962, algorithm 2, with phi(z) = z).
 
-    The Adam update with bias correction and weight decay is scaled to the norm of each weight. As
-    in the authors' code, it is not scaled for weights that are excluded from the decay (biases and
-    layer norms), or if the weight or its update is all zeros.
+    The Adam update with bias correction and weight decay is scaled to the norm of each weight,
+    except, as in the authors' code, for weights that are excluded from the decay (biases and layer
+    norms), or if the weight or its update is all zeros.
 
     >>> optimizer = bert_tf.LAMB(bert_tf.LinearWarmupDecay(1e-3, 1000, 100))
     """
@@ -369,12 +367,11 @@ class LAMB(AdamWeightDecay):
 
 
 def _native(variable):
-    """Return the backend's variable behind a Keras variable."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 def _as_tensor(value):
-    """Convert a number, a tensor or a variable, which may be mirrored, to a tensor."""
+    """Convert a number, a tensor or a variable, which may be mirrored."""
     convert = tf.convert_to_tensor if _IS_TENSORFLOW else ops.convert_to_tensor
     return convert(_native(value))
 
@@ -387,5 +384,5 @@ def _global_norm(gradients):
 
 
 def _float32(x):
-    """Cast a tensor of a smaller type to float32; return other tensors unchanged."""
+    """Cast smaller float types to float32."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))

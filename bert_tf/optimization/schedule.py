@@ -54,10 +54,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def describe(rate):
-    """Return the config of a schedule as a dict of JSON values.
-
-    For functions, and for schedules whose config is not serializable, it has only a name.
-    """
+    """Return the config of a schedule as JSON values, only its name if it is not serializable."""
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         # `default=float` converts NumPy numbers.
         with contextlib.suppress(NotImplementedError, TypeError, ValueError):

@@ -1,8 +1,7 @@
 """The tokenizer as TensorFlow ops, for `tf.data` and for SavedModels that take text.
 
-It returns the same ids as `FullTokenizer` for every string. Besides core TensorFlow it uses two ops
-of tensorflow-text that are part of TF Serving: `FastBertNormalize` and
-`FastWordpieceTokenizeWithOffsets`. It does not use `tf.strings.lower`, which depends on the locale.
+TF Serving includes its two ops of tensorflow-text, `FastBertNormalize` and
+`FastWordpieceTokenizeWithOffsets`. `tf.strings.lower` depends on the locale, so it is not used.
 
 Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 """
@@ -37,7 +36,7 @@ _MIN_SEQ_LENGTH = 5
 
 
 class GraphTokenizer(tf.Module):
-    """Converts strings to ids with TensorFlow ops.
+    """Converts strings to ids with TensorFlow ops, the same ids as `FullTokenizer`.
 
     >>> tokenizer = GraphTokenizer("vocab.txt")
     >>> tokenizer.tokenize(tf.constant(["Hello, world"]))
@@ -292,11 +291,7 @@ class GraphTokenizer(tf.Module):
         return texts, tf.range(tf.size(codes)), ends
 
     def _split_words(self, words):
-        """Split words (W,) into pieces.
-
-        Returns a triple (ids, ragged (W, None); starts and ends of the pieces in their word, in
-        bytes, int32 (N,)).
-        """
+        """Split words (W,); return ragged ids (W, None), and starts and ends in bytes (N,)."""
         # The op's limit counts bytes. A word with too many characters is replaced by a space for
         # each of its bytes, which become [UNK].
         limit = self._max_chars
@@ -328,10 +323,7 @@ class GraphTokenizer(tf.Module):
 
 
 def to_strings(texts, argument):
-    """Convert a string or list of strings to a tensor; return tensors unchanged.
-
-    Raises a UserError that names `argument` for other types.
-    """
+    """Convert a string or list of strings to a tensor; UserError for other types."""
     if tf.is_tensor(texts):
         return texts
     try:
@@ -377,10 +369,7 @@ def _escapes(vocab, special):
 
     A special token becomes " SSSS " with the same number of characters, where S is a private-use
     character that is not in the vocabulary. An S in the text is first replaced by another
-    private-use character, which has no effect because both words are unknown.
-
-    Returns:
-      A pair (list of (pattern, replacement), to be applied in order; list of each token's word).
+    private-use character. Returns (pattern, replacement) pairs, and the word of each token.
     """
     if not special:
         return [], []

@@ -1,7 +1,7 @@
 """The rules of `normalization` as TensorFlow ops.
 
-`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters from the
-buffer that `normalizer_model` creates. Context rules and offsets use core TensorFlow ops.
+`FastBertNormalize`, an op of tensorflow-text, applies the rules for single characters. Context
+rules and offsets use core TensorFlow ops.
 
 Shapes: B texts, T characters (code points) of all texts, concatenated.
 """
@@ -21,7 +21,6 @@ _IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff"
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
 _SIGMA_SHIFT, _ORDER_SHIFT = 3, 5
-# Upper bound of ORDER, exclusive.
 _NUM_ORDERS = 8
 
 # The buffer of `FastBertNormalize` is a trie from the UTF-8 of a character to its replacement, as a
@@ -167,7 +166,7 @@ def _next_true(mask):
 
 
 def row_indices(counts):
-    """Repeat each index i of `counts`, int32 (B,), `counts[i]` times: int32 (sum of counts,).
+    """Repeat each index i of `counts`, int32 (B,), `counts[i]` times.
 
     `tf.repeat` and `RaggedTensor.value_rowids` allocate B times the largest count: gigabytes for a
     single long text.
@@ -179,16 +178,11 @@ def row_indices(counts):
 
 
 def rows_of_values(ragged):
-    """Return the row of each value in a ragged tensor (B, None), int32; see `row_indices`."""
     return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
 
 
 def cut_between_words(texts, tokenize_chinese_chars):
-    """Cut strings (B,), UTF-8, before their last whitespace or ideograph.
-
-    No rule applies across these characters, so the remaining words do not change. Without such a
-    character, the result is "".
-    """
+    """Cut strings (B,) before their last whitespace or ideograph, which no rule crosses."""
     boundaries = " \t\n\r" + (_IDEOGRAPHS if tokenize_chinese_chars else "")
     return tf.strings.regex_replace(
         texts, f"(?s)(?:(.*)[{boundaries}])?.*", r"\1", replace_global=False
@@ -196,13 +190,9 @@ def cut_between_words(texts, tokenize_chinese_chars):
 
 
 def resolve_context(lines, do_lower_case, strip_accents):
-    """Apply `normalization.resolve_context` to a batch of UTF-8 lines, string (B,).
+    """Apply `normalization.resolve_context` to UTF-8 lines (B,), which start with line breaks.
 
-    Each line must start with a line break, which separates it from the previous one.
-
-    Returns:
-      A pair (resolved lines, string (B,); index of each of their characters among all characters of
-      `lines`, int32 (T',)).
+    Returns the resolved lines (B,), and the index in `lines` of each of their characters (T',).
     """
     ragged = tf.strings.unicode_decode(lines, "UTF-8")
     codes, rows = ragged.values, rows_of_values(ragged)
@@ -213,7 +203,6 @@ def resolve_context(lines, do_lower_case, strip_accents):
             tf.size(codes)
         )
 
-    # Decompose musical notes.
     note = tf.clip_by_value(codes - _FIRST_NOTE, 0, len(_NOTE_COUNTS) - 1)
     is_note = (note == codes - _FIRST_NOTE) & (tf.gather(_NOTE_COUNTS, note) > 1)
     counts = tf.where(is_note, tf.gather(_NOTE_COUNTS, note), 1)
@@ -250,10 +239,7 @@ def _replace_final_sigmas(codes):
 
 
 def span_ends(codes, strip_accents):
-    """Apply `normalization.span_ends` to code points (T,) of texts that start with line breaks.
-
-    Returns indices among the characters of all texts, int32 (T,).
-    """
+    """Apply `normalization.span_ends` to code points (T,); texts must start with line breaks."""
     indices = tf.range(tf.size(codes))
     if not strip_accents:
         return indices + 1

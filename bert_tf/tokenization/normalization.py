@@ -1,8 +1,6 @@
 """Text normalization of the 2018 release, driven by a frozen Unicode table.
 
-`normalize` performs all steps before words are split into pieces: cleaning, isolation of
-ideographs, lower-casing, accent stripping and splitting at punctuation. It does not use Python's
-Unicode data, which depend on the version of Python.
+Python's Unicode data are not used, because they depend on the version of Python.
 
 `tools/make_unicode_table.py` writes `unicode_table.txt`, an ASCII file: a line with its version,
 then two lists, each preceded by its length. Code points are hexadecimal.
@@ -20,9 +18,8 @@ Runs, `FIRST RULE SIGMA ORDER`: the properties of the code points from FIRST to 
 
 Replacements, `CODE TO TO ...`: the characters that replace a code point in uncased text.
 
-The release lower-cases text and strips its accents, or does neither. For models that do only one,
-`unicode_cases.txt` has two lists of replacements: for lower-casing alone, and for accent stripping
-alone, which keeps a code point that is only in the first list.
+For models that only lower-case or only strip accents, `unicode_cases.txt` has the replacements of
+each; accent stripping keeps a code point that is only in the first list.
 """
 
 import functools
@@ -99,7 +96,6 @@ def properties(code):
 
 
 def normalize_cased(code):
-    """Return the str that replaces a code point in cased text."""
     rule = properties(code)[0]
     if rule == "d":
         return ""
@@ -119,10 +115,7 @@ def normalize_uncased(code):
 
 
 def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=True):
-    """Return the str that replaces a code point, without context rules.
-
-    The arguments are as in `BasicTokenizer`, but `strip_accents` is a bool.
-    """
+    """Return the str that replaces a code point, without context rules."""
     if do_lower_case == strip_accents:
         result = normalize_uncased(code) if do_lower_case else normalize_cased(code)
     elif do_lower_case:
@@ -177,7 +170,6 @@ ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for c
 
 
 def context_characters(do_lower_case, strip_accents):
-    """Return a str of the characters with context rules."""
     if strip_accents:
         return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
     return SIGMA if do_lower_case else ""
@@ -217,10 +209,7 @@ def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chi
 
 
 def span_ends(text, strip_accents):
-    """Return the end of each character's span, which includes the stripped accents after it.
-
-    There may be dropped characters in between.
-    """
+    """Return the end of each character's span, which includes the stripped accents after it."""
     ends = list(range(1, len(text) + 1))
     if strip_accents:
         end = None
@@ -239,9 +228,7 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
 
     With lower-casing, a capital sigma at the end of a word becomes the final sigma. With accent
     stripping, musical notes are decomposed and the remaining marks are put into canonical order.
-
-    Returns:
-      A pair (resolved str; list of the index in `text` of each of its characters).
+    Returns the str, and a list of the index in `text` of each of its characters.
     """
     parts, sources = [], []
     for index, char in enumerate(text):

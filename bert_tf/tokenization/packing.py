@@ -1,8 +1,4 @@
-"""Pack token ids: truncation, sliding windows, masks and segments.
-
-The input is `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded with 0. Longer texts are truncated
-or split into overlapping windows. `packing_graph` has the same rules as TensorFlow ops.
-"""
+"""Pack token ids: truncation, sliding windows, masks and segments."""
 
 import functools
 from typing import NamedTuple
@@ -20,11 +16,7 @@ def truncate_pair(ids_a, ids_b, limit):
 
 
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
-    """Truncate two segments to `limit` tokens in total, as the release does in pre-training.
-
-    Tokens are removed one by one from the longer segment, at the front or the back at random (`rng`
-    is a `random.Random`). Returns the new bounds.
-    """
+    """Truncate as the release does in pre-training, at the front or the back; return new bounds."""
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = a_length + b_length - limit
     if excess <= 0:
@@ -48,18 +40,10 @@ def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
 
 
 def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
-    """Pack a text or a pair of texts, truncated as in the release.
+    """Pack `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated in place as in the release.
 
-    Args:
-      ids_a: list of the ids of the first text, truncated in place.
-      ids_b: list of the ids of the second text, also truncated; empty for a single text.
-      tokenizer: a `FullTokenizer`.
-      max_seq_length: maximum length S.
-      lengths: `LengthCounter` for the length before truncation, or None.
-      pad: whether to pad to S tokens.
-
-    Returns:
-      Dict of lists of up to S ints: `input_ids`, `input_mask`, `segment_ids`.
+    Returns a dict of lists of up to `max_seq_length` ints: `input_ids`, `input_mask` and
+    `segment_ids`. `lengths` is a `LengthCounter` for the length before truncation, or None.
     """
     if lengths:
         lengths.add(len(ids_a) + len(ids_b) + (3 if ids_b else 2))
@@ -78,17 +62,10 @@ def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
 
 
 def pack_segments(ids, segments, vocab, max_seq_length):
-    """Pack pairs of segments from an array of tokens, without truncation.
+    """Pack pairs of segments of `ids`, int32 (T,), without truncation.
 
-    Args:
-      ids: int32 (T,), the token ids.
-      segments: integers (R, 4), the bounds a_start, a_end, b_start, b_end of each pair in `ids`.
-        The second segment may be empty.
-      vocab: dict from token to id.
-      max_seq_length: length S of the rows.
-
-    Returns:
-      Dict of arrays (R, S): `input_ids` int32, `input_mask` and `segment_ids` bool.
+    `segments` (R, 4) has the bounds a_start, a_end, b_start, b_end of each pair; b may be empty.
+    Returns a dict of arrays (R, S): `input_ids` int32, `input_mask` and `segment_ids` bool.
     """
     a_start, a_end, b_start, b_end = segments.T[..., None]
     b_length = b_end - b_start
@@ -106,11 +83,10 @@ def pack_segments(ids, segments, vocab, max_seq_length):
 
 
 class SlidingWindows:
-    """Overlapping windows over a sequence of tokens.
+    """Overlapping windows over a sequence of tokens; `spans` has (first, length) of each.
 
     A token in several windows has its maximum context in the window with the largest score: its
-    distance to the nearer edge, plus 0.01 times the window length (as in the release). `spans` is
-    the list of (first token, number of tokens) of each window.
+    distance to the nearer edge, plus 0.01 times the window length (as in the release).
     """
 
     def __init__(self, num_tokens, window_size, stride):
@@ -143,11 +119,8 @@ class SlidingWindows:
 class DocumentWindows(NamedTuple):
     """Options for classifying a document in windows, each `[CLS] tokens [SEP]`.
 
-    Attributes:
-      max_seq_length: length of a window in tokens, including [CLS] and [SEP].
-      stride: number of tokens from the start of one window to the start of the next.
-      max_windows: maximum number of windows; later tokens are ignored.
-      pooling: "mean" or "max" over the logits of the windows.
+    `stride` is the number of tokens between the starts of two windows. Tokens after `max_windows`
+    are ignored. `pooling` is "mean" or "max" over the logits of the windows.
     """
 
     max_seq_length: int
@@ -171,10 +144,7 @@ class DocumentWindows(NamedTuple):
         return spans[: self.max_windows]
 
     def pack(self, ids, tokenizer):
-        """Pack each window of a text's ids as `[CLS] tokens [SEP]`.
-
-        Returns a dict of lists: for each window a list of S ints, as in `pack_pair`.
-        """
+        """Pack each window of a text's ids; return a dict of lists of lists, as in `pack_pair`."""
         rows = [
             pack_pair(ids[first : first + length], [], tokenizer, self.max_seq_length)
             for first, length in self.spans(len(ids))
@@ -183,13 +153,7 @@ class DocumentWindows(NamedTuple):
 
 
 class LengthCounter:
-    """Counts texts, how many exceed a limit, and their maximum length.
-
-    >>> lengths = LengthCounter(128)
-    >>> lengths.add(431)
-    >>> lengths.counts
-    {'texts': 1, 'truncated': 1, 'longest': 431}
-    """
+    """Counts texts, how many exceed a limit, and their maximum length."""
 
     def __init__(self, limit):
         """Count texts with more than `limit` tokens, including [CLS] and [SEP]."""
@@ -206,9 +170,8 @@ class LengthCounter:
 def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
     """Warn if texts were truncated, and suggest what to do.
 
-    `counts` is from a `LengthCounter` with the limit `limit`. `where` and `unit` (a plural
-    noun) describe the texts. `max_limit` is the model's `max_position_embeddings`, None if unknown,
-    and `advice` an option with the value that reads complete texts in windows, or "".
+    `counts` is from a `LengthCounter`. `where` and `unit` (a plural noun) describe the texts,
+    `max_limit` is the model's limit or None, and `advice` an option that avoids truncation.
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:

@@ -16,12 +16,9 @@ _WINDOWS_PER_STEP = 32
 
 
 class Segment(NamedTuple):
-    """A range of tokens for each row.
+    """A range of tokens for each row: R rows start at `first` and have `length` tokens.
 
-    Attributes:
-      values: int32 (T + 1,), the ids of all tokens, and a dummy so that it is never empty.
-      first: int32 (R,), index of the first token of each row.
-      length: int32 (R,), number of tokens of each row.
+    `values`, int32 (T + 1,), has the ids of all tokens, and a dummy so that it is never empty.
     """
 
     values: tf.Tensor
@@ -42,17 +39,13 @@ class Segment(NamedTuple):
         return Segment(self.values, tf.gather(self.first, rows), tf.gather(self.length, rows))
 
     def find(self, positions):
-        """Find the tokens at positions (R, S), counted from the first token of each row.
-
-        Returns a pair (whether the position is in the segment, bool (R, S); index of the token in
-        `values`, 0 outside the segment, int32 (R, S)).
-        """
+        """Return whether positions (R, S) are in the segment, and indices in `values` (or 0)."""
         is_inside = (positions >= 0) & (positions < self.length[:, None])
         return is_inside, tf.where(is_inside, self.first[:, None] + positions, 0)
 
 
 def truncated_lengths(length_a, length_b, limit):
-    """Return the lengths of two texts after `packing.truncate_pair`, all int32 (B,).
+    """Return the lengths (B,) of two texts after `packing.truncate_pair`.
 
     Each text may use half of `limit` (the first text one more if it is odd), and the rest of the
     other half.
@@ -73,14 +66,8 @@ def truncate_pair(first, second, max_seq_length):
 def pack(vocab, size, first, second=None):
     """Pack `[CLS] a [SEP]`, or `[CLS] a [SEP] b [SEP]` where b is not empty, padded with 0.
 
-    Args:
-      vocab: mapping from token to id.
-      size: S, or a function from the length of the longest row to S.
-      first: the `Segment` of a.
-      second: the `Segment` of b, or None.
-
-    Returns:
-      Dict of int32 (R, S): `input_ids`, `input_mask`, `segment_ids`.
+    `size` is S, or a function from the length of the longest row to S. Returns a dict of int32
+    (R, S): `input_ids`, `input_mask`, `segment_ids`.
     """
     end = total = first.length[:, None] + 2
     if second is not None:
@@ -104,22 +91,15 @@ def pack(vocab, size, first, second=None):
 class Windows:
     """Overlapping windows over a batch of texts, as in `packing.SlidingWindows`.
 
-    Attributes:
-      counts: int32 (B,), number of windows of each text.
-      texts: int32 (W,), index of each window's text.
-      first: int32 (W,), index of each window's first token in its text.
-      length: int32 (W,), number of tokens of each window.
+    `counts` (B,) has the number of windows of each text. `texts`, `first` and `length`, int32 (W,),
+    have each window's text, its first token in the text, and its number of tokens.
     """
 
     def __init__(self, tokens, max_lengths, stride, max_windows=None, keep_empty=False):
-        """Compute the windows.
+        """Compute the windows of `tokens`, ragged int32 (B, None).
 
-        Args:
-          tokens: ragged int32 (B, None), the token ids of each text.
-          max_lengths: int32 (B,) or (), maximum number of tokens in a window of each text.
-          stride: number of tokens from the start of one window to the start of the next.
-          max_windows: maximum number of windows per text, None for no limit.
-          keep_empty: whether a text without tokens has an empty window instead of none.
+        They have at most `max_lengths` tokens, int32 (B,) or (). With `keep_empty`, a text without
+        tokens has an empty window instead of none.
         """
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         max_lengths = tf.broadcast_to(max_lengths, tf.shape(num_tokens))
@@ -146,11 +126,7 @@ class Windows:
         return Segment(self._tokens.values, first, tf.gather(self.length, windows))
 
     def map(self, read, specs):
-        """Apply a function to all windows, a few at a time; return its concatenated results.
-
-        `read` maps the indices of windows, int32 (R,), to tensors with the (dtype, shape) in
-        `specs`.
-        """
+        """Apply `read` to the indices of a few windows at a time, and concatenate its results."""
         count = tf.size(self.texts)
         num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
         results = [
@@ -166,11 +142,7 @@ class Windows:
         return [array.concat() for array in results]
 
     def is_max_context(self, windows, positions):
-        """Return whether tokens have their maximum context in the given windows: bool (R, S).
-
-        `windows` are indices, int32 (R,), and `positions` the positions of tokens in them, int32
-        (R, S). The result is False for positions outside the window.
-        """
+        """Return whether `positions` (R, S) in `windows` (R,) have their maximum context."""
         number, first, num_tokens, max_length, step = (
             tf.gather(x, windows)[:, None]
             for x in (self._number, self.first, self._num_tokens, self._max_length, self._step)

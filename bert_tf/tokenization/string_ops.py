@@ -1,7 +1,4 @@
-"""TensorFlow helpers for batches of strings.
-
-Shapes: B texts.
-"""
+"""TensorFlow helpers for batches of strings (B,)."""
 
 import tensorflow as tf
 
@@ -23,8 +20,6 @@ def map_where(mask, function, texts):
 
 
 def drop_invalid_utf8(texts):
-    """Drop bytes that are not valid UTF-8 from strings (B,)."""
-
     def transcode(texts):
         return tf.strings.unicode_transcode(
             texts, "UTF-8", "UTF-8", errors="ignore", replace_control_characters=False
@@ -41,5 +36,4 @@ def byte_starts(texts):
 
 
 def concatenated_bytes(texts):
-    """Return the bytes of all strings (B,), concatenated, as uint8."""
     return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)

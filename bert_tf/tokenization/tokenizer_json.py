@@ -1,7 +1,6 @@
 """Hugging Face's tokenizer files: `tokenizer.json`, `tokenizer_config.json` and older ones.
 
-`tokenizer.json` contains a vocabulary and the processing steps. Steps that differ from BERT's and
-added tokens are errors, because they give different ids.
+Steps that differ from BERT's and added tokens are errors, because they give different ids.
 """
 
 import json
@@ -40,14 +39,7 @@ def is_tokenizer_json(path):
 
 
 def read_tokenizer_json(path):
-    """Read the vocabulary and the settings of a `tokenizer.json`.
-
-    Returns:
-      A pair (dict from piece to id, sorted by id; dict of arguments of `FullTokenizer`).
-
-    Raises:
-      UserError: if the tokenizer is not BERT's; it names the field.
-    """
+    """Return the vocabulary, a dict sorted by id, and a dict of arguments of `FullTokenizer`."""
     values = json_files.read(path, dict)
     model = _member(path, values, "model")
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
@@ -85,11 +77,8 @@ def read_tokenizer_json(path):
 def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
-    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json` (named `tokenizer`),
-    unless its `tokenizer_class` reads all settings from `tokenizer.json`.
-
-    Raises:
-      UserError: if the tokenizer is not BERT's; it names the file and the field.
+    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, unless its
+    `tokenizer_class` reads all settings from `tokenizer.json`.
     """
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)

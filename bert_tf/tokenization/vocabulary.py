@@ -1,7 +1,4 @@
-"""Read, check, extend and learn vocabularies.
-
-A vocabulary file has one piece per line; the id of a piece is its line number, counted from 0.
-"""
+"""Read, check, extend and learn vocabularies."""
 
 import itertools
 import os
@@ -36,8 +33,8 @@ _CASED_SHARE = 0.2
 def load_vocab(vocab_file):
     """Read a vocabulary file as a dict from piece to id.
 
-    The file is text or Hugging Face's `tokenizer.json`. White space around a piece is ignored. If a
-    piece occurs twice, its last line counts, as in the release.
+    The file has one piece per line, or is Hugging Face's `tokenizer.json`. White space around a
+    piece is ignored. If a piece occurs twice, its last line counts, as in the release.
 
     Raises:
       UserError: if the file cannot be read, is empty or lacks one of `REQUIRED_TOKENS`.
@@ -109,10 +106,7 @@ def mask_id(vocab):
 
 
 def casing_from_path(path):
-    """Infer the casing of a published model from the folder names in a path.
-
-    Returns a pair (name of the model, whether it is uncased), or None without such a name.
-    """
+    """Return a published model named in a path, and whether it is uncased, or None."""
     match = _PUBLISHED_MODEL.search(path.replace("\\", "/"))
     return match and (match.group(1), match.group(2) != "cased")
 
@@ -153,8 +147,7 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
     """Raise UserError if the vocabulary has ids without an embedding in the model.
 
     A smaller vocabulary causes a warning: it may belong to a different model, although embedding
-    tables are sometimes rounded up. If `do_lower_case` is given, also warn if it contradicts the
-    capital letters of the pieces.
+    tables are sometimes rounded up. So does a `do_lower_case` that contradicts the pieces.
     """
     needed = max(vocab.values()) + 1
     if needed > config.vocab_size:
@@ -175,14 +168,8 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
-    Existing ids do not change, so checkpoints still fit. The embeddings of the new words are
-    untrained.
-
-    Args:
-      pieces: list of the vocabulary's pieces, in the order of their ids.
-      words: the words to add, with a prefix "##" for the continuation of a word. Words in the
-        vocabulary are skipped.
-      do_lower_case: whether the model is uncased.
+    Existing ids do not change, so checkpoints still fit. Words in the vocabulary are skipped; a
+    prefix "##" marks the continuation of a word.
 
     Raises:
       UserError: if there are too few slots, or the tokenizer never finds a word because it
@@ -214,14 +201,8 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     """Count the words of UTF-8 text files of any size, split as by `BasicTokenizer`.
 
     To limit memory, if there are more than `max_words` distinct words, the rarest ones are dropped,
-    down to half of `max_words`. A dropped word that recurs is counted from 0, so counts can be
-    slightly too low. Single characters are never dropped.
-
-    Returns:
-      A `Counter`. The same files in the same order give the same counts.
-
-    Raises:
-      UserError: if the files contain no words.
+    down to half of `max_words`. A dropped word that recurs is counted from 0. Single characters are
+    never dropped. Raises UserError if the files contain no words.
     """
     words = Counter()
     last_limit = 0
@@ -253,24 +234,15 @@ def _drop_rare(words, size):
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
-    """Learn a WordPiece vocabulary from word counts.
+    """Learn a WordPiece vocabulary from word counts; return the pieces in the order of their ids.
 
     This is byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2), which starts from
     characters and repeatedly merges the most frequent pair of neighbors. The result is
     deterministic: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged pieces.
 
-    Args:
-      words: dict from word to count.
-      vocab_size: maximum number of pieces.
-      min_count: minimum number of occurrences of a character or merged piece.
-      num_unused: number of `[unusedN]` slots. With 99, the special tokens have the same ids as in
-        the published English models.
-
-    Returns:
-      List of the pieces in the order of their ids.
-
-    Raises:
-      UserError: if `vocab_size` is too small for all characters.
+    `min_count` is the minimum number of occurrences of a character or merged piece. With 99
+    `num_unused`, the special tokens have the same ids as in the published English models. Raises
+    UserError if `vocab_size` is too small for all characters.
     """
     from tokenizers import Tokenizer, models, trainers
 

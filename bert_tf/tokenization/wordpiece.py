@@ -51,11 +51,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 class BasicTokenizer:
     """Cleans text and splits it into words at whitespace, punctuation and ideographs.
 
-    Args:
-      do_lower_case: whether to lower-case the text.
-      strip_accents: whether to strip accents; None for the value of `do_lower_case`, as in the
-        release.
-      tokenize_chinese_chars: whether each ideograph is a word; True in the release.
+    The arguments are as in `FullTokenizer`. `strip_accents=None` means `do_lower_case`.
     """
 
     def __init__(

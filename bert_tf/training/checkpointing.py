@@ -1,8 +1,7 @@
 """Checkpoints of a run: saving, resuming, and the best checkpoint.
 
 `model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the release's
-format. Other state has names under `bert_tf/`: the state of each dropout (`bert_tf/seed_0`, ...),
-the loss scale of float16, and the training settings (batch size, seed, input files, optimizer).
+format, and other state under `bert_tf/`.
 """
 
 import json
@@ -48,7 +47,7 @@ def weights(model, trainable_only=False):
 
 
 def run_state(model, optimizer, loss_scale=None):
-    """Return all variables that a resumed run needs: a dict from names to `tf.Variable`."""
+    """Return all variables that a resumed run needs, by name."""
     weight_ids = set(map(id, model.weights))
     seeds = [v for v in model.variables if id(v) not in weight_ids]
     state = {f"seed_{i}": v.value for i, v in enumerate(seeds)}
@@ -61,8 +60,8 @@ def run_state(model, optimizer, loss_scale=None):
 def latest(output_dir):
     """Return the prefix of a run's newest checkpoint, or None.
 
-    It is named in the file `checkpoint`, which the user can edit to reset a run. Without the file,
-    it is the checkpoint with the highest step.
+    The file `checkpoint` names it; the user can edit this file to reset a run. Without the file, it
+    is the checkpoint with the highest step.
     """
     try:
         named = checkpoints.named_checkpoint(output_dir)
@@ -79,10 +78,7 @@ def read_step(prefix):
 
 
 def save(output_dir, variables, training_settings=None, keep=KEEP):
-    """Write `model.ckpt-STEP` and `checkpoint`, and remove all but the last `keep` checkpoints.
-
-    `variables` must include `global_step`. See `check_training_settings` for `training_settings`.
-    """
+    """Write `model.ckpt-STEP` and `checkpoint`; keep the last `keep` checkpoints."""
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
@@ -108,7 +104,6 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(setting):
-    """Encode a setting as an array: integers unchanged, a dict as the bytes of its JSON."""
     if isinstance(setting, dict):
         return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
     return np.array(setting, np.int64)
@@ -119,21 +114,10 @@ def _decode(array):
 
 
 def check_training_settings(prefix, training_settings):
-    """Compare the settings of a resumed run with the settings in its checkpoint.
+    """Compare the settings of a resumed run with the settings in its checkpoint; log differences.
 
-    Changes of the input or the optimizer are logged as warnings, changes of the learning rate or
-    the number of steps as information. Settings that the checkpoint lacks are not compared, except
-    that version 0.1 had no length buckets and one input stream.
-
-    Args:
-      prefix: the checkpoint.
-      training_settings: dict with any of `train_batch_size`, `seed`, `bucket_by_length` and
-        `num_input_streams`, integers; `input`, the integers of `data.record_files.identity`;
-        `optimizer`, a dict with `class_name` and hyperparameters; `learning_rate`, a dict of the
-        schedule's arguments.
-
-    Raises:
-      UserError: if the optimizer class differs.
+    Settings that the checkpoint lacks are not compared, except that version 0.1 had no length
+    buckets and one input stream. Raises UserError if the optimizer class differs.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
     stored = {"bucket_by_length": 0, "num_input_streams": 1}  # as in version 0.1
@@ -186,7 +170,7 @@ def _check_optimizer(prefix, stored, current):
 
 
 def _list_checkpoints(output_dir):
-    """Return a run's checkpoints as (step, prefix), oldest first."""
+    """Return (step, prefix) pairs, oldest first."""
     if not tf.io.gfile.isdir(output_dir):
         return []
     # A glob would fail for paths that contain brackets.
@@ -211,13 +195,10 @@ def remove_incomplete(output_dir, is_locked=True):
 
 
 def restore_latest(output_dir, variables, restored=None, names=()):
-    """Set `variables` from the newest undamaged checkpoint of a run, and return its prefix.
+    """Set `variables` from the newest undamaged checkpoint of a run; return its prefix or None.
 
-    The variables in `names` already have the values of the checkpoint `restored`, if any, and are
-    not read from it again. Returns None if the run has no checkpoint yet.
-
-    Raises:
-      UserError: if there are checkpoints but none can be read, or one belongs to a different model.
+    The variables in `names` already have the values of the checkpoint `restored`. Raises UserError
+    if no checkpoint can be read, or one belongs to a different model.
     """
     newest = latest(output_dir)
     if newest is None:
@@ -236,11 +217,7 @@ def restore_latest(output_dir, variables, restored=None, names=()):
 
 
 def restore(prefix, variables):
-    """Set `variables` from a checkpoint of a run.
-
-    Raises:
-      UserError: if a variable is missing or has a different shape.
-    """
+    """Set `variables` from a checkpoint; UserError if one is missing or has a different shape."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     missing = [
         name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
@@ -268,7 +245,7 @@ def restore(prefix, variables):
 
 
 def check_metric(metric, names):
-    """Raise UserError if `metric` is given and not one of `names`, the metrics of a task."""
+    """Raise UserError unless `metric` is None or one of a task's metrics `names`."""
     if metric and metric not in names:
         raise UserError(
             f"`best_metric={metric}`: expected a metric of this task, one of {', '.join(names)}"
@@ -276,10 +253,7 @@ def check_metric(metric, names):
 
 
 def log_best_checkpoint(output_dir, argument=None):
-    """Log how to use the best checkpoint of a run, if it has one.
-
-    `argument` is the name of the argument that accepts its folder, None for `best_metric`.
-    """
+    """Log how to use the best checkpoint of a run, if it has one."""
     folder = os.path.join(output_dir, BEST)
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
@@ -290,7 +264,6 @@ def log_best_checkpoint(output_dir, argument=None):
 
 
 def _read_record(folder):
-    """Return the record of a folder's best checkpoint as a dict, empty without one."""
     path = os.path.join(folder, _RECORD)
     if not tf.io.gfile.exists(path):
         return {}
@@ -300,15 +273,8 @@ def _read_record(folder):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    Files keep this state if a run is killed and resumed. Lower is better for metrics with "loss" in
-    their name, higher for all others.
-
-    Attributes:
-      metric: name of the metric.
-      folder: the folder with the weights and best.json.
-      step, value: step and value of the best evaluation, None before the first one.
-      since: steps of the evaluations after the best one.
-      data: identity of the evaluation data, None if unknown.
+    Lower is better for metrics with "loss" in their name, higher for all others. `since` has the
+    steps of the evaluations after the best one, and `data` the identity of the evaluation data.
     """
 
     def __init__(self, output_dir, metric):

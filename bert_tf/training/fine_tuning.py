@@ -105,10 +105,7 @@ def _check_seed_folders(config):
 
 
 def load_model(config, config_class):
-    """Return the `PretrainedFiles` of a run; check that they match each other and the options.
-
-    `config_class` is the task's `TaskConfig` class, which defines the default casing.
-    """
+    """Return the `PretrainedFiles` of a run; check that they match each other and the options."""
     stored = config_class.load(config.output_dir)
     is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
     model = checkpoints.resolve(
@@ -123,17 +120,9 @@ def load_model(config, config_class):
 
 
 class Run:
-    """A run, or one run per seed, with shared data, features and settings.
-
-    Attributes:
-      config: the completed `FineTuneConfig`.
-      paths: dict from split to feature file.
-      folder, trainer: the folder and the `Trainer` of the current seed.
-      record: the `RunRecord` of all seeds.
-    """
+    """A run, or one run per seed (the current `folder` and `trainer`), with shared data."""
 
     def __init__(self, spec, config, data, strategy, model, command_line=None):
-        """Check the completed options against a `TaskData`; `model` are `PretrainedFiles`."""
         self.config, self.data = config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
@@ -168,7 +157,6 @@ class Run:
             self.data.config.check_resume(folder)
 
     def save_config(self, folder):
-        """Save the task config, if the run trains."""
         self.workers.chief_first(
             lambda: self.data.config.check_and_save(folder, write=self.config.do_train)
         )
@@ -214,7 +202,7 @@ class Run:
         return self.train_config.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, features, runs):
-        """Return whether features must be rebuilt; all workers must call this together."""
+        """Return whether to rebuild features; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
         stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
@@ -234,11 +222,9 @@ class Run:
         return bool(features.stale_reason)
 
     def _count(self, split):
-        """Return the number of records in a split, None if unknown."""
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):
-        """Return the arguments that training and evaluation on a split share."""
         record_format = self.data.record_format(split, self._record_teacher(split) is not None)
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
@@ -255,7 +241,6 @@ class Run:
         return self.teacher if split == "train" else None
 
     def evaluate(self, split, on_predictions=None):
-        """Return the metrics of a split; see `Trainer.evaluate`."""
         return self.trainer.evaluate(
             self._batches(split, self.config.train.eval_batch_size),
             total=self._count(split),
@@ -264,11 +249,9 @@ class Run:
         )
 
     def predict(self, split):
-        """Yield the predictions of a split in batches; see `Trainer.predict`."""
         return self.trainer.predict(*self._to_predict(split))
 
     def predict_all(self, split):
-        """Return the predictions of a split as one dict of arrays."""
         return self.trainer.predict_all(*self._to_predict(split))
 
     def _to_predict(self, split):

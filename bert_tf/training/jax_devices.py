@@ -33,10 +33,8 @@ def num_devices():
 def divide_batches(dataset, can_repeat=True):
     """Return a dataset whose batches divide over the devices, with the same gradients.
 
-    The last row is repeated with a weight of 0. The other weights are scaled, because Keras counts
-    the repeated rows when it averages over a batch. Unless `can_repeat`, as for losses that compare
-    examples, the last rows are dropped instead. Batches have inputs, targets and optionally
-    weights.
+    The last row is repeated with a weight of 0, and the other weights are scaled, because Keras
+    counts all rows when it averages. Unless `can_repeat`, the last rows are dropped instead.
     """
     count = num_devices()
     if count == 1 or dataset is None:

@@ -25,8 +25,7 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
     With several `workers`, the chief locks it. Locking a folder again in the same process has no
-    effect. Before training, partial files of killed processes are removed. See `io.locks` for file
-    systems without locks.
+    effect. Before training, partial files of killed processes are removed.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
     if folder in _LOCKED or (workers is not None and not workers.is_chief):
@@ -46,13 +45,11 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
 
 
 class PreemptionHandler:
-    """Records SIGTERM, which precedes a preemption, and Ctrl-C, so that the loop can stop.
+    """Records SIGTERM and Ctrl-C, so that the loop can stop; a second Ctrl-C stops immediately.
 
     >>> with PreemptionHandler() as preemption:
     ...     while not preemption.signal:
     ...         step()
-
-    A second Ctrl-C stops immediately.
     """
 
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -94,7 +91,6 @@ class Report:
     """Logs the mean results of the steps, and writes them to TensorBoard."""
 
     def __init__(self, output_dir, step, num_train_steps, batch_size, writes=True):
-        """Start at `step`; write to TensorBoard only if `writes`."""
         self.num_train_steps, self.batch_size = num_train_steps, batch_size
         self.writer = (
             tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
@@ -104,10 +100,7 @@ class Report:
         self.is_first = True
 
     def add(self, step, sums, rate, is_last=False):
-        """Add the sums over the steps up to `step`, and log a line every few seconds.
-
-        `rate` is the learning rate of the last step.
-        """
+        """Add the sums over the steps up to `step`, and log a line every few seconds."""
         for name, value in sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
         now = time.monotonic()
@@ -134,13 +127,12 @@ class Report:
 
     @contextlib.contextmanager
     def paused(self):
-        """Exclude the time of this context, for example an evaluation, from the speed."""
+        """Exclude the time of this context from the speed."""
         start = time.monotonic()
         yield
         self.last_time += time.monotonic() - start
 
     def close(self):
-        """Write the buffered values."""
         self.writer.close()
 
 
@@ -165,7 +157,6 @@ def _unbuilt_copy(optimizer):
 
 
 def _describe(optimizer):
-    """Describe an optimizer and its learning rate for `checkpointing.check_training_settings`."""
     settings = {
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
@@ -178,7 +169,6 @@ class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
     def __init__(self, trainer, data, optimizer, num_train_steps, config, eval_data):
-        """Restore the run from its newest checkpoint; arguments as for `Trainer.fit`."""
         self.trainer, self.data = trainer, data
         self.num_train_steps, self.config, self.eval_data = num_train_steps, config, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
@@ -251,7 +241,6 @@ class TrainLoop:
             console.info("training: stopped early at step %d", self.step)
 
     def _finish_steps(self, sums, first_bad, report):
-        """Report, save and evaluate after some steps."""
         must_stop = self._must_stop()
         rate = float(self.optimizer.learning_rate_at(self.step - 1))
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
@@ -313,7 +302,6 @@ class TrainLoop:
             yield sums, first_bad
 
     def _make_run_steps(self):
-        """Make the function that runs n steps on the devices and sums their results."""
         strategy, train_step = self.strategy, self.train_step
 
         @tf.function
@@ -344,7 +332,6 @@ class TrainLoop:
         raise not_finite(name, value, first_bad, f", with a batch from {paths}; {last}")
 
     def _evaluate(self):
-        """Evaluate the saved weights, unless they were evaluated before."""
         if self.best and self.best.has_seen(self.step):
             return
 

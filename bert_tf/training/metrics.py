@@ -8,7 +8,7 @@ from bert_tf import console
 
 
 def _accuracy(labels, predicted):
-    """Return the share of correct examples; with several labels, all must be correct."""
+    """With several labels per example, all must be correct."""
     correct = labels == predicted
     return correct.mean() if correct.ndim == 1 else correct.all(-1).mean()
 
@@ -20,11 +20,7 @@ def _score(name, labels, predicted, **options):
 
 
 def _averaged_metric(name, average):
-    """Return a function for the metric "f1", "precision" or "recall", 0 where it is undefined.
-
-    `average` is "binary" (label 1 of two), "micro" (from the counts of all labels), "macro" (mean
-    over the labels that occur) or "weighted" (macro, weighted by the number of examples).
-    """
+    """Return a metric with an average of scikit-learn, 0 where it is undefined."""
     return functools.partial(_score, f"{name}_score", average=average, zero_division=0)
 
 
@@ -61,7 +57,7 @@ def report(labels, predicted, names):
     Args:
       labels: label ids (N,), or 0 and 1 (N, L) for several labels, or scores (N,).
       predicted: the predictions, in the same form.
-      names: names of the L labels in the order of their ids; empty for scores.
+      names: names of the L labels; empty for scores.
     """
     if not names:
         errors = np.asarray(predicted, "float64") - np.asarray(labels, "float64")
@@ -92,7 +88,6 @@ def report(labels, predicted, names):
 
 
 def _table(rows):
-    """Align rows of cells: the first column to the left, the others to the right."""
     rows = [[str(cell) for cell in row] for row in rows]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = (

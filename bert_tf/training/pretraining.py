@@ -65,16 +65,9 @@ def pretrain(config, command_line=None):
 
 
 class PretrainingData:
-    """The records of a run.
-
-    Attributes:
-      train: a `TrainingInput`.
-      evaluation: an `EvaluationInput`, from the same files unless there is an `eval_file`.
-      paths: all files.
-    """
+    """The records of a run; `evaluation` reads the training files without an `eval_file`."""
 
     def __init__(self, config, bert_config):
-        """Find the files of a `PretrainingConfig`, and make the inputs for its model."""
         train, self._config = config.train, config
         has_pairs = config.objective != "none"
         schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
@@ -115,7 +108,6 @@ class PretrainingData:
 
 
 def _make_masking(config, bert_config):
-    """Return a `dynamic_masking.DynamicMasking`, or None if the records are masked."""
     if not config.dynamic_masking:
         return None
     vocab_file = config.model.vocab_file
@@ -128,7 +120,7 @@ def _make_masking(config, bert_config):
 
 
 def _new_model_files(config, bert_config):
-    """Return missing model files as {path: text}; raise UserError if the existing ones differ."""
+    """Return missing model files as {path: text}; UserError if existing ones differ."""
     folder, model = config.output_dir, config.model
     texts, exists = {}, tf.io.gfile.exists
     path = os.path.join(folder, files.CONFIG)

@@ -8,7 +8,11 @@ from bert_tf.training.task import Task
 
 
 class PretrainingTask(Task):
-    """Trains a `BertPretrainer` on pre-training records; P is the number of prediction slots."""
+    """Trains a `BertPretrainer` on pre-training records; P is the number of prediction slots.
+
+    Without `has_pairs`, text pairs have no labels, and the pooler and the next sentence head are
+    not trained.
+    """
 
     loss_names = ("masked_lm_loss", "next_sentence_loss")
     metric_names = (
@@ -20,11 +24,6 @@ class PretrainingTask(Task):
     )
 
     def __init__(self, config, dtype=None, has_pairs=True):
-        """Make the model of a `BertConfig`.
-
-        Without `has_pairs`, text pairs have no labels, and the pooler and the next sentence head
-        are not trained.
-        """
         self.model = BertPretrainer(config, dtype=dtype)
         self._has_pairs = has_pairs
         if not has_pairs:
@@ -48,14 +47,12 @@ class PretrainingTask(Task):
         return losses
 
     def _masked_lm_losses(self, outputs, batch):
-        """Return the cross entropy of each prediction slot (B, P), 0 for padding."""
         masked_lm = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=batch["masked_lm_ids"], logits=outputs["masked_lm_logits"]
         )
         return masked_lm * batch["masked_lm_weights"]
 
     def _next_sentence_losses(self, outputs, batch):
-        """Return the cross entropy of each pair (B,)."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=tf.squeeze(batch["next_sentence_labels"], -1),
             logits=outputs["next_sentence_logits"],

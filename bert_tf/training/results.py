@@ -11,7 +11,7 @@ from bert_tf.training.task import result_file
 
 
 def write_eval_results(path, results):
-    """Write `eval_results.txt` as the release does: `name = value`, sorted by name."""
+    """Write `eval_results.txt` as the release does."""
     lines = [f"{name} = {results[name]}" for name in sorted(results)]
     console.info("%s:", path)
     for line in lines:
@@ -20,10 +20,7 @@ def write_eval_results(path, results):
 
 
 def evaluate_and_write(run, split, make_report=None):
-    """Evaluate a split; the chief writes eval_results.txt and, with `make_report`, eval_report.txt.
-
-    `run` is the `training.fine_tuning.Run`; `make_report` maps the predictions to the report text.
-    """
+    """Evaluate a split of a `Run`; write `eval_results.txt` and the text from `make_report`."""
     reports = []
 
     def collect(predictions):
@@ -42,13 +39,7 @@ def evaluate_and_write(run, split, make_report=None):
 
 
 def as_text(predicted, labels, separator=","):
-    """Return the predictions for N examples as a list of texts.
-
-    Args:
-      predicted: label ids (N,), 0 and 1 (N, L) for several labels, or scores (N,).
-      labels: the L labels in the order of their ids; empty for scores.
-      separator: separates the labels of one example.
-    """
+    """Return N texts for label ids (N,), 0 and 1 (N, L), or scores (N,) if `labels` is empty."""
     if not labels:
         return [str(score) for score in predicted]
     if predicted.ndim == 1:
@@ -62,10 +53,8 @@ def as_text(predicted, labels, separator=","):
 def write_predictions(folder, split, ids, predicted, labels, answers):
     """Write `test_results.tsv` as the release does, and `test_predictions.tsv`.
 
-    The first has a line of numbers for each example and no header. The second has a header, and
-    columns for id, prediction and the probability of each label. `predicted` are texts. `answers`
-    are probabilities (N, L) for L `labels` in the order of their ids, or scores (N,) without
-    labels.
+    The first has only numbers and no header. `predicted` are texts, and `answers` probabilities
+    (N, L) or, without labels, scores (N,).
     """
     lines = ("\t".join(map(str, row)) + "\n" for row in answers.reshape(len(answers), -1))
     results_path = result_file(folder, "test_results", split, ".tsv")
@@ -88,7 +77,7 @@ def seed_folders(output_dir):
 
 
 def write_seeds(path, results):
-    """Log and write the metrics of each seed as a tab-separated table, with mean and spread."""
+    """Log and write a table of the metrics of each seed, with mean and spread."""
     names = sorted(next(iter(results.values())))
     values = np.array(
         [[metrics[name] for name in names] for metrics in results.values()], "float64"

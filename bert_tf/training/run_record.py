@@ -31,25 +31,13 @@ class RunRecord:
     """
 
     def __init__(self, config, data_files, model_files, command_line):
-        """Make a record, which `start` and `finish` write.
-
-        `config` is a `FineTuneConfig` or `PretrainingConfig`, `data_files` are paths, `model_files`
-        the `PretrainedFiles` of the initial weights, and `command_line` is None for a run from
-        Python.
-        """
         self._config, self._data_files, self._model = config, data_files, model_files
         self._path = os.path.join(config.output_dir, FILE)
         self._command_line = command_line
         self._values, self._thread = None, None
 
     def start(self):
-        """Write the record, and compute its digests in a background thread.
-
-        Further calls have no effect, nor does a call if the run only evaluates an earlier one.
-
-        Raises:
-          UserError: if the file exists but is not a run record.
-        """
+        """Write the record, unless the run only evaluates an earlier one, and compute digests."""
         earlier = self._read()
         if self._thread or (earlier and not self._config.do_train):
             return
@@ -106,7 +94,7 @@ class RunRecord:
 
 
 def _digests(paths, budget):
-    """Return {path: size and SHA-256, None if remote or over `budget`}, and the remaining bytes."""
+    """Return {path: size and SHA-256 or None} and the remaining budget in bytes."""
     digests = {}
     for path in paths:
         size, _ = files.size_and_time(path)

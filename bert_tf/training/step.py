@@ -1,7 +1,4 @@
-"""One training step: gradients on each replica, their sum over all replicas, the update.
-
-`AdamWeightDecay.apply_reduced` clips the sum of the gradients and updates the weights.
-"""
+"""One training step: gradients on each replica, their sum over all replicas, the update."""
 
 import tensorflow as tf
 
@@ -9,21 +6,19 @@ from bert_tf.optimization.replicas import sum_over_replicas
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
-# Number of finite steps in a row after which the scale is doubled.
 GROWTH_STEPS = 2000
 
 
 class LossScale:
     """The dynamic loss scale of Micikevicius et al., arXiv:1710.03740, section 3.2.
 
-    To prevent underflow and overflow of float16 gradients, the loss is multiplied by `value`, and
-    its gradients are divided by it. A step whose gradients are not finite is skipped and halves the
-    scale; `GROWTH_STEPS` finite steps in a row double it. A skipped step counts as a step, and its
-    batch is not used again. A checkpoint must contain `variables`, a dict by name.
+    A step whose float16 gradients are not finite is skipped and halves the scale; `GROWTH_STEPS`
+    finite steps in a row double it. A skipped step counts as a step, and its batch is not used
+    again. A checkpoint must contain `variables`, a dict by name.
     """
 
     def __init__(self):
-        """Create the variables. Must be called in the strategy's scope."""
+        """Create the variables in the strategy's scope."""
         initial = {
             "loss_scale": tf.constant(INITIAL_SCALE),
             "good_steps": tf.constant(0, tf.int64),
@@ -42,16 +37,10 @@ class LossScale:
         return gradients, tf.math.is_finite(tf.linalg.global_norm(list(gradients.values())))
 
     def update(self, is_finite, norm):
-        """Adapt the scale after a step, in replica context.
+        """Adapt the scale after a step, in replica context; return a dict of results.
 
-        Args:
-          is_finite: bool scalar, whether the gradients were finite.
-          norm: their global norm.
-
-        Returns:
-          Dict with `loss_scale`, `skipped_steps` and `gradient_norm`. The norm of a skipped step is
-          reported as 0, because a lower scale may fix it. At the lowest scale, the cause is
-          elsewhere, so `skipped_steps` is 0 and the norm is unchanged.
+        The norm of a skipped step is reported as 0, because a lower scale may fix it. At the lowest
+        scale, the cause is elsewhere, so `skipped_steps` is 0 and the norm is unchanged.
         """
         scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
         is_scale_too_large = ~is_finite & (scale > MIN_SCALE)
@@ -68,17 +57,10 @@ class LossScale:
 
 
 class TrainStep:
-    """A training step of a `training.Task`; `replica_step` is called in replica context.
-
-    `names` are the names of its results: each loss, their sum, the gradient norm before clipping
-    and, in float16, the loss scale and 1 for a skipped step.
-    """
+    """A training step of a `training.Task`; `names` are the names of its results."""
 
     def __init__(self, task, optimizer, config):
-        """Create the loss scale, if any; must be called in the strategy's scope.
-
-        The `optimizer` must be built; `config` is a `TrainConfig`.
-        """
+        """Create the loss scale, if any, in the strategy's scope; the `optimizer` must be built."""
         self.task, self.optimizer, self.config = task, optimizer, config
         self.names = (*task.loss_names, "loss", "gradient_norm")
         self.loss_scale = None
@@ -106,7 +88,6 @@ class TrainStep:
         return {**losses, **self.loss_scale.update(is_finite, norm)}
 
     def _accumulate(self, batch, weights, replica_id):
-        """Return this replica's gradients and losses, summed over its micro-batches."""
         count = self.config.gradient_accumulation_steps
         if count == 1:
             return self._gradients(batch, weights, replica_id)
@@ -134,7 +115,6 @@ class TrainStep:
         )[1]
 
     def _compute_gradients(self, batch, weights, replica_id):
-        """Return the gradients and losses of a micro-batch: two dicts by name."""
         with tf.GradientTape() as tape:
             outputs = self.task.model(
                 batch, training=True, replica_id=replica_id, recompute=self.config.recompute

@@ -1,7 +1,4 @@
-"""`tf.distribute` strategies, their worker processes, and the devices of this machine.
-
-To support a new kind of machine, add a branch to `make_strategy`.
-"""
+"""`tf.distribute` strategies, their worker processes, and the devices of this machine."""
 
 import contextlib
 import glob
@@ -29,11 +26,7 @@ _LOST = (
 
 
 def tf_config():
-    """Return the number of workers in TF_CONFIG, including the chief; 1 if it is not set.
-
-    Raises:
-      UserError: if it is malformed, or the task is neither a chief nor a worker.
-    """
+    """Return the number of workers in TF_CONFIG including the chief, 1 if it is not set."""
     text = os.environ.get("TF_CONFIG", "")
     if not text.strip():
         return 1
@@ -76,7 +69,7 @@ class Workers:
             self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
 
     def mean(self, *values):
-        """Return the mean of each number over all workers, which must all call it together."""
+        """Return the mean of each number over all workers, which must call it together."""
         if not self.is_multi_worker:
             return values
         with self.watched():
@@ -166,7 +159,7 @@ def model_strategy(model):
 
 
 def _make_multi_worker_strategy(workers):
-    """Make the strategy of TF_CONFIG; must be called before TensorFlow's first operation."""
+    """Make the strategy of TF_CONFIG; must precede TensorFlow's first operation."""
     if workers < 2:
         raise UserError(
             "`distribution_strategy=multi_worker` requires two or more workers in the environment "
@@ -214,12 +207,8 @@ def _make_tpu_strategy(device):
 def on_all_replicas(function, strategy, spec=None):
     """Make a `tf.function` that maps a batch to the results of all replicas, in order.
 
-    Args:
-      function: maps the batch of a replica to a dict of tensors (B, ...).
-      strategy: a `tf.distribute.Strategy`.
-      spec: the `tf.TensorSpec`s of a batch that is not distributed. With a spec, the function is
-        traced once. Without one, it is traced for the first shape and once more for all others; on
-        a TPU, which requires static shapes, for each shape.
+    `function` maps the batch of a replica to a dict of tensors (B, ...). `spec` has the
+    `tf.TensorSpec`s of a batch that is not distributed, to trace only once.
     """
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -269,10 +258,8 @@ class Devices(NamedTuple):
 def find_devices():
     """Return the `Devices` that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
-    This process does not reserve them, so its child processes can use them.
-
-    Raises:
-      UserError: if there is a TPU that cannot be used.
+    This process does not reserve them, so its child processes can use them. Raises UserError if
+    there is a TPU that cannot be used.
     """
     has_chips = bool(glob.glob(_TPU_CHIPS))
     if has_chips or glob.glob(_VFIO):
@@ -289,10 +276,7 @@ def find_devices():
 
 
 def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
-    """Raise UserError if a batch size of a `TrainConfig` does not divide over the devices.
-
-    `train`, `eval` and `predict` select the batch sizes to check.
-    """
+    """Raise UserError if a batch size of a `TrainConfig` does not divide over the devices."""
     if train:
         parts = config.gradient_accumulation_steps
         per_replica(config.train_batch_size, strategy, "train_batch_size", parts)
@@ -305,9 +289,7 @@ def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):
 def per_replica(batch_size, strategy, argument, parts=1):
     """Return the batch size of one replica.
 
-    Raises:
-      UserError: if the batch does not divide over the replicas, or their batches into `parts`. The
-        message suggests the nearest valid sizes.
+    Raises UserError if the batch does not divide over the replicas, or their batches into `parts`.
     """
     replicas = strategy.num_replicas_in_sync
     unit = replicas * parts

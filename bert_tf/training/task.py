@@ -1,8 +1,4 @@
-"""The interface of a task for the training loop, `fine_tune`, the scripts and export.
-
-`Task` is the model with its losses and metrics. `task_config.TaskConfig` is everything else that a
-fine-tuned model needs. `TaskData` is the data of one run. `task_spec.TaskSpec` ties them together.
-"""
+"""The interface of a task: `Task`, the model with losses and metrics, and `TaskData`, its data."""
 
 import dataclasses
 import functools
@@ -44,7 +40,7 @@ class Task:
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
         Args:
-          outputs: the model's training outputs for `batch`.
+          outputs: the model's training outputs.
           batch: dict of tensors (B, ...), B the batch size of one replica.
           weights: the sums of `loss_weights` over the global batch.
         """
@@ -58,7 +54,7 @@ class Task:
         """Adapt weights after a warm start; `loaded` has the names of the loaded weights."""
 
     def metrics(self, predictions):
-        """Return the metrics of a split, a dict, from the predictions, a dict of arrays (N, ...).
+        """Return a dict of metrics from the predictions of a split, a dict of arrays (N, ...).
 
         The keys are `metric_names`. Lower is better for names that contain "loss", else higher.
         """
@@ -67,13 +63,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFormat:
-    """The format of a split's records.
-
-    Attributes:
-      schema: a schema of `data.records`.
-      lengths: dict from the letters of the schema's shapes to sizes.
-      limits: upper bounds of the values, as `data.records.limits` returns them.
-    """
+    """The format of a split's records; the fields are as in `data.records`."""
 
     schema: dict
     lengths: dict
@@ -86,11 +76,10 @@ class TaskData:
     The name of a split starts with "train", "dev" or "test", such as "dev_mismatched".
 
     Attributes:
-      examples: dict from split to examples, for the splits that were read.
+      examples: dict from split to examples.
       config: the `TaskConfig` of the run.
       version: bump when the features change for the same data.
-      unit: plural noun for training examples in messages.
-      sequence_unit: plural noun for the content of a sequence in messages.
+      unit, sequence_unit: plural nouns for examples and for the content of a sequence, in messages.
       metric_names: names of the metrics of an evaluation.
       data_files: paths of the files that contain the examples.
       evaluates_predictions: whether evaluation uses predictions, with the prediction batch size.
@@ -105,7 +94,6 @@ class TaskData:
 
     def __init__(self, examples, config):
         self.examples, self.config = examples, config
-        # The metadata of each split's features.
         self.caches = {}
 
     def splits(self, base):
@@ -145,7 +133,7 @@ class TaskData:
         return self.caches[split]
 
     def log_truncated(self, split, features):
-        """Log how many texts of a split are truncated, if its `FeatureCache` has their lengths."""
+        """Log how many texts of a split are truncated, if its `FeatureCache` has lengths."""
         if counts := (features.metadata or {}).get("lengths"):
             config = self.config
             limits = config.max_seq_length, config.bert_config.max_position_embeddings
@@ -197,14 +185,14 @@ class TaskData:
         raise NotImplementedError
 
     def evaluate(self, run, split):
-        """Evaluate a "dev" split of a `training.fine_tuning.Run`, and write its result files.
+        """Evaluate a "dev" split of a `Run`, and write its result files.
 
         Returns a dict of metrics, with `global_step`.
         """
         raise NotImplementedError
 
     def predict(self, run, split):
-        """Predict a "test" split of a `training.fine_tuning.Run`, and write its result files."""
+        """Predict a "test" split of a `Run`, and write its result files."""
         raise NotImplementedError
 
     def evaluate_and_predict(self, run):
@@ -217,12 +205,9 @@ class TaskData:
 
 
 def result_name(stem, split, ending):
-    """Return the name of a split's file: ("eval_results", "dev_mismatched", ".txt") ->
-    "eval_results_mismatched.txt".
-    """
+    """Return the name of a split's file, such as "eval_results_mismatched.txt"."""
     return f"{stem}{split.removeprefix(base_split(split))}{ending}"
 
 
 def result_file(folder, stem, split, ending):
-    """Return the path of a split's file in a folder; see `result_name`."""
     return os.path.join(folder, result_name(stem, split, ending))

@@ -23,10 +23,9 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 class TaskConfig(Config):
     """The configuration of a task and its trained model.
 
-    Subclasses add options, such as files and lengths, and values from the data, such as labels. The
-    `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`, it
-    is the complete config of a model, which is saved next to the weights in the format of version
-    0.1.
+    The `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`,
+    it is the complete config of a model, which is saved next to the weights in the format of
+    version 0.1.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -111,8 +110,7 @@ class TaskConfig(Config):
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         """Make the config of a model that was fine-tuned elsewhere, to export it.
 
-        `labels` are used by subclasses with labels; `**options` are other attributes, None for the
-        default.
+        `**options` are other attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
         default = cls().resolve().max_seq_length

@@ -1,7 +1,4 @@
-"""The parts of a task, and the registry of all tasks; does not import TensorFlow.
-
-`bert_tf.tasks` registers the built-in tasks.
-"""
+"""The parts of a task, and the registry of all tasks; does not import TensorFlow."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +6,6 @@ from typing import Any
 from bert_tf.io import files
 from bert_tf.lazy import LazyImport
 
-# The tasks by name.
 TASKS: dict[str, "TaskSpec"] = {}
 
 

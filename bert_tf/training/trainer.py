@@ -125,7 +125,6 @@ class Trainer:
 
     @functools.cached_property
     def _predict_step(self):
-        """Function from a distributed batch to the predictions of all replicas."""
         task = self.task
 
         def replica_step(batch):
@@ -140,8 +139,7 @@ class Trainer:
         Every worker gets the predictions of all workers.
 
         Args:
-          data: a `data.input_pipeline.EvaluationInput`, whose batches have `is_real_example` (B,).
-            It is 0 for the padding rows of the last batch, which are dropped.
+          data: a `data.input_pipeline.EvaluationInput`; padding rows of the last batch are dropped.
           description: label of the progress bar.
           total: number of examples, if known.
           on_batch: function to call after each batch.

@@ -1,8 +1,6 @@
 """Creation of pre-training instances from text, in memory as in the release, or in shards.
 
-`sources` reads documents, `corpus` tokenizes them, `instances` and `masking` draw masked instances,
-and `writing` writes records. `shards` does all of this for text of any size, with several processes
-or with `beam`. Only remote files and tensorflow-datasets require TensorFlow.
+Only remote files and tensorflow-datasets require TensorFlow.
 """
 
 from bert_tf.configs.pretraining_data import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig

@@ -1,8 +1,4 @@
-"""Creation of shards with Apache Beam on any number of machines, as in `Shards.create`.
-
-One worker tokenizes each file, and one worker creates each shard. All workers must be able to
-access the input and the output.
-"""
+"""Creation of shards with Apache Beam on any number of machines, as in `Shards.create`."""
 
 import contextlib
 import re
@@ -19,9 +15,8 @@ _RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 def create_shards(shards, runner, options):
     """Create the missing `Shards` with a Beam runner; return the `Counts` of all.
 
-    `runner` is a name such as "DirectRunner", and `options` a list of Beam's flags such as
-    ["--project=mine"]. Raises UserError as in `Shards.create`, or if Beam is not installed or
-    rejects a flag.
+    All workers must be able to access the input and the output. `options` is a list of Beam's flags
+    such as ["--project=mine"]. Raises UserError if Beam is not installed or rejects a flag.
     """
     try:
         import apache_beam as beam
@@ -70,7 +65,6 @@ def create_shards(shards, runner, options):
 
 @contextlib.contextmanager
 def _progress(shards, num_missing, runner):
-    """Log how many shards exist by listing their folder, which works with any runner."""
     console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
     finished = threading.Event()
     progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))
@@ -97,7 +91,7 @@ def extract_user_error(error):
 
 
 def _tokenize_file(file, shards, missing):
-    """Yield pairs of a missing shard and ((file, chunk), `Block`)."""
+    """Yield (shard, ((file, chunk), `Block`)) for missing shards."""
     documents = shards.source.read_documents(file)
     for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
         for shard, block in shards.tokenize(chunk):
@@ -106,7 +100,7 @@ def _tokenize_file(file, shards, missing):
 
 
 def _create_shard(shard_and_values, shards):
-    """Create a shard from its blocks, which arrive in any order."""
+    """Create a shard; its blocks arrive in any order."""
     shard, values = shard_and_values
     blocks = sorted(filter(None, values), key=lambda value: value[0])
     shards.create_shard(shard, [block for _, block in blocks])

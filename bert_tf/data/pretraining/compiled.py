@@ -25,8 +25,6 @@ def _compile(function):
 
 
 class _Masking(NamedTuple):
-    """The tables of a `Masker`."""
-
     is_static: bool  # whether there are masks
     counts: np.ndarray  # int64 (S + 1,), the number of masks by sequence length
     tokens: np.ndarray  # int64 (V,), packed like masks
@@ -37,7 +35,6 @@ class _Masking(NamedTuple):
 
     @classmethod
     def of(cls, masker, corpus, config):
-        """Return the tables of a `Masker`, empty if it is None."""
         if masker is None:
             empty = np.zeros(1, np.int64)
             return cls(False, empty, empty, 0, 0, 0, np.zeros(1, bool))
@@ -141,7 +138,6 @@ def _draw_block(
 
 @_compile
 def _draw_masks(bounds, masking, words, masks, state):
-    """Fill `masks` with the packed masks of an instance; return their number."""
     a_start, a_end, b_start, b_end = bounds
     a_length = a_end - a_start
     size = a_length + b_end - b_start
@@ -219,7 +215,6 @@ def _shift(count):
 
 @_compile
 def _random(state):
-    """Return the result of `random.Random.random()`."""
     high, low = _word(state) >> 5, _word(state) >> 6
     return (high * 67108864.0 + low) / 9007199254740992.0
 

@@ -39,14 +39,13 @@ class Block(NamedTuple):
         return int(np.diff(bounds).max(initial=0))
 
     def write(self, writer):
-        """Append the block to an open binary file."""
         writer.write(np.array([len(part) for part in self], "<i8").tobytes())
         for part in self:
             writer.write(part.tobytes())
 
     @classmethod
     def read_all(cls, data):
-        """Return all blocks in a file's bytes; raise ValueError if they are truncated."""
+        """Return all blocks in a file's bytes; ValueError if they are truncated."""
         blocks, offset = [], 0
         while offset < len(data):
             parts = []
@@ -70,7 +69,6 @@ class Corpus(NamedTuple):
 
     @classmethod
     def from_blocks(cls, blocks):
-        """Concatenate blocks."""
         empty = Block(*(np.zeros(0, dtype) for dtype in _DTYPES))
         columns = zip(empty, *blocks, strict=True)
         ids, sentences, documents, is_continuation, empty_lines = map(np.concatenate, columns)
@@ -79,16 +77,12 @@ class Corpus(NamedTuple):
 
 
 class ChunkTokenizer:
-    """A picklable function from a chunk of documents to a block for each shard.
-
-    `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
-    """
+    """A picklable function from a chunk of documents to a block for each shard."""
 
     def __init__(self, tokenizer, by_spaces):
         self._tokenizer, self._by_spaces = tokenizer, by_spaces
 
     def __call__(self, chunk):
-        """Return a list of (shard, `Block`) for a chunk of `iter_chunks`."""
         texts = [
             list(chain.from_iterable(map(split_sentences, lines))) if is_raw else lines
             for _, lines, is_raw in chunk
@@ -129,8 +123,8 @@ class ChunkTokenizer:
 def iter_chunks(documents, num_shards, on_progress=lambda: None):
     """Assign `Document`s to shards and yield them in chunks for a `ChunkTokenizer`.
 
-    Document d of file f, both counted from 0, belongs to shard (f + d) mod `num_shards`. A chunk is
-    a list of (shard, lines, whether to split the lines into sentences).
+    Document d of file f belongs to shard (f + d) mod `num_shards`. A chunk is a list of (shard,
+    lines, whether to split the lines into sentences).
     """
     chunk, size = [], 0
     for document in documents:
@@ -147,10 +141,7 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Tokenize a source to a `Corpus`; raise UserError if it has no text.
-
-    `by_spaces` means `word_boundaries="spaces"` of `InstanceConfig`.
-    """
+    """Tokenize a source to a `Corpus`; raise UserError if it has no text."""
     with console.progress("tokenizing", source) as on_progress:
         chunks = iter_chunks(source.documents(), 1, on_progress)
         tokenized = map(ChunkTokenizer(tokenizer, by_spaces), chunks)
@@ -160,6 +151,5 @@ def read_corpus(source, tokenizer, by_spaces=False):
 
 
 def check_has_text(source, num_tokens):
-    """Raise UserError if a source has no text."""
     if not num_tokens:
         raise UserError(f"{source.name}: no text found, expected one sentence per line")

@@ -5,17 +5,9 @@ called in the same places. Unlike in the release, the text is a flat array of to
 instances are indices into it.
 
 A function in `_SEGMENT_ITERATORS` passes once through the documents and yields the two segments of
-each instance as (a_start, a_end, b_start, b_end, label), where the bounds are indices into
-`Corpus.ids`. Arguments:
-
-* sentences: start of each sentence in `Corpus.ids`, as a memoryview, whose items are faster to read
-  one by one than NumPy's.
-* documents: list of (first sentence, last sentence + 1), in the order of processing.
-* config: an `InstanceConfig`; rng: a `random.Random`; on_progress: called with 1 per document.
-
-Sentences are collected up to the target length, and the chunk is split at a random sentence. The
-target is usually the maximum length. Some documents have a shorter one, to reduce the mismatch
-between pre-training and fine-tuning.
+each instance as (a_start, a_end, b_start, b_end, label), with indices into `Corpus.ids`.
+`sentences` has the start of each sentence, as a memoryview, whose items are faster to read one by
+one than NumPy's. `documents` is a list of (first sentence, last sentence + 1).
 """
 
 import functools
@@ -37,10 +29,7 @@ _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
 class Instance(NamedTuple):
-    """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty.
-
-    The bounds of the two segments are indices into `Corpus.ids`.
-    """
+    """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty."""
 
     a_start: int
     a_end: int
@@ -54,15 +43,11 @@ class Instance(NamedTuple):
 class Instances:
     """A shuffled sequence of `Instance`s that takes about 200 bytes each.
 
-    Attributes:
-      order: int64 (I,), the index of each instance in the following arrays.
-      segments: int64 (I, 5), a_start, a_end, b_start, b_end and label.
-      starts: int64 (I + 1,), where each instance's masks start in `masks`, and M.
-      masks: int64 (M,), packed by `masking.Masker`; (1,) if M is 0.
+    `order` (I,) has the index of each instance in the rows of `segments` (I, 5): a_start, a_end,
+    b_start, b_end, label. Row i has the masks `starts[i]` to `starts[i + 1]` of `masks` (M,).
     """
 
     def __init__(self, segments, counts, masks, rng):
-        """Shuffle instances given as flat arrays (`array.array`)."""
         self.segments = np.frombuffer(segments, np.int64).reshape(-1, 5)
         self.starts = cumulative_offsets(counts)
         # A dummy entry, so that index 0 is valid if nothing is masked.
@@ -81,7 +66,7 @@ class Instances:
         return Instance(*bounds, bool(label), *(array("i", x) for x in masks))
 
     def lengths(self):
-        """Return token counts with [CLS] and [SEP], int64 (I,), in the order of `segments`."""
+        """Return token counts with [CLS] and [SEP], int64 (I,)."""
         a_start, a_end, b_start, b_end, _ = self.segments.T
         return a_end - a_start + b_end - b_start + 2 + (b_end > b_start)
 
@@ -89,12 +74,7 @@ class Instances:
 def create_instances(
     corpus, vocab, config, rng=None, on_progress=lambda count: None, compiled=None
 ):
-    """Create the `Instances` of a `Corpus` for a vocabulary and an `InstanceConfig`.
-
-    `rng` is a `random.Random`, None to create one from `config.random_seed`. `on_progress` is
-    called with the number of new documents, counted in every pass. `compiled` is the result of
-    `find_compiled`, or None.
-    """
+    """Create the `Instances` of a `Corpus`; `on_progress` is called in every pass."""
     rng = rng or random.Random(config.random_seed)
     order = list(range(len(corpus.documents) - 1))
     rng.shuffle(order)
@@ -109,10 +89,7 @@ def create_instances(
 
 
 def find_compiled(num_tokens, config):
-    """Return the module `compiled`, or None if it cannot be loaded or would not save time.
-
-    `num_tokens` is the total size of this process's corpora.
-    """
+    """Return the module `compiled`, or None if it cannot be loaded or would not save time."""
     if config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
         return None
     try:
@@ -130,7 +107,6 @@ def _log_without_numba(error):
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):
-    """Append the instances of one pass to `parts`, the first three arguments of `Instances`."""
     sentences = memoryview(corpus.sentences)
     all_segments, counts, all_masks = parts
     iter_segments = _SEGMENT_ITERATORS[config.objective]
@@ -167,11 +143,7 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
 
 
 def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
-    """Yield two consecutive segments, in order or swapped (label 1): ALBERT, arXiv:1909.11942.
-
-    A single sentence that fills an instance is split at a random token, or skipped if it has only
-    one.
-    """
+    """Yield two consecutive segments, in order or swapped (label 1): ALBERT, arXiv:1909.11942."""
     max_length = config.max_seq_length - 3
     for first, last in documents:
         target = _draw_target_length(max_length, config, rng)
@@ -199,8 +171,8 @@ def _sentence_order_pairs(sentences, documents, config, rng, on_progress):
 def _full_sentences(sentences, documents, config, rng, on_progress):
     """Yield one segment of as many sentences as fit: "FULL-SENTENCES" of RoBERTa, arXiv:1907.11692.
 
-    At the end of a document, b is the beginning of the next one if a whole sentence fits. An
-    instance crosses at most one boundary. Sentences longer than an instance continue in the next.
+    At the end of a document, b is the beginning of the next one if a whole sentence fits, so an
+    instance crosses at most one boundary. Longer sentences continue in the next instance.
     """
     number, position = 0, None
     while number < len(documents):

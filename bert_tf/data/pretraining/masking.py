@@ -43,14 +43,10 @@ class Masker:
         self._ngrams = [weight / weights[-1] for weight in weights]
 
     def tables(self):
-        """Return the number of masks by sequence length, and all tokens and [MASK], packed."""
         return np.array(self._counts), np.array(self._packed_tokens), self._packed_mask
 
     def __call__(self, bounds, rng):
-        """Return a list of packed masks, sorted by position, for `unpack_masks`.
-
-        `bounds` are the indices a_start, a_end, b_start, b_end in `Corpus.ids`; b may be empty.
-        """
+        """Return a list of packed masks for the `bounds` of a and b, sorted by position."""
         a_start, a_end, b_start, b_end = bounds
         a_length, b_length = a_end - a_start, b_end - b_start
         count = self._counts[a_length + b_length + (3 if b_length else 2)]
@@ -80,7 +76,6 @@ class Masker:
         return masked
 
     def _words(self, a_start, a_end, b_start, b_end):
-        """Return lists of positions that are masked together."""
         words = []
         b_first = 2 + a_end - a_start
         for first, start, end in ((1, a_start, a_end), (b_first, b_start, b_end)):

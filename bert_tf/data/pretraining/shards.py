@@ -1,14 +1,12 @@
 """Creation of instances from a corpus of any size, in shards, by several processes.
 
-Document d of file f belongs to shard (f + d) mod `num_shards`. First all documents are tokenized,
-and their tokens are written to one file per shard. Then each shard is created as a separate corpus,
-with a random generator seeded by the text "SEED/SHARD". The result depends only on text,
-configuration and number of shards, and memory only on the size of a shard. A restart creates the
-missing shards.
+First all documents are tokenized, and their tokens are written to one file per shard. Then each
+shard is created as a separate corpus, with a random generator seeded by the text "SEED/SHARD". The
+result depends only on text, configuration and number of shards, and memory only on the size of a
+shard.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
-in OUTPUT.counts.json (see `record_files`). During creation, OUTPUT.work has tokens and counts (see
-`workdir`).
+in OUTPUT.counts.json. During creation, OUTPUT.work has tokens and counts (see `workdir`).
 """
 
 import dataclasses
@@ -40,11 +38,7 @@ _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
 
 
 class Shards:
-    """The shards of a source, see `sources`.
-
-    `path` is the prefix of their file names. The temporary work folder is created in the local
-    folder `work_dir`, None for the folder of `path`.
-    """
+    """The shards of a source; `path` is the prefix of their file names. `work_dir` is local."""
 
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
         self.source, self.config, self.num_shards = source, config, num_shards
@@ -71,12 +65,10 @@ class Shards:
         self._work_dir = WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
 
     def paths(self):
-        """Return the files of all shards."""
         count = self.num_shards
         return [f"{self._path}-{shard:05d}-of-{count:05d}" for shard in range(count)]
 
     def existing(self):
-        """Return the set of existing shard files, from one listing of the folder."""
         folder = os.path.dirname(self._path)
         system = files.system(self._path)
         if folder and not system.isdir(folder):
@@ -87,9 +79,8 @@ class Shards:
     def create(self, num_processes=1, max_memory_mb=0):
         """Create the missing shards, and return and log the `Counts` of all.
 
-        `max_memory_mb` limits the memory of all processes together, 0 for no limit. Raises
-        UserError if existing files have a different configuration or input, or a shard exceeds the
-        limit.
+        `max_memory_mb` limits the memory of all processes, 0 for no limit. Raises UserError if
+        existing files have a different configuration or input, or a shard exceeds the limit.
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir`: found {self._work_dir.path}, expected a local folder")
@@ -128,7 +119,6 @@ class Shards:
         return "shards" in metadata and len(self.existing()) == self.num_shards
 
     def _complete(self, metadata, create_missing):
-        """Create the missing shards and return the complete metadata."""
         files.make_folder(os.path.dirname(self._path))
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
@@ -167,7 +157,7 @@ class Shards:
         return metadata
 
     def _write_record_counts(self, metadata):
-        """Write the side file with the record counts; only log failures, since it is optional."""
+        """Write the optional side file; only log failures."""
         paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
         if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
             return
@@ -178,10 +168,7 @@ class Shards:
             console.warning("%s; training will count the records itself", error)
 
     def missing(self):
-        """Return the indices of the shards that lack a file or counts.
-
-        Counts can be missing because an earlier run used a different `work_dir`.
-        """
+        """Return the indices of shards without file or counts, as with an earlier `work_dir`."""
         existing, with_counts = self.existing(), self._shards_with_counts()
         return [
             shard
@@ -190,7 +177,6 @@ class Shards:
         ]
 
     def _count_existing(self, metadata, existing):
-        """Return a dict from existing shard to `Counts`, if the metadata has them."""
         counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
         return {
             shard: Counts(**values)
@@ -210,7 +196,6 @@ class Shards:
             )
 
     def _read_metadata(self):
-        """Return the metadata of existing shards after a check, or new metadata."""
         system = files.system(self._path)
         path = self._metadata_path
         if not system.exists(path):
@@ -246,7 +231,7 @@ class Shards:
             system.remove(os.path.join(folder, name))
 
     def _write_tokens(self, num_processes):
-        """Write the tokens of all shards to the work folder, if missing; return their sizes."""
+        """Write the tokens of all shards if they are missing; return their sizes."""
         if sizes := self._work_dir.read_sizes():
             return sizes
         with self._work_dir.writing_tokens() as writer:

@@ -19,16 +19,11 @@ class Document(NamedTuple):
 
 
 class FileSource:
-    """Documents in files; `done` of `total` kB have been read.
+    """Documents in UTF-8 files, which may be gzipped; `done` of `total` kB have been read.
 
-    Args:
-      paths: UTF-8 files, which may be compressed by gzip.
-      format: "text" has one sentence per line and blank lines between documents; "jsonl" has one
-        JSON object, a document, per line; "auto" is jsonl for names that end in .jsonl, .ndjson or
-        .json, optionally followed by .gz, and text for all others.
-      text_field: the key of the text in a JSON object, a list of sentences or a string, which is
-        split into sentences.
-      split_sentences: whether to split lines of text files into sentences too.
+    `format` "text" has one sentence per line and blank lines between documents, "jsonl" one JSON
+    object per line, whose `text_field` is a list of sentences or a string to split. "auto" is jsonl
+    for names that end in .jsonl, .ndjson or .json, optionally followed by .gz, else text.
     """
 
     unit = "kB"
@@ -48,7 +43,6 @@ class FileSource:
         return [[path, *value] for path, value in zip(self.paths, values, strict=True)]
 
     def options(self):
-        """Return the reading options, a dict from argument name to JSON value."""
         return {
             "input_format": self._format,
             "text_field": self._text_field,
@@ -67,13 +61,11 @@ class FileSource:
             )
 
     def read_documents(self, file):
-        """Yield the documents of file number `file`."""
         documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
         for number, (lines, is_raw) in enumerate(documents):
             yield Document(file, number, lines, is_raw)
 
     def is_json(self, file):
-        """Return whether file number `file` is read as JSON lines."""
         name = self.paths[file].lower().removesuffix(".gz")
         has_json_name = name.endswith((".jsonl", ".ndjson", ".json"))
         return self._format == "jsonl" or (self._format == "auto" and has_json_name)
@@ -151,8 +143,6 @@ def split_sentences(text):
        then anything but a lower-case letter follows, unless the full stop belongs to one of
        `ABBREVIATIONS` or an initial ("J. Smith");
     3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
-
-    Returns a list of str, without surrounding whitespace.
     """
     return [sentence for line in text.split("\n") for sentence in _split_line(line)]
 

@@ -1,7 +1,7 @@
 """The work folder of shards, with their tokens and the counts of finished shards.
 
-`made_of.json` has the fingerprint of the text and configuration; contents with a different
-fingerprint are deleted. `sizes.json` exists once the tokens of all shards are complete.
+`made_of.json` has the fingerprint of the text and configuration, and `sizes.json` exists once the
+tokens of all shards are complete.
 """
 
 import contextlib
@@ -25,24 +25,17 @@ _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
 
 class WorkDir:
-    """The work folder `path`, created by `locked`.
-
-    Tokens require a local folder; counts can be on any file system. `fingerprint` is a JSON value.
-    """
+    """The work folder `path`, created by `locked`; tokens require a local folder."""
 
     def __init__(self, path, num_shards, fingerprint):
         self.path, self._num_shards, self._fingerprint = path, num_shards, fingerprint
 
     def exists(self):
-        """Return whether the folder exists."""
         return files.system(self.path).exists(self.path)
 
     @contextlib.contextmanager
     def locked(self):
-        """Create and lock the folder; delete its contents if they belong to different shards.
-
-        Raises UserError if another process holds the lock, or the folder is not a work folder.
-        """
+        """Create and lock the folder; delete its contents if they belong to different shards."""
         with locks.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")
             system = files.system(self.path)
@@ -65,7 +58,6 @@ class WorkDir:
             yield
 
     def remove(self):
-        """Remove the folder, which must be locked."""
         self._clear()
         system = files.system(self.path)
         # Remove the lock last, because another process may use the folder afterwards.
@@ -98,17 +90,14 @@ class WorkDir:
         return os.path.join(self.path, *names)
 
     def write_counts(self, shard, counts):
-        """Save the `Counts` of a shard."""
         files.write_text(self._counts_path(shard), to_json(counts._asdict()))
 
     def shards_with_counts(self):
-        """Return the set of shards with saved counts, from one listing of the folder."""
         names = set(files.system(self.path).listdir(self.path))
         paths = map(self._counts_path, range(self._num_shards))
         return {shard for shard, path in enumerate(paths) if os.path.basename(path) in names}
 
     def read_counts(self, shards):
-        """Return the saved `Counts` of some shards, a dict."""
         fields = dict.fromkeys(Counts._fields, json_files.Count)
 
         def read(shard):
@@ -123,7 +112,6 @@ class WorkDir:
         return self._join(f"{shard:05d}.json")
 
     def has_sizes(self):
-        """Return whether the tokens of all shards are complete."""
         return os.path.exists(self._join("sizes.json"))
 
     def read_sizes(self):
@@ -166,10 +154,7 @@ class WorkDir:
 
 
 class TokenWriter:
-    """Buffered writer of blocks to one file per shard in an empty folder.
-
-    `sizes` is as in `WorkDir.read_sizes`.
-    """
+    """Buffered writer of blocks to one file per shard in an empty folder."""
 
     def __init__(self, folder, num_shards):
         self.sizes = [[0, 0, 0] for _ in range(num_shards)]
@@ -178,7 +163,6 @@ class TokenWriter:
         self._num_buffered = 0
 
     def add(self, shard, block):
-        """Append a `Block` to a shard."""
         size = self.sizes[shard]
         size[0] += len(block.ids)
         size[1] += len(block.sentences)
@@ -199,7 +183,6 @@ class TokenWriter:
         self._num_buffered = 0
 
     def sync(self):
-        """Flush the written files to disk."""
         for name in os.listdir(self._folder):
             with self._opened(name, "r+b") as written:
                 os.fsync(written.fileno())
@@ -215,5 +198,4 @@ class TokenWriter:
 
 
 def to_json(value):
-    """Return indented JSON."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

@@ -18,11 +18,7 @@ _BATCH_SIZE = 250
 
 
 def columns(instances, first, last, corpus, vocab, config):
-    """Return the features of instances `first` to `last` - 1, see `records.pretraining_schema`.
-
-    The result is a dict of arrays (I, S), (I, P) or (I, 1). `corpus`, `vocab` and `config` must be
-    the arguments of `create_instances`.
-    """
+    """Return the features of instances `first` to `last` - 1, arrays (I, S), (I, P) or (I, 1)."""
     chosen = instances.order[first:last]
     segments = instances.segments[chosen]
     features = pack_segments(corpus.ids, segments[:, :4], vocab, config.max_seq_length)
@@ -50,10 +46,7 @@ def columns(instances, first, last, corpus, vocab, config):
 
 
 def write(paths, instances, corpus, vocab, config, on_progress=lambda count: None):
-    """Write instances to TFRecord files in turn, and return a dict from path to their number.
-
-    `on_progress` is called with the number of new instances; other arguments as for `columns`.
-    """
+    """Write instances to TFRecord files in turn, and return a dict from path to their number."""
     total = len(instances)
     with tfrecord.writing(paths) as write_records:
         for first in range(0, total, _BATCH_SIZE):
@@ -80,7 +73,6 @@ class Counts(NamedTuple):
 
     @classmethod
     def from_instances(cls, instances, corpus, vocab, config):
-        """Count one corpus and its `Instances`."""
         lengths, counts = np.unique(instances.lengths(), return_counts=True)
         is_capped = [config.num_to_mask(int(n)) > config.max_predictions_per_seq for n in lengths]
         return cls(
@@ -101,7 +93,6 @@ class Counts(NamedTuple):
         return Counts(*map(sum, zip(self, other, strict=True)))
 
     def log(self, config):
-        """Log the counts as a table."""
         rows = [
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
@@ -125,10 +116,7 @@ def _percentage(part, whole):
 
 
 def warn_about_limits(counts, config):
-    """Warn about single-document corpora and about instances with fewer masks than configured.
-
-    `counts` has the `Counts` of each independent corpus, such as a shard.
-    """
+    """Warn about single-document corpora and about instances with fewer masks than configured."""
     num_single = sum(part.documents == 1 for part in counts)
     if num_single and config.objective == "nsp":
         what = "the corpus is" if len(counts) == 1 else f"{num_single} of {len(counts)} shards are"
@@ -148,17 +136,13 @@ def warn_about_limits(counts, config):
 
 
 def check_has_instances(source, num_instances):
-    """Raise UserError if no instance was created, because all sentences have a single token."""
+    """Raise UserError if all sentences have a single token."""
     if not num_instances:
         raise UserError(f"{source.name}: no instance can be created from its text")
 
 
 def create_in_memory(source, paths, tokenizer, config):
-    """Create the instances of a source in memory, as in the release, and return their `Counts`.
-
-    They are written to the TFRecord files `paths` in turn. `tokenizer` is a `FullTokenizer`,
-    `config` an `InstanceConfig`. Raises UserError if there are no instances.
-    """
+    """Create the instances of a source in memory, as in the release, and return their `Counts`."""
     corpus = read_corpus(source, tokenizer, config.word_boundaries == "spaces")
     vocab = tokenizer.vocab
     compiled = find_compiled(len(corpus.ids), config)
