@@ -154,3 +154,17 @@ def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monke
     monkeypatch.chdir(tmp_path / "b")
     classifier.save_to_preset(tmp_path / "saved")
     assert (tmp_path / "saved" / "vocab.txt").read_text() == text
+
+
+def test_vocabulary_of_another_size(model_folder, tmp_path, caplog):
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    pieces = (model_folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    vocab_size = json.loads((folder / "bert_config.json").read_text())["vocab_size"]
+    extra = [f"extra{i}" for i in range(vocab_size + 1 - len(pieces))]
+    (folder / "vocab.txt").write_text("\n".join([*pieces, *extra]) + "\n", encoding="utf-8")
+    with pytest.raises(bert_tf.UserError, match=f"expected at most {vocab_size}, the model's"):
+        bert_tf.TextClassifier.from_preset(folder, labels=["a", "b"], max_seq_length=8)
+    (folder / "vocab.txt").write_text("\n".join(pieces[:-1]) + "\n", encoding="utf-8")
+    bert_tf.TextClassifier.from_preset(folder, labels=["a", "b"], max_seq_length=8)
+    assert any("check that the vocabulary belongs" in message for message in caplog.messages)
