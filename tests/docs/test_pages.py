@@ -118,6 +118,15 @@ def test_bash_blocks_are_bash(root):
             ast.parse(block.text, block.place)
 
 
+def test_the_quick_start_is_two_commands(root):
+    section = (root / "README.md").read_text().split("\n## Quick start\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```bash\n(.*?)\n```", section, re.DOTALL)
+    assert blocks[0].endswith("python quickstart.py")
+    assert blocks[1].endswith("python -m pytest")
+    assert not any("\n" in block for block in blocks[:2])
+
+
+
 def test_flags_in_the_text_exist(root, run_script):
     """No page mentions a flag that was removed."""
     known = set(OTHER_FLAGS)
