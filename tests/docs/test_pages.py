@@ -126,7 +126,6 @@ def test_the_quick_start_is_two_commands(root):
     assert not any("\n" in block for block in blocks[:2])
 
 
-
 def test_flags_in_the_text_exist(root, run_script):
     """No page mentions a flag that was removed."""
     known = set(OTHER_FLAGS)
