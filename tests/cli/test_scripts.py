@@ -217,7 +217,7 @@ def mistakes(folder):
     flags = ["--do_train", f"--bert_config_file={small}"]
     yield classifier, flags, ["--vocab_file: found 25 entries in ", "expected at most 10"]
     yield classifier, ["--do_train", "--task_name=nli"], ["--task_name", "nli", "CoLA, SST-2"]
-    yield classifier, ["--do_eval", "--data_dir=none"], ["--data_dir=none: ", "dev.tsv or dev.csv"]
+    yield classifier, ["--do_eval", "--data_dir=none"], ["--data_dir: there is no folder none"]
     yield classifier, ["--do_predict"], ["--output_dir: ", "without --init_checkpoint"]
     yield classifier, ["--do_train", "--best_metric=eval_loss"], ["requires --eval_steps"]
     flags = ["--do_train", "--early_stopping_patience=2"]
