@@ -231,6 +231,7 @@ def mistakes(folder):
     yield classifier, flags, ["dev.tsv, line 2: ", "'z'", "x, y"]
     word_table = {"bert/embeddings/word_embeddings": np.zeros((9, 9))}
     checkpoints.write(str(folder / "big" / "model.ckpt"), word_table)
+    yield classifier, ["--do_train", "--init_checkpoint=none"], ["--init_checkpoint: ", "none"]
     flags = ["--do_train", f"--init_checkpoint={folder}/big/model.ckpt"]
     yield classifier, flags, ["bert/embeddings/word_embeddings", "(9, 9)", "(50, 16)"]
 
@@ -246,6 +247,7 @@ def test_mistakes_are_located_and_leave_nothing(run_script, folder, tmp_path):
         names = [path.name for path in output_dir.rglob("*") if path.is_file()]
         assert not [x for x in names if "events" not in x and "tmp" in x], names
         assert not [x for x in names if x.startswith(("model.ckpt", "eval_results"))], names
+        assert not output_dir.exists() or set(names) > {".lock"}, names
 
 
 SCRIPTS = (
