@@ -112,7 +112,10 @@ class TokenClassification(TaskPipeline):
         if "labels" not in values:
             metadata = read_metadata(checkpoint)
             if _ARCHITECTURE not in metadata.get("architectures", ()):
-                raise UserError(f"`labels` must be given: {checkpoint} has no token classifier")
+                raise UserError(
+                    f"`labels` must be given: {checkpoint} has no token classifier; for example "
+                    'labels=["PER", "ORG"]'
+                )
             values = {**values, "labels": metadata.get("labels", ())}
         return values
 
