@@ -14,7 +14,9 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
+from bert_tf.serving.model_card import shorten
 from bert_tf.tokenization.packing import log_truncated
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, model_strategy
 from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.task_config import TaskConfig, check_length
@@ -68,6 +70,10 @@ class TaskPipeline(KerasTraining, Pipeline):
                 model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
+        check_vocabulary(
+            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case,
+            model_files.config,
+        )  # fmt: skip
         use_all_devices()
         pipeline = cls(cls.spec.make_model(config, dtype), config)
         loaded = []
@@ -75,6 +81,7 @@ class TaskPipeline(KerasTraining, Pipeline):
             loaded = checkpoints.warm_start(
                 pipeline.model, checkpoint, labels=config.labels or None, argument="preset"
             )
+        pipeline._card = {"training": {"initial weights": shorten(checkpoint)}}
         pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")

@@ -26,12 +26,13 @@ _LIMITS = """\
 """
 
 
-def make_card(folder, metadata, inputs, sample, run_dir=None):
+def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
     """Return the text of the card of a version in `folder`, EXPORT_DIR/VERSION.
 
     `metadata` is the contents of its `model.json`, `inputs` the input names of `serving_default`,
     `sample` a row of these inputs (None for token ids), and `run_dir` the folder of the run that
-    trained the model, or None.
+    trained the model, or None. `others` is a dict with more rows of the sections "training" and
+    "evaluation", or None.
     """
     export_dir, version = os.path.split(folder)
     name = os.path.basename(os.path.abspath(export_dir))
@@ -50,13 +51,15 @@ def make_card(folder, metadata, inputs, sample, run_dir=None):
             "exported with": f"TensorFlow {tf.__version__}, Keras {keras.__version__}",
         },
         "## Training": {
-            "initial weights": "/".join((weights.get("path") or "").split("/")[-2:]),
+            "initial weights": shorten(weights.get("path") or ""),
             "revision": weights.get("revision"),
             "data": data or config.get("tfds_name"),
             "versions": ", ".join(f"{x} {y}" for x, y in record.get("versions", {}).items()),
         },
         "## Evaluation": results,
     }
+    for section, values in (others or {}).items():
+        tables[f"## {section.capitalize()}"] |= values
     parts = [f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()]
     ids = ", ".join(f'"{x}": [[...]]' for x in inputs)
     body = json.dumps({"instances": [sample]}) if sample else f'{{"inputs": {{{ids}}}}}'
@@ -64,6 +67,11 @@ def make_card(folder, metadata, inputs, sample, run_dir=None):
     parts.append(f"## Requests to TF Serving\n\n```sh\n{request}\n```\n")
     parts.append(f"## Limits\n\n{_LIMITS.format(**metadata)}")
     return "\n".join([_MARK, *parts])
+
+
+def shorten(path):
+    """Return the name of a file and of its folder, because a full path may be private."""
+    return "/".join(path.split("/")[-2:])
 
 
 def write_card(export_dir, text):
@@ -95,7 +103,8 @@ def _read_run(folder):
 
 def _table(rows):
     """Return a Markdown table of a dict's non-empty values."""
-    texts = {key: " ".join(str(x).split()).replace("|", r"\|") for key, x in rows.items() if x}
+    rows = {key: f"{x:.4g}" if isinstance(x, float) else str(x or "") for key, x in rows.items()}
+    texts = {key: " ".join(x.split()).replace("|", r"\|") for key, x in rows.items() if x}
     if not texts:
         return "Not recorded."
     return "\n".join(["| | |", "| --- | --- |", *(f"| {x} | {y} |" for x, y in texts.items())])
