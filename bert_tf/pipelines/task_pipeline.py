@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+import os
 
 import keras
 import numpy as np
@@ -10,11 +11,11 @@ import tensorflow as tf
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.train import BatchConfig
+from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.serving.model_card import shorten
 from bert_tf.tokenization.packing import log_truncated
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, model_strategy
@@ -81,7 +82,9 @@ class TaskPipeline(KerasTraining, Pipeline):
             loaded = checkpoints.warm_start(
                 pipeline.model, checkpoint, labels=config.labels or None, argument="preset"
             )
-        pipeline._card = {"training": {"initial weights": shorten(checkpoint)}}
+        is_hub = isinstance(preset, str) and preset.startswith(files.HUB)
+        name = preset if is_hub else os.path.basename(os.path.abspath(model_files.folder))
+        pipeline._card = {"training": {"initial weights": name}} if load_weights else {}
         pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")

@@ -51,7 +51,7 @@ def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
             "exported with": f"TensorFlow {tf.__version__}, Keras {keras.__version__}",
         },
         "## Training": {
-            "initial weights": shorten(weights.get("path") or ""),
+            "initial weights": "/".join((weights.get("path") or "").split("/")[-2:]),
             "revision": weights.get("revision"),
             "data": data or config.get("tfds_name"),
             "versions": ", ".join(f"{x} {y}" for x, y in record.get("versions", {}).items()),
@@ -67,11 +67,6 @@ def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
     parts.append(f"## Requests to TF Serving\n\n```sh\n{request}\n```\n")
     parts.append(f"## Limits\n\n{_LIMITS.format(**metadata)}")
     return "\n".join([_MARK, *parts])
-
-
-def shorten(path):
-    """Return the name of a file and of its folder, because a full path may be private."""
-    return "/".join(path.split("/")[-2:])
 
 
 def write_card(export_dir, text):
