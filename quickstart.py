@@ -167,6 +167,7 @@ def pretrain():
         "run_pretraining.py",
         do_train=True,
         input_file=output_path("corpus.tfrecord"),
+        vocab_file=output_path("vocab.txt"),  # makes the folder complete, for `from_preset`
         output_dir=output_path("pretrained"),
         train_batch_size=64,
         learning_rate=2e-3,

@@ -1,8 +1,8 @@
 """Log messages, progress, errors and the output of commands.
 
-The library logs to the logger "bert_tf". Scripts call `show` to print the messages. File names and
-server messages may contain control characters that hide or rewrite terminal output; `printable`
-escapes them.
+The library logs with `console.info`, `console.notice` and `console.warning` to the logger
+"bert_tf". Scripts call `show` to print the messages. File names and server messages may contain
+control characters that hide or rewrite terminal output; `printable` escapes them.
 """
 
 import contextlib
@@ -24,6 +24,16 @@ info = _logger.info
 def warning(message, *args):
     """Log a message at level WARNING, prefixed with "warning: "."""
     _logger.warning("warning: " + message, *args)
+
+
+_shown_once: set[str] = set()
+
+
+def notice(message, *args):
+    """Log a message that programs see by default, once per process."""
+    if (text := message % args) not in _shown_once:
+        _shown_once.add(text)
+        _logger.warning("%s", text)
 
 
 # All except tabs and line breaks.

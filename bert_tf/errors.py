@@ -73,6 +73,11 @@ def shown(value, limit=40):
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
+def counted(count, noun):
+    """Return a number and a noun in the right form: "1 column", "2 columns"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def abbreviate(names, limit=3):
     """Join the first `limit` names; count the rest: "a, b, c and 4 more"."""
     others = f" and {len(names) - limit} more" if len(names) > limit else ""

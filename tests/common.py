@@ -72,7 +72,9 @@ def write_model(folder, config=TINY, words=WORDS, **changes):
     values = {**config.to_dict(), **WITHOUT_DROPOUT, **changes}
     config = bert_tf.BertConfig.from_dict(values)
     (folder / "config.json").write_text(config.to_json_string())
-    write_vocab(folder, words)
+    # A vocabulary must have at least half as many entries as the model.
+    missing = config.vocab_size // 2 - len(words)
+    write_vocab(folder, [*words, *(f"[filler{i}]" for i in range(missing))])
     return model_flags(folder)
 
 

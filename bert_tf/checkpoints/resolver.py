@@ -74,11 +74,13 @@ class PretrainedFiles:
         return self.load_tokenizer()
 
     def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
-        """Return a `FullTokenizer`; UserError if the model has fewer embeddings."""
+        """Return a `FullTokenizer`; UserError if its vocabulary does not fit the model."""
         tokenizer = FullTokenizer(
             self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
         )
-        check_vocabulary(tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case)
+        check_vocabulary(
+            tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case, self.config
+        )
         return tokenizer
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 
 # Files with these extensions are tables even if their column names are unknown.
@@ -51,7 +51,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
     texts = tuple(text_columns or saved.get("text_columns", ()))
     if text_columns and len(texts) != len(inputs):
         raise UserError(
-            f"`text_columns`: found {len(texts)} columns, expected one for each of "
+            f"`text_columns`: found {counted(len(texts), 'column')}, expected one for each of "
             f"{', '.join(inputs)}"
         )
     if not texts and tuple(inputs) not in _USUAL_INPUTS:
@@ -86,7 +86,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None):
                 raise ValueError(problem)
             if columns.header and any(row[columns.width :]):
                 raise ValueError(
-                    f"found {len(row)} columns, expected {columns.width} as in the first line"
+                    f"found {counted(len(row), 'column')}, expected {columns.width} as in the "
+                    "first line"
                 )
             values = _inputs(inputs, positions, columns, layout, row, metadata)
             inputs_of_rows.append(predictor.check(values))

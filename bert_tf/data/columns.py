@@ -5,7 +5,7 @@ import math
 
 from bert_tf import console
 from bert_tf.data.rows import find_column
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 
 # Roughly the largest float32.
 _LARGEST = 3.4e38
@@ -257,5 +257,7 @@ def read_number(text, what):
 def get_cell(row, position, name):
     """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
     if not -len(row) <= position < len(row):
-        raise ValueError(f"found {len(row)} columns, expected {name} in column {position + 1}")
+        raise ValueError(
+            f"found {counted(len(row), 'column')}, expected {name} in column {position + 1}"
+        )
     return row[position]

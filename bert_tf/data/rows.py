@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.tfds_builder import load_builder
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
 
@@ -65,7 +65,12 @@ def find_file(split, names, data_dir=None, path=None):
     for name in names:
         if tf.io.gfile.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
-    raise UserError(f"`data_dir={data_dir}`: found no {' or '.join(names)}")
+    if not tf.io.gfile.isdir(data_dir):
+        raise UserError(f"`data_dir`: there is no folder {data_dir}")
+    raise UserError(
+        f"`data_dir={data_dir}`: found no {' or '.join(names)}; for a file with another name use "
+        f"`{argument}`"
+    )
 
 
 def find_column(path, names, wanted, argument=None):
@@ -96,7 +101,9 @@ def read_named_rows(path, table_format=None):
     def named(cells, problem):
         if not problem and len(cells) != len(names):
             # An unquoted comma, for example, shifts the following columns.
-            problem = f"found {len(cells)} columns, expected {len(names)} as in the first line"
+            problem = (
+                f"found {counted(len(cells), 'column')}, expected {len(names)} as in the first line"
+            )
         try:
             return problem or dict(zip(names, map(tables.as_text, cells), strict=True))
         except ValueError as error:

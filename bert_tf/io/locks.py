@@ -13,6 +13,8 @@ from bert_tf.io import files
 # How long to wait for a lock. The workers of a killed process keep its lock until they notice.
 _LOCK_SECONDS = 1.0
 
+_LOCK_FILE = ".lock"
+
 # Errors on file systems without locks.
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -36,7 +38,7 @@ def locked(folder, argument, activity):
         )
         yield False
         return
-    path = os.path.join(folder, ".lock")
+    path = os.path.join(folder, _LOCK_FILE)
     lock = filelock.FileLock(
         path, timeout=_LOCK_SECONDS, poll_interval=0.1, preserve_lock_file=True,
         on_acquired=_write_process_id,
@@ -68,6 +70,14 @@ def locked(folder, argument, activity):
         yield lock.is_locked
     finally:
         lock.release()
+
+
+def remove_unused(folder):
+    """Remove a local folder that this process has locked if it contains only the lock file."""
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [_LOCK_FILE]:
+            os.remove(os.path.join(folder, _LOCK_FILE))
+            os.rmdir(folder)
 
 
 def _write_process_id(descriptor):

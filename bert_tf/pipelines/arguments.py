@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import UserError, check_unicode
+from bert_tf.errors import UserError, check_unicode, counted
 
 
 def with_keras_names(**names):
@@ -151,7 +151,7 @@ def check_numbers(values, argument, count):
     """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
     values = check_list(values, argument, "a list of numbers")
     if len(values) != count:
-        raise UserError(f"`{argument}`: found {len(values)} numbers, expected {count}")
+        raise UserError(f"`{argument}`: found {counted(len(values), 'number')}, expected {count}")
     for i, value in enumerate(values):
         is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not is_number or not np.isfinite(value):

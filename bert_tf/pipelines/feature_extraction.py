@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.modeling import layer_indices
 from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.text_pipeline import TextPipeline
@@ -119,7 +119,7 @@ def _combination(name, layer_weights, num_layers):
     weights = [1 / len(layers)] * len(layers) if layer_weights is None else list(layer_weights)
     if is_sum and len(weights) != len(layers):
         raise UserError(
-            f"`layer_weights`: found {len(weights)} numbers, expected {len(layers)} for "
+            f"`layer_weights`: found {counted(len(weights), 'number')}, expected {len(layers)} for "
             f"`layer_combination={name}`"
         )
 

@@ -22,6 +22,8 @@ class Pipeline:
     """Base class of pipelines that can be saved and exported."""
 
     model: keras.Model
+    # What `fit` and `evaluate` record for the model card; see `serving.export`.
+    _card: dict[str, dict] = {}  # noqa: RUF012
     # Whether the head was neither loaded nor trained.
     _is_random = False
 
@@ -89,7 +91,12 @@ class Pipeline:
         self._warn_if_random("the answers of the exported model")
         if keras.backend.backend() != "tensorflow":
             return self._export_by_tensorflow(os.fspath(folder), version, serving_config)
-        return serving.export(self._servable(serving_config), os.fspath(folder), version)
+        servable = self._servable(serving_config)
+        return serving.export(servable, os.fspath(folder), version, card=self._card)
+
+    def _add_to_card(self, section, values):
+        """Add a dict of values to the section "training" or "evaluation" of the model card."""
+        self._card = {**self._card, section: {**self._card.get(section, {}), **values}}
 
     def _export_by_tensorflow(self, folder, version, serving_config):
         """Export the model, through a preset, in a process with the TensorFlow backend."""
@@ -110,12 +117,13 @@ class Pipeline:
             program = (
                 "import json, sys, bert_tf; "
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
+                "pipeline._card = json.loads(sys.argv[3]); "
                 "print(pipeline.export(**json.loads(sys.argv[2])))"
             )
             # No GPUs, because JAX has reserved their memory.
             variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
             done = subprocess.run(
-                [sys.executable, "-c", program, preset, json.dumps(arguments)],
+                [sys.executable, "-c", program, preset, *map(json.dumps, (arguments, self._card))],
                 env={**environment(), **variables},
                 capture_output=True,
                 text=True,

@@ -91,7 +91,12 @@ def _read(values, argument, names):
             f"`{argument}`: found the columns {', '.join(map(str, columns)) or '(none)'}, expected "
             f"{_names(names[first])}"
         )
-    console.info("columns of `%s`: %s", argument, ", ".join(x for x in columns if x in used))
+    ignored = ", ".join(str(x) for x in columns if x not in used)
+    console.notice(
+        "columns of `%s`: %s%s",
+        argument, ", ".join(x for x in columns if x in used),
+        f"; ignored: {ignored}" if ignored else "",
+    )  # fmt: skip
     return results
 
 

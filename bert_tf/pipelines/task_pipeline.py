@@ -2,6 +2,7 @@
 
 import dataclasses
 import operator
+import os
 
 import keras
 import numpy as np
@@ -10,14 +11,20 @@ import tensorflow as tf
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.train import BatchConfig
+from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
+from bert_tf.tokenization.packing import log_truncated
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, model_strategy
 from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
+
+# Texts are tokenized in batches of this size to count the truncated ones.
+_ROWS_PER_BATCH = 256
 
 
 class TaskPipeline(KerasTraining, Pipeline):
@@ -57,6 +64,10 @@ class TaskPipeline(KerasTraining, Pipeline):
                 model_files.bert_config, model_files.vocab_file, **values
             )
         check_length(config.max_seq_length, config.bert_config)
+        check_vocabulary(
+            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case,
+            model_files.config,
+        )  # fmt: skip
         use_all_devices()
         pipeline = cls(cls.spec.make_model(config, dtype), config)
         loaded = []
@@ -64,6 +75,9 @@ class TaskPipeline(KerasTraining, Pipeline):
             loaded = checkpoints.warm_start(
                 pipeline.model, checkpoint, labels=config.labels or None, argument="preset"
             )
+        is_hub = isinstance(preset, str) and preset.startswith(files.HUB)
+        name = preset if is_hub else os.path.basename(os.path.abspath(model_files.folder))
+        pipeline._card = {"training": {"initial weights": name}} if load_weights else {}
         pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
@@ -76,6 +90,28 @@ class TaskPipeline(KerasTraining, Pipeline):
 
     def _pad(self, batch):
         return pad_batch(batch, model_strategy(self.model), self.config.max_seq_length)
+
+    @tf.autograph.experimental.do_not_convert
+    def _log_truncated(self, argument, columns):
+        """Warn if texts are truncated; `columns` are one or two string tensors (N,)."""
+        limit = self.config.max_seq_length
+        # A token has at least one byte, so most texts need not be tokenized.
+        is_long = tf.add_n([tf.strings.length(x) for x in columns]) > limit - 3
+
+        def lengths(*texts):
+            sizes = [self.tokenizer.graph_tokenizer.tokenize(x).row_lengths() for x in texts]
+            return 2 + tf.add_n(sizes) + sum(tf.cast(x > 0, x.dtype) for x in sizes[1:])
+
+        long = tuple(tf.boolean_mask(x, is_long) for x in columns)
+        dataset = tf.data.Dataset.from_tensor_slices(long).batch(_ROWS_PER_BATCH)
+        parts = list(dataset.map(lengths, tf.data.AUTOTUNE).as_numpy_iterator())
+        if parts:
+            sizes = np.concatenate(parts)
+            counts = {"texts": len(is_long), "truncated": int((sizes > limit).sum()),
+                      "longest": int(sizes.max())}  # fmt: skip
+            log_truncated(
+                f"`{argument}`", counts, limit, self.config.bert_config.max_position_embeddings
+            )
 
     def _servable(self, serving_config):
         return self.spec.make_servable(self.model, self.config, serving_config)

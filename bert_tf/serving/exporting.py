@@ -88,7 +88,7 @@ def text_servable(task, prepared, tokenizer, serve_ids, **options):
     return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
 
 
-def export(servable, export_dir, version=None, run_dir=None):
+def export(servable, export_dir, version=None, run_dir=None, card=None):
     """Write a SavedModel atomically.
 
     Its subfolder `assets.extra` contains the vocabulary, the labels (one per line, in the order of
@@ -100,6 +100,8 @@ def export(servable, export_dir, version=None, run_dir=None):
       export_dir: folder for all versions of the model, as TF Serving expects it.
       version: version number; None for the next free one.
       run_dir: folder of the run that trained the model, for the card, or None.
+      card: rows of the card for a model without a run, a dict from "training" and "evaluation" to
+        dicts, or None.
 
     Returns:
       The new folder, EXPORT_DIR/VERSION.
@@ -115,9 +117,9 @@ def export(servable, export_dir, version=None, run_dir=None):
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
-        card = _write(servable, folder, run_dir)
+        text = _write(servable, folder, run_dir, card or {})
         _write_batching_parameters(export_dir, servable.has_variable_width)
-        model_card.write_card(export_dir, card)
+        model_card.write_card(export_dir, text)
     return folder
 
 
@@ -138,7 +140,7 @@ def _creation_order(variable):
     return int(variable._unique_id.rpartition("_")[2])
 
 
-def _write(servable, folder, run_dir):
+def _write(servable, folder, run_dir, card):
     """Write the SavedModel; return the text of its card."""
     model, _, buckets, serving_config = servable.prepared
     takes_text = serving_config.inputs == "text"
@@ -193,7 +195,7 @@ def _write(servable, folder, run_dir):
     )  # fmt: skip
     inputs = endpoints["serving_default"][1]
     sample = servable.sample_text("He slept.") if takes_text else None
-    return model_card.make_card(folder, metadata, inputs, sample, run_dir)
+    return model_card.make_card(folder, metadata, inputs, sample, run_dir, card)
 
 
 def _checking_rows(serve):

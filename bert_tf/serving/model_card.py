@@ -26,8 +26,11 @@ _LIMITS = """\
 """
 
 
-def make_card(folder, metadata, inputs, sample, run_dir=None):
-    """Return the text of the card of a version; `run_dir` is the run that trained the model."""
+def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
+    """Return the text of the card of a version; `run_dir` is the run that trained the model.
+
+    `others` is a dict with more rows of the sections "training" and "evaluation", or None.
+    """
     export_dir, version = os.path.split(folder)
     name = os.path.basename(os.path.abspath(export_dir))
     record, results = _read_run(run_dir) if run_dir else ({}, {})
@@ -52,6 +55,8 @@ def make_card(folder, metadata, inputs, sample, run_dir=None):
         },
         "## Evaluation": results,
     }
+    for section, values in (others or {}).items():
+        tables[f"## {section.capitalize()}"] |= values
     parts = [f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()]
     ids = ", ".join(f'"{x}": [[...]]' for x in inputs)
     body = json.dumps({"instances": [sample]}) if sample else f'{{"inputs": {{{ids}}}}}'
@@ -90,7 +95,8 @@ def _read_run(folder):
 
 def _table(rows):
     """Return a Markdown table of a dict's non-empty values."""
-    texts = {key: " ".join(str(x).split()).replace("|", r"\|") for key, x in rows.items() if x}
+    rows = {key: f"{x:.4g}" if isinstance(x, float) else str(x or "") for key, x in rows.items()}
+    texts = {key: " ".join(x.split()).replace("|", r"\|") for key, x in rows.items() if x}
     if not texts:
         return "Not recorded."
     return "\n".join(["| | |", "| --- | --- |", *(f"| {x} | {y} |" for x, y in texts.items())])

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from bert_tf.errors import UserError, check_unicode, reason
+from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.serving.answers import answers_class
 
@@ -155,7 +155,7 @@ class BasePredictor:
                 cells = [*cells[:last], cells[last:]]
             if len(cells) != len(names):
                 expected = " <tab> ".join(names)
-                raise ValueError(f"found {len(cells)} inputs, expected {expected}")
+                raise ValueError(f"found {counted(len(cells), 'input')}, expected {expected}")
             row = dict(zip(names, cells, strict=True))
             if "numbers" in row:
                 row["numbers"] = [float(cell) for cell in row["numbers"]]

@@ -105,12 +105,12 @@ def prepare_model(model, serving_config, max_seq_length):
         return PreparedModel(model, _through_numpy(model), buckets, serving_config)
     if serving_config.dtype and {model.compute_type, model.weight_type} != {serving_config.dtype}:
         model = _convert(model, serving_config.dtype)
-    call = functools.partial(_call, model)
+    has_constants = False
     if serving_config.weights not in (None, model.weight_type):
         model = QuantizedModel(model, serving_config.weights)
-        call = functools.partial(_call, model)
     elif serving_config.dtype == model.weight_type != "float32":
-        call = _with_constants(model)
+        has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
+    call = _with_constants(model) if has_constants else functools.partial(_call, model)
     call = functools.partial(call, skip_padding=not serving_config.computes_padding)
     return PreparedModel(model, call, buckets, serving_config)
 
@@ -164,7 +164,7 @@ def _convert(model, dtype):
 
 
 def _with_constants(model):
-    """Return a function that calls a small model, with its weights as constants of the graph.
+    """Return a function that calls a model, with its weights as constants of the graph.
 
     oneDNN reorders the matrices of half-precision products in each call, but constants only once,
     which halves the time.
@@ -173,9 +173,6 @@ def _with_constants(model):
         [variable.numpy() for variable in variables]
         for variables in (model.trainable_variables, model.non_trainable_variables)
     )
-    size = sum(value.nbytes for value in (*trainable, *others))
-    if size > _MAX_CONSTANT_BYTES:
-        return functools.partial(_call, model)
 
     # A single function for both signatures stores the constants only once.
     @tf.function(autograph=False, reduce_retracing=True)

@@ -143,23 +143,29 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
         )
 
 
-def check_vocabulary(vocab, config, vocab_file, do_lower_case=None):
-    """Raise UserError if the vocabulary has ids without an embedding in the model.
+def check_vocabulary(vocab, config, vocab_file, do_lower_case=None, config_file=None):
+    """Raise UserError if the sizes of the vocabulary and of the model's embeddings do not match.
 
-    A smaller vocabulary causes a warning: it may belong to a different model, although embedding
-    tables are sometimes rounded up. So does a `do_lower_case` that contradicts the pieces.
+    A slightly smaller vocabulary causes a warning, because embedding tables are sometimes rounded
+    up. So does a `do_lower_case` that contradicts the pieces. `config_file` is for messages.
     """
-    needed = max(vocab.values()) + 1
-    if needed > config.vocab_size:
+    found, expected = max(vocab.values()) + 1, config.vocab_size
+    where = f" in {config_file}" if config_file else ""
+    if found > expected:
         raise UserError(
-            f"`vocab_file`: found {needed} entries in {vocab_file}, expected at most "
-            f"{config.vocab_size}, the model's vocab_size"
+            f"`vocab_file`: found {found} entries in {vocab_file}, expected at most {expected}, "
+            f"the model's vocab_size{where}"
         )
-    if needed < config.vocab_size:
+    if 2 * found < expected:
+        raise UserError(
+            f"`vocab_file`: found {found} entries in {vocab_file}, expected about {expected}, the "
+            f"model's vocab_size{where}; use the vocabulary that the model was trained on"
+        )
+    if found < expected:
         console.warning(
-            "%s has %d entries, but the model's word table has %d: check that the vocabulary "
+            "%s has %d entries, but the model's vocab_size%s is %d: check that the vocabulary "
             "belongs to this model",
-            vocab_file, needed, config.vocab_size,
+            vocab_file, found, where, expected,
         )  # fmt: skip
     if do_lower_case is not None:
         validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)

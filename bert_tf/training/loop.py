@@ -25,12 +25,14 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
     With several `workers`, the chief locks it. Locking a folder again in the same process has no
-    effect. Before training, partial files of killed processes are removed.
+    effect. Before training, partial files of killed processes are removed. After a UserError, a new
+    folder is removed if nothing was written to it.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
     if folder in _LOCKED or (workers is not None and not workers.is_chief):
         yield
         return
+    is_new = not files.system(output_dir).exists(output_dir)
     files.make_folder(output_dir)
     with locks.locked(output_dir, "output_dir", "trains") as is_locked:
         if is_training:
@@ -40,6 +42,10 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
         _LOCKED.add(folder)
         try:
             yield
+        except UserError:
+            if is_new:
+                locks.remove_unused(output_dir)
+            raise
         finally:
             _LOCKED.remove(folder)
 

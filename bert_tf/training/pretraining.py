@@ -43,7 +43,11 @@ def pretrain(config, command_line=None):
     files.check_all_reachable(config)
     model = checkpoints.resolve(config.model, needs=["bert_config_file"])
     bert_config, given = model.bert_config, config
-    paths = {"init_checkpoint": model.checkpoint, "vocab_file": model.vocab_file}
+    paths = {
+        "init_checkpoint": model.checkpoint,
+        "bert_config_file": model.config,
+        "vocab_file": model.vocab_file,
+    }
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, **paths))
     check_length(config.max_seq_length, bert_config)
     config.train.check_frozen_layers(bert_config)
@@ -114,7 +118,7 @@ def _make_masking(config, bert_config):
     if not vocab_file:
         raise UserError("`dynamic_masking` requires `vocab_file`")
     vocab = tokenization.load_vocab(vocab_file)
-    check_vocabulary(vocab, bert_config, vocab_file)
+    check_vocabulary(vocab, bert_config, vocab_file, config_file=config.model.bert_config_file)
     probability, seed = config.masked_lm_prob, config.train.seed
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, seed)
 
@@ -135,7 +139,8 @@ def _new_model_files(config, bert_config):
         )
     if not model.vocab_file:
         return texts
-    check_vocabulary(tokenization.load_vocab(model.vocab_file), bert_config, model.vocab_file)
+    vocab = tokenization.load_vocab(model.vocab_file)
+    check_vocabulary(vocab, bert_config, model.vocab_file, config_file=model.bert_config_file)
     path, text = os.path.join(folder, files.VOCABULARY), vocabulary_text(model.vocab_file)
     if not exists(path):
         texts[path] = text

@@ -134,7 +134,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
             "a.csv",
             "n,review\n1,a\n2\n",
             {},
-            r"a\.csv, line 3: found 1 columns, expected text in column 2",
+            r"a\.csv, line 3: found 1 column, expected text in column 2",
         ),
         ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
         ("a.csv", "review\n", {}, "no rows"),

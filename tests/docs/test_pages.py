@@ -157,6 +157,12 @@ def test_links_have_targets(root):
             assert not anchor or anchor in anchors[linked], f"{path}: {target}"
 
 
+def test_pages_and_notebooks_have_no_placeholders(root):
+    for path in [*pages.paths(root), *(root / "notebooks").glob("*.ipynb")]:
+        match = re.search(r"@[A-Z_]+@", path.read_text(encoding="utf-8"))
+        assert not match, f"{path}: {match[0]}"
+
+
 def test_tests_named_in_pages_exist(root):
     names = [
         (path.name, name)

@@ -71,6 +71,7 @@ def test_whole_path_with_two_steps(root, tmp_path):
     assert done.returncode == 0, done.stderr
     counts = [f"{name}.counts.json" for name in FILES if name.endswith(".tfrecord")]
     assert sorted(os.listdir(folder)) == sorted([*FILES, *counts])
+    assert {"bert_config.json", "vocab.txt"} <= set(os.listdir(folder / "pretrained"))
     check_results(folder)
 
 

@@ -15,13 +15,20 @@ def make(folder, labels=("neg", "pos"), **options):
     return bert_tf.TextClassifier.from_preset(folder, labels=labels, **options)
 
 
+def no_history():
+    """Return the history of no epochs."""
+    history = keras.callbacks.History()
+    history.on_train_begin()
+    return history
+
+
 def captured_fit(classifier, *arguments, **options):
     """Return the training and validation batches that `fit` passes to Keras."""
     captured = {}
 
     def fit(dataset, validation_data=None, **_):
         captured["train"], captured["validation"] = dataset, validation_data
-        return keras.callbacks.History()
+        return no_history()
 
     classifier.model.fit = fit
     classifier.fit(*arguments, **options)

@@ -54,7 +54,8 @@ UNKNOWN_COLUMNS = tf.data.Dataset.from_generator(
         ((["a", "b"], "ab"), "`labels`: .*single str"),
         (
             (["a", "b"], ["pos", "bad"]),
-            "`labels`: item 1 is 'bad', expected one of the labels neg, pos",
+            "`labels`: item 1 is 'bad', expected one of the labels neg, pos; found the labels "
+            r"\['bad', 'pos'\], to pass as `labels` to `from_preset`",
         ),
         ((["a", "b"], ["pos", 2]), "`labels`: item 1 is 2"),
         ((["a"], ["pos"], (["a"],)), "`validation_data`: expected"),
@@ -281,8 +282,8 @@ def test_forms_of_the_arguments(encoder_folder):
     [
         ([[1, 1]] * 12, "one-hot row of 2 numbers"),
         ([[0, 1, 0]] * 12, "expected a label or a one-hot row of 2 numbers"),
-        ([0.5] * 12, "expected one of the labels"),
-        ([2.0] * 12, "expected one of the labels"),
+        ([0.5] * 12, "expected one of the labels .*; scores require `task_type=regression`"),
+        ([2.0] * 12, r"expected one of the labels .*; found the labels \[2\], to pass"),
         ([None] * 12, "expected one of the labels"),
         ([float("nan")] * 12, "expected one of the labels"),
     ],
@@ -325,3 +326,11 @@ def test_number_of_classes(encoder_folder):
     assert make(encoder_folder, None, num_classes=3).config.labels == ("0", "1", "2")
     with pytest.raises(bert_tf.UserError, match="`labels` cannot be combined with `num_classes`"):
         make(encoder_folder, num_classes=2)
+
+
+@pytest.mark.parametrize("texts", [["a b c d", "a b c", ""], [("a", "b c"), ("a", ""), ("b", "c")]])
+def test_truncated_texts_are_counted(encoder_folder, caplog, texts):
+    captured_fit(make(encoder_folder, max_seq_length=5), texts, [0, 1, 0])
+    (message,) = [x for x in caplog.messages if "truncated" in x]
+    assert "`texts`: 1 of 3 texts (33.3%) have more than 5 tokens" in message
+    assert "the longest has 6; a larger `max_seq_length` (at most 32)" in message

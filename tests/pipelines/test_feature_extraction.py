@@ -164,7 +164,7 @@ def test_a_single_str_is_an_error(model_and_tokenizer):
         ({"words": "last"}, "`words=last`: expected one of first, mean"),
         (
             {"layer_combination": "weighted_sum_all", "layer_weights": [1.0]},
-            "`layer_weights`: found 1 numbers, expected 2 .*`layer_combination=weighted_sum_all`",
+            "`layer_weights`: found 1 number, expected 2 .*`layer_combination=weighted_sum_all`",
         ),
         ({"max_seq_length": 13}, "`max_seq_length=13`.* 12"),
         ({"max_seq_length": 4}, "`max_seq_length=4`.* 5"),

@@ -171,7 +171,7 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
         ({"texts": []}, "`texts` is empty"),
         ({"texts": [("a", 3)]}, "`texts`: item 0 is 3, expected a text"),
         ({"texts": (["a"], ["b", "c"])}, "found 1 and 2 items, expected the same number"),
-        ({"scores": [0.5]}, "`scores`: found 1 numbers, expected 48"),
+        ({"scores": [0.5]}, "`scores`: found 1 number, expected 48"),
         ({"scores": [None] * 48}, "`scores`: item 0 is None, expected a number"),
         ({"scores": [float("nan")] * 48}, "`scores`: item 0 is nan"),
         ({"loss": "mse"}, "`loss=mse`: expected one of contrastive, cosent, cosine, triplet"),

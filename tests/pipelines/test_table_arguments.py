@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import console
 from bert_tf.pipelines.table_arguments import with_columns
 
 DATA = {"id": [7, 8], "Text": ["a", "b"], "label": [1, 0], "score": [0.5, 2.0]}
@@ -38,16 +39,17 @@ def make(kind, data):
 
 
 @pytest.mark.parametrize("kind", ["mapping", "pandas", "datasets", "tf.data"])
-def test_columns_become_arguments(kind, caplog):
-    caplog.set_level("INFO", "bert_tf")
+def test_columns_become_arguments(kind, caplog, monkeypatch):
+    monkeypatch.setattr(console, "_shown_once", set())
     table = make(kind, DATA)
     expected = (["a", "b"], [1, 0])
     found = Recorder().fit(table, validation_data=table, epochs=3, verbose=0)
     assert found == (*expected, expected, 3, {"verbose": 0})
-    assert "columns of `texts`: Text, label" in caplog.text
+    assert "columns of `texts`: Text, label; ignored: id, score" in caplog.messages
     # Explicit column names take precedence.
     assert Recorder().fit(texts=table, labels=[5, 6])[:2] == (["a", "b"], [5, 6])
     assert Recorder().predict(table) == ["a", "b"]
+    assert len(caplog.messages) == len(set(caplog.messages)) == 2
     pairs = make(kind, {**DATA, "text_b": ["c", "d"]})
     assert Recorder().predict(pairs) == (["a", "b"], ["c", "d"])
 

@@ -8,7 +8,14 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, serving, tasks
 from bert_tf.tokenization.packing import pack_pair
-from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fit, make
+from tests.pipelines.classifier_helpers import (
+    LABELS,
+    PAIRS,
+    TEXTS,
+    captured_fit,
+    make,
+    no_history,
+)
 from tests.pipelines.conftest import run_pipeline_test
 from tests.training.training_helpers import mirrored
 
@@ -64,6 +71,7 @@ def test_fit_leaves_out_padding(encoder_folder, monkeypatch):
 
     def record(model, *_, **__):
         seen.append(model.skip_padding)
+        return no_history()
 
     monkeypatch.setattr(keras.Model, "fit", record)
     monkeypatch.setattr(keras.Model, "evaluate", record)
@@ -100,6 +108,10 @@ def test_presets_and_export(trained, tmp_path, caplog):
     reordered = bert_tf.TextClassifier.from_preset(tmp_path / "saved", labels=["pos", "neg"])
     assert [x["label"] for x in reordered.predict(TEXTS)] == [x["label"] for x in expected]
     assert "random" not in caplog.text
+    card = (tmp_path / "served" / "README.md").read_text()
+    for row in ("training examples | 48", "epochs | 3", "batch size | 5", "val_accuracy | ",
+                "peak learning rate | 0.01", "initial weights | encoder"):  # fmt: skip
+        assert f"| {row}" in card, card
     reordered.save_to_preset(tmp_path / "saved", overwrite=True)
     assert tasks.load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
 
@@ -142,6 +154,7 @@ def test_bucketed_batches_have_texts_of_similar_length(encoder_folder, monkeypat
     classifier = make(encoder_folder)
     monkeypatch.setattr(classifier, "tokenizer", lambda texts: {"texts": texts})
     monkeypatch.setattr(classifier, "_pad", lambda batch: batch)
+    monkeypatch.setattr(classifier, "_log_truncated", lambda *_: None)
     texts = ["a" * (7 * i % 64 + 1) for i in range(64)]
     labels = [len(text) % 2 for text in texts]
     batches, _ = captured_fit(

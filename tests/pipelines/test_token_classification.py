@@ -177,7 +177,7 @@ def test_an_entity_takes_whole_words(encoder_folder, caplog):
         (["a b"], ["PER"], "item 0 is 'PER', expected a list of entities"),
         (["a b"], [[], []], "found 1 and 2 items, expected the same number"),
         (["a b", ["a"]], [[], []], "item 1 is ['a'], expected a text"),
-        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tags, expected one for each of 2 words"),
+        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tag, expected one for each of 2 words"),
         ([["a", "b"]], [["O", 9]], "the tag of the word b is 9, expected a name or an index less"),
         ([["a", "b"]], [["O", None]], "the tag of the word b is None"),
         ([["a", "b"]], [["O", "B-ORG"]], "item 0: the tag is B-ORG, expected one of"),

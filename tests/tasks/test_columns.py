@@ -91,7 +91,7 @@ def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
         ),
         ("a\tb\n", {"label": ("1",)}, "`label_column`.*`text_columns`"),
         ("a\tb\tc\td\n", {}, "line 1: found 4 columns"),
-        ("only\n", {}, "line 1: found 1 columns"),
+        ("only\n", {}, "line 1: found 1 column"),
         ("text\tstars\na\t1\n", {}, r"line 1.* 'label'"),
         ("question\tlabel\na\t1\n", {}, "line 1.* 'text' or 'text_a' or .*`text_columns`"),
         ("", {}, "no examples"),

@@ -182,7 +182,7 @@ def test_all_of_glue_can_be_submitted():
         ((None, None, Layout(label=("a", "b"))), "`label_column`.*`task_type=multi_label`"),
         (
             ("multi_label", ("x",), Layout(label=("a", "b"))),
-            "`labels`: found 1 names, .* 2 columns of `label_column`",
+            "`labels`: found 1 name, .* 2 columns of `label_column`",
         ),
         ((None, ("x", "x"), None), "`labels`.* x, x"),
         (("regression", ("x",), None), "`labels`.*regression"),

@@ -242,7 +242,7 @@ def test_values_of_json(tmp_path):
             "a.csv",
             "text;label\na;b\nc\n",
             {},
-            "line 3: found 1 columns, expected label in column 2",
+            "line 3: found 1 column, expected label in column 2",
         ),
         ("a.csv", b"\xff\xfea\0", {}, "UTF-16"),
         ("a.jsonl", '{"text": "a", "label": "b"}\n{', {}, "line 2: invalid JSON"),

@@ -3,7 +3,7 @@
 import pytest
 
 import bert_tf
-from bert_tf.data.rows import BadRows
+from bert_tf.data.rows import BadRows, find_file
 from bert_tf.tasks.classification import Layout, custom_dataset, find_task, read_examples
 
 
@@ -39,7 +39,7 @@ def test_harmless_oddities(read, name):
 
 
 BAD = {
-    "only one column": (b"no second column", "found 1 columns, expected label in column 2"),
+    "only one column": (b"no second column", "found 1 column, expected label in column 2"),
     "an unquoted comma": (b"good\tand\tyes", "found 3 columns, expected 2"),
     "no text": (b" \tyes", "text is empty"),
     "no label": (b"good\t ", "label is empty"),
@@ -121,3 +121,12 @@ def test_bad_rows_of_glue(tmp_path, task_name, split, data, message):
     (tmp_path / f"{split}.tsv").write_bytes(data)
     with pytest.raises(bert_tf.UserError, match=message):
         read_examples(find_task(task_name), str(tmp_path), split)
+
+
+def test_missing_files_and_folders(tmp_path):
+    names = ("test.tsv", "test.csv")
+    with pytest.raises(bert_tf.UserError, match=r"^`data_dir`: there is no folder .*none$"):
+        find_file("test", names, f"{tmp_path}/none")
+    message = r"found no test\.tsv or test\.csv; for a file with another name use `test_file`$"
+    with pytest.raises(bert_tf.UserError, match=message):
+        find_file("test", names, str(tmp_path))

@@ -258,10 +258,12 @@ def test_lengths_and_vocabularies_must_fit_the_model(caplog):
             tasks.check_length(length, TINY)
     tasks.check_vocabulary({"a": TINY.vocab_size - 1}, TINY, "v.txt")
     assert not caplog.messages
-    tasks.check_vocabulary({"a": 3}, TINY, "v.txt")
-    assert "v.txt has 4 entries" in caplog.text
-    with pytest.raises(bert_tf.UserError, match=r"`vocab_file`: found 51 .* v\.txt, .* 50"):
-        tasks.check_vocabulary({"a": TINY.vocab_size}, TINY, "v.txt")
+    tasks.check_vocabulary({"a": 24}, TINY, "v.txt")
+    assert "v.txt has 25 entries" in caplog.text
+    for count in (24, 51):
+        match = rf"`vocab_file`: found {count} .* v\.txt, .* 50, .* in c\.json"
+        with pytest.raises(bert_tf.UserError, match=match):
+            tasks.check_vocabulary({"a": count - 1}, TINY, "v.txt", config_file="c.json")
 
 
 def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():

@@ -195,7 +195,7 @@ def test_column_files(tmp_path):
     ("text", "message"),
     [
         ("a O\nb c O\n", "line 2: found 3 columns, expected 2"),
-        ("a O\n\n\nb\n", "line 4: found 1 columns, expected 2"),
+        ("a O\n\n\nb\n", "line 4: found 1 column, expected 2"),
         ("a\n", "line 1: found only 'a', expected a word and a tag"),
         ("a\0 O\n", "line 1: found a NUL"),
         ("\n\n", ": the file contains no sentences"),
@@ -283,7 +283,7 @@ def test_tfds_sentences(data_set):
         (["a\n"], [0], r"the word 'a\\n' "),
         (["a\0"], [0], r"the word 'a\\x00' "),
         (["a", b"caf\xe9"], [0, 0], "not UTF-8"),
-        (["a", "b"], [0], "found 1 tags, expected one for each of 2 words"),
+        (["a", "b"], [0], "found 1 tag, expected one for each of 2 words"),
         (["a", "b"], [0, -1], "a word has no tag"),
     ):
         source = data_set([good, (words, tags)])

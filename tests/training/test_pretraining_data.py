@@ -22,7 +22,8 @@ def write(path, length):
 def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
     """While reading, a masked file would go unnoticed."""
     unmasked = records.pretraining_schema(has_masks=False)
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrst"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
     for i in range(25):
         columns = {name: np.ones((2, 8 if x.length == "S" else 1), x.dtype)
                    for name, x in unmasked.items()}  # fmt: skip

@@ -23,7 +23,7 @@ from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_te
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shown
 from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
 
@@ -216,10 +216,9 @@ class Shards:
                 # Only show the first file that differs.
                 pairs = itertools.zip_longest(old, new)
                 old, new = next(pair for pair in pairs if pair[0] != pair[1])
-            old, new = (json.dumps(x)[-60:] for x in (old, new))
             raise UserError(
-                f"`output_file`: the existing shards have {name} {old}, expected {new}; remove "
-                f"them and {path}, or choose another name"
+                f"`output_file`: the existing shards were made with {name}={shown(old, 200)}, "
+                f"expected {shown(new, 200)}; remove them and {path}, or choose another name"
             )
         return metadata
 

@@ -7,7 +7,7 @@ import zipfile
 
 from bert_tf import console
 from bert_tf.data.columns import Columns, Layout
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 
 
@@ -172,7 +172,7 @@ def custom_dataset(task_type=None, labels=None, layout=None):
         labels = labels or layout.label
         if len(labels) != len(layout.label):
             raise UserError(
-                f"`labels`: found {len(labels)} names, expected one for each of the "
+                f"`labels`: found {counted(len(labels), 'name')}, expected one for each of the "
                 f"{len(layout.label)} columns of `label_column`"
             )
     if labels and len(set(labels)) < len(labels):

@@ -8,6 +8,9 @@ import tensorflow as tf
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.pipelines.arguments import check_list
 
+# Maximum number of labels in a message.
+_MAX_LABELS = 20
+
 
 class LabelEncoder:
     """Converts labels to targets. A label is a name, or an index if the names are not numbers."""
@@ -25,12 +28,28 @@ class LabelEncoder:
             "multi_label": self._to_row,
         }[self._task_type]
         targets = []
-        for i, value in enumerate(check_list(self._in_order(values, argument), argument, "a list")):
+        values = check_list(self._in_order(values, argument), argument, "a list")
+        for i, value in enumerate(values):
             try:
                 targets.append(encode(value))
             except (TypeError, ValueError) as error:
-                raise UserError(f"`{argument}`: item {i} is {value!r:.50}, {error}") from None
+                hint = self._hint(values) if argument == "labels" else ""
+                raise UserError(f"`{argument}`: item {i} is {value!r:.50}, {error}{hint}") from None
         return np.array(targets, "int32" if self._task_type == "classification" else "float32")
+
+    def _hint(self, values):
+        """Return advice for labels that do not match those of the model, "" if there is none."""
+        if self._task_type != "classification":
+            return ""
+        values = [x.item() if isinstance(x, np.generic) else x for x in values]
+        values = [int(x) if isinstance(x, float) and x.is_integer() else x for x in values]
+        if all(isinstance(x, (bool, int, str)) for x in values):
+            found = sorted(set(values), key=str)
+            if len(found) <= _MAX_LABELS:
+                return f"; found the labels {found}, to pass as `labels` to `from_preset`"
+        elif all(isinstance(x, (int, float)) for x in values) and np.isfinite(values).all():
+            return "; scores require `task_type=regression`"
+        return ""
 
     def _in_order(self, values, argument):
         """Order the label columns of a DataFrame by label; return other values unchanged."""

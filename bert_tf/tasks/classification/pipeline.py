@@ -197,7 +197,10 @@ class TextClassifier(TaskPipeline):
             elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
             validation_data = self._to_tensors(validation_data, ["validation_data"] * 3)
-        targets = None if isinstance(data, tf.data.Dataset) else data[1]
+        targets = None
+        if not isinstance(data, tf.data.Dataset):
+            targets = data[1]
+            self._log_truncated("texts", data[0])
         label_weights = self._encoder().label_weights(class_weight, targets)
         dataset = self._dataset(
             data, batch_size, "texts", label_weights, shuffle=shuffle, bucket=bucket_by_length
@@ -208,7 +211,7 @@ class TextClassifier(TaskPipeline):
         if isinstance(spec[0], tuple) and len(spec[0]) == 2:
             pair_config = dataclasses.replace(self.config, num_texts=2)
             self.config = pair_config.keep_vocabulary(self.config)
-        return self._fit(dataset, validation_data, config, callbacks, options)
+        return self._fit(dataset, validation_data, config, callbacks, options, targets)
 
     @with_keras_names(x="texts", y="labels")
     @with_columns(**_TABLE)
@@ -363,7 +366,10 @@ def _choose_labels(labels, task_type, stored, checkpoint):
         id2label = read_metadata(checkpoint).get("id2label") or {}
         labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(_num_outputs(checkpoint))]
     if not labels:
-        raise UserError(f"`labels` must be given: {checkpoint} has no classifier head")
+        raise UserError(
+            f"`labels` must be given: {checkpoint} has no classifier head; for example "
+            'labels=sorted(set(df["label"])), or `task_type=regression` for scores'
+        )
     if task_type == "classification" and len(labels) < 2:
         raise UserError(f"`labels`: found {', '.join(labels)}, expected at least two labels")
     return check_labels(labels)

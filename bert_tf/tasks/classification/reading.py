@@ -10,7 +10,7 @@ from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.columns import find_columns, get_cell, with_header
 from bert_tf.data.rows import BadRows, base_split, find_file
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import make_example, read_label
 
@@ -212,7 +212,9 @@ def _example(dataset, where, index, row, problem, columns, with_label):
 
     if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
         # For example, an unquoted comma moves the values after it to the wrong columns.
-        raise ValueError(f"found {len(row)} columns, expected {columns.width} as in the first line")
+        raise ValueError(
+            f"found {counted(len(row), 'column')}, expected {columns.width} as in the first line"
+        )
     if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
     texts = list(map(text, columns.texts, ("text_a", "text_b")))

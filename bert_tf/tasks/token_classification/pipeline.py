@@ -111,7 +111,10 @@ class TokenClassification(TaskPipeline):
         if "labels" not in values:
             metadata = read_metadata(checkpoint)
             if _ARCHITECTURE not in metadata.get("architectures", ()):
-                raise UserError(f"`labels` must be given: {checkpoint} has no token classifier")
+                raise UserError(
+                    f"`labels` must be given: {checkpoint} has no token classifier; for example "
+                    'labels=["PER", "ORG"]'
+                )
             values = {**values, "labels": metadata.get("labels", ())}
         return values
 
@@ -189,7 +192,7 @@ class TokenClassification(TaskPipeline):
             names = ["validation_data"] * 2
             validation = self._dataset(validation_data, names, batch_size)
             callbacks.insert(0, AddScores(lambda: self._scores(validation)))
-        return self._fit(dataset, None, config, callbacks, options)
+        return self._fit(dataset, None, config, callbacks, options, data[0])
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
@@ -199,7 +202,8 @@ class TokenClassification(TaskPipeline):
         the tags mark entities, "precision", "recall" and "f1" of whole entities are as in
         conlleval.
         """
-        return self._scores(self._dataset((texts, labels), ("texts", "labels"), batch_size))
+        dataset = self._dataset((texts, labels), ("texts", "labels"), batch_size)
+        return self._add_metrics(self._scores(dataset))
 
     @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int = 32) -> Any:

@@ -6,7 +6,7 @@ import re
 import tensorflow as tf
 
 from bert_tf.data.rows import BadRows, TfdsRows, find_file
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 
 DOCUMENT_START = "-DOCSTART-"
@@ -93,7 +93,8 @@ class ColumnFiles:
     def _problem(self, path, number, columns, width, with_tags):
         where = f"{path}, line {number}"
         if len(columns) != width:
-            return f"{where}: found {len(columns)} columns, expected {width} as in the first line"
+            found = counted(len(columns), "column")
+            return f"{where}: found {found}, expected {width} as in the first line"
         if "\0" in "".join(columns):
             return f"{where}: found a NUL character"
         used = {"word_column": self._word, **({"tag_column": self._tag} if with_tags else {})}
@@ -164,7 +165,7 @@ class TfdsSentences:
         if odd is not None:
             return f"the word {odd!r} is empty or contains whitespace or NUL"
         if tags is not None and len(tags) != len(words):
-            return f"found {len(tags)} tags, expected one for each of {len(words)} words"
+            return f"found {counted(len(tags), 'tag')}, expected one for each of {len(words)} words"
         return "a word has no tag" if tags and None in tags else None
 
     def _tag_name(self, value):

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError, check_unicode
+from bert_tf.errors import UserError, check_unicode, counted
 from bert_tf.tasks.token_classification.features import (
     NOT_WORD_START,
     SENTENCE_START,
@@ -68,7 +68,8 @@ def _check_tags(row, words, names, where):
     row = list(row)
     if len(row) != len(words):
         raise UserError(
-            f"{where}: found {len(row)} tags, expected one for each of {len(words)} words"
+            f"{where}: found {counted(len(row), 'tag')}, expected one for each of {len(words)} "
+            "words"
         )
     for i, tag in enumerate(row):
         is_index = isinstance(tag, (int, np.integer)) and not isinstance(tag, bool)
