@@ -178,6 +178,9 @@ def add_words(pieces, words, do_lower_case=True):
     Existing ids do not change, so checkpoints still fit. The embeddings of the new words are
     untrained.
 
+    >>> bert_tf.tokenization.add_words(["[PAD]", "[unused0]", "the"], ["the", "bert"])
+    (['[PAD]', 'bert', 'the'], ['bert'])
+
     Args:
       pieces: list of the vocabulary's pieces, in the order of their ids.
       words: the words to add, with a prefix "##" for the continuation of a word. Words in the
@@ -258,6 +261,10 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     This is byte-pair encoding (Sennrich, Haddow and Birch 2016, section 3.2), which starts from
     characters and repeatedly merges the most frequent pair of neighbors. The result is
     deterministic: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged pieces.
+
+    >>> pieces = bert_tf.tokenization.vocabulary.learn({"low": 5, "lower": 2}, 20, num_unused=0)
+    >>> pieces[-2:]
+    ['##er', 'lower']
 
     Args:
       words: dict from word to count.
