@@ -240,6 +240,7 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS[part]), np.array([1, 0] * 3)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_forms_of_the_arguments(encoder_folder):
     """Every form of the same texts and labels gives the same loss and answers."""
     pd = pytest.importorskip("pandas")
