@@ -31,7 +31,7 @@ class Docstrings(griffe.Extension):
         default, *help_text = value.args
         attr.value = ast.unparse(default)
         if help_text and isinstance(help_text[0], ast.Constant):
-            attr.docstring = griffe.Docstring(help_text[0].value, parent=attr)
+            attr.extra["bert_tf"]["help"] = help_text[0].value
 
     def on_function_instance(self, *, node, func, agent=None, **_):
         """Mark the text of a constructor, which is shown below the text of its class."""
@@ -41,13 +41,43 @@ class Docstrings(griffe.Extension):
             func.docstring.value = text if is_section else f"**Constructor.** {text}"
 
     def on_package(self, *, pkg, loader, **_):
-        """Show the values of constants that are defaults, and "Self" for private type variables."""
+        """Complete docstrings and signatures once all classes are known.
+
+        The options of a config become its "Parameters". Signatures show the values of constants
+        that are defaults, and "Self" for private type variables.
+        """
+        for config in list(_classes(pkg)):
+            if config.docstring and "dataclass" in config.labels:
+                config.docstring.value += _parameters(config)
         for function in _functions(pkg):
             for parameter in function.parameters:
                 if isinstance(parameter.default, griffe.ExprName):
                     parameter.default = _value(pkg, parameter.default)
             if re.fullmatch(r"_[A-Z]\w*", str(function.returns)):
                 function.returns = "Self"
+
+
+def _classes(obj):
+    """Yield all classes of a package."""
+    for member in obj.members.values():
+        if member.is_alias:
+            continue
+        if member.is_class:
+            yield member
+        if member.is_module or member.is_class:
+            yield from _classes(member)
+
+
+def _parameters(config):
+    """Return the "Args" section of a config with the help of its options, inherited ones first."""
+    lines = {}
+    for cls in [*reversed(config.mro()), config]:
+        for name, attribute in cls.attributes.items():
+            if text := attribute.extra["bert_tf"].get("help"):
+                lines[name] = text
+            elif str(attribute.annotation).endswith("Config"):
+                lines[name] = f"see `{attribute.annotation}`."
+    return "\n\nArgs:\n" + "".join(f"  {x}: {lines[x]}\n" for x in lines) if lines else ""
 
 
 def _functions(obj):

@@ -63,12 +63,13 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 class BertConfig:
     """Hyperparameters of a BERT model.
 
-    Unknown JSON keys ("directionality", "pooler_fc_size", ...) are preserved.
+    The defaults match the release (BERT-Base). Unknown JSON keys ("directionality",
+    "pooler_fc_size", ...) are preserved.
 
-    >>> config = BertConfig(vocab_size=30522, num_hidden_layers=6)
-    >>> config = BertConfig.from_json_file("bert_config.json")
-
-    The defaults match the release (BERT-Base).
+    >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=6)
+    >>> config = bert_tf.BertConfig.from_json_file("bert_config.json")
+    >>> config.to_dict()["hidden_act"]
+    'gelu'
 
     Args:
       vocab_size: V, size of the vocabulary.
@@ -202,6 +203,7 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
+        """Read a `bert_config.json` or Hugging Face `config.json`; see `from_dict`."""
         values = json_files.read(path)
         try:
             return cls.from_dict(values)

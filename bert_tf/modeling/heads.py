@@ -30,6 +30,11 @@ class MaskedLMHead(ConfigLayer):
     (B, P, V) in float32. Without positions, all S tokens count as masked. The product with the
     table uses the compute dtype only in training, because bfloat16 gives words with similar scores
     the same logit.
+
+    >>> encoder = bert_tf.BertModel.from_preset("uncased_L-4_H-256_A-4")
+    >>> head = bert_tf.modeling.MaskedLMHead(encoder.config, encoder.embeddings)
+    >>> head(encoder(np.array([[5, 6, 7]]))["sequence_output"], np.array([[1]])).shape
+    TensorShape([1, 1, ...])
     """
 
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):

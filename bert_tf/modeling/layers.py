@@ -176,6 +176,11 @@ class Embeddings(ConfigLayer):
     If their width E differs from H, they are projected to H (ELECTRA, arXiv:2003.10555).
 
     Call: `input_ids` and `segment_ids` (B, S) int32; `training`, `replica_id` -> (B, S, H).
+
+    >>> config = bert_tf.BertConfig(vocab_size=100, hidden_size=32, num_attention_heads=2)
+    >>> ids = np.array([[5, 6, 7]])
+    >>> bert_tf.modeling.Embeddings(config)(ids, segment_ids=0 * ids).shape
+    TensorShape([1, 3, 32])
     """
 
     def __init__(self, config, name="embeddings", **kwargs):
@@ -272,6 +277,11 @@ class TransformerLayer(ConfigLayer):
     of the output and the attention probabilities (B, N, S, S). With a `TokenLayout`, `x` and the
     output are rows (T, H). If the layout selects P positions, only they are computed, and the
     probabilities are (B, N, P, S).
+
+    >>> config = bert_tf.BertConfig(vocab_size=100, hidden_size=32, num_attention_heads=2)
+    >>> layer = bert_tf.modeling.TransformerLayer(config, name="layer_0")
+    >>> layer(np.ones((1, 3, 32)), input_mask=np.ones((1, 3))).shape
+    TensorShape([1, 3, 32])
     """
 
     def __init__(self, config, with_probs=False, **kwargs):

@@ -168,6 +168,12 @@ class BertPretrainer(PretrainedModel):
     Inputs: as for `BertModel`, and `masked_lm_positions` (B, P) int32.
     Outputs, float32: `masked_lm_logits` (B, P, V); `next_sentence_logits` (B, 2), where index 0 is
     "is the next sentence".
+
+    >>> model = bert_tf.BertPretrainer.from_preset("uncased_L-4_H-256_A-4")
+    >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-4_H-256_A-4")
+    >>> inputs = tokenizer(["A delight."])
+    >>> model({**inputs, "masked_lm_positions": tf.constant([[1]])})["next_sentence_logits"].shape
+    TensorShape([1, 2])
     """
 
     def __init__(self, config: BertConfig, dtype: str | None = None, name: str = "bert_pretrainer"):
@@ -197,6 +203,11 @@ class BertClassifier(PretrainedModel):
 
     With `window_pooling` "mean" or "max", the inputs are windows of documents (B, W, S), and the
     logits are pooled over the windows. Windows whose mask is 0 are ignored.
+
+    >>> model = bert_tf.BertClassifier.from_preset("uncased_L-4_H-256_A-4", num_labels=2)
+    >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-4_H-256_A-4")
+    >>> model(tokenizer(["A delight.", "Too long."]))["logits"].shape
+    TensorShape([2, 2])
     """
 
     def __init__(
@@ -247,6 +258,12 @@ class BertMultipleChoice(PretrainedModel):
 
     Inputs: as for `BertModel`, with an axis for the choices, each (B, C, S).
     Output: `logits` (B, C), float32, in a dict.
+
+    >>> model = bert_tf.BertMultipleChoice.from_preset("uncased_L-4_H-256_A-4")
+    >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-4_H-256_A-4")
+    >>> pairs = tokenizer(["She slept", "She slept"], ["well.", "the sky."])
+    >>> model({name: x[None] for name, x in pairs.items()})["logits"].shape
+    TensorShape([1, 2])
     """
 
     def __init__(
@@ -269,6 +286,11 @@ class BertTokenClassifier(PretrainedModel):
     """Encoder with one linear layer on every token (paper, section 5.3).
 
     Inputs: as for `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
+
+    >>> model = bert_tf.BertTokenClassifier.from_preset("uncased_L-4_H-256_A-4", num_labels=3)
+    >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-4_H-256_A-4")
+    >>> model(tokenizer(["A delight."]))["logits"].shape
+    TensorShape([1, 128, 3])
     """
 
     uses_pooler = False
@@ -293,6 +315,11 @@ class BertSpanLabeler(PretrainedModel):
     """Encoder that scores each token as the start and the end of an answer (paper, section 4.2).
 
     Inputs: as for `BertModel`. Outputs, float32: `start_logits` (B, S), `end_logits` (B, S).
+
+    >>> model = bert_tf.BertSpanLabeler.from_preset("uncased_L-4_H-256_A-4")
+    >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-4_H-256_A-4")
+    >>> model(tokenizer(["Who slept?"], ["She slept."]))["start_logits"].shape
+    TensorShape([1, 128])
     """
 
     uses_pooler = False

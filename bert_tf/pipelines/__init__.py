@@ -6,7 +6,13 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "text_pipeline": ("SINGLE_PROCESS_MESSAGE", "Text", "TextPreprocessor", "read_texts"),
-        "feature_extraction": ("Attention", "EmbeddingParts", "TokenVectors"),
+        "feature_extraction": (
+            "Attention",
+            "EmbeddedText",
+            "EmbeddingParts",
+            "TextVectors",
+            "TokenVectors",
+        ),
         "tokenizer_layer": ("BertTokenizer",),
         "vector_files": ("array_writer", "read_vectors", "vector_writer"),
         "visualization": (

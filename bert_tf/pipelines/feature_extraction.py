@@ -48,11 +48,14 @@ class _TextVectorsPipeline(TextPipeline):
 class TokenVectors(_TextVectorsPipeline):
     """Computes a vector for each token or word, without training.
 
-    >>> vectors = TokenVectors.from_preset(
-    ...     "uncased_L-12_H-768_A-12", layer_combination="concat_last_four"
+    >>> vectors = bert_tf.pipelines.TokenVectors.from_preset(
+    ...     "uncased_L-12_H-768_A-12", layer_combination="second_to_last"
     ... )
     >>> for text in vectors(["a man ||| a plan"]):
-    ...     text.tokens, text.values  # (T, L, W)
+    ...     print(text.tokens, text.values.shape)  # T tokens, (T, L, W)
+
+    Attributes:
+      layers: list of layer indices, or a list with the name of the layer combination.
     """
 
     def __init__(
@@ -162,9 +165,9 @@ class EmbeddedText(NamedTuple):
 class EmbeddingParts(TextPipeline):
     """Computes the word, segment and position embeddings of texts separately.
 
-    >>> embeddings = EmbeddingParts.from_preset("uncased_L-12_H-768_A-12")
+    >>> embeddings = bert_tf.pipelines.EmbeddingParts.from_preset("uncased_L-12_H-768_A-12")
     >>> for text in embeddings(["How are you? ||| Fine."]):
-    ...     text.tokens, text.word, text.segment, text.position, text.output
+    ...     print(text.tokens, text.word.shape, text.output.shape)
     """
 
     def __init__(self, model, tokenizer, **options):
@@ -201,9 +204,13 @@ class EmbeddingParts(TextPipeline):
 class Attention(_TextVectorsPipeline):
     """Computes the attention probabilities of texts.
 
-    >>> attention = Attention.from_preset("uncased_L-12_H-768_A-12")
+    >>> attention = bert_tf.pipelines.Attention.from_preset("uncased_L-12_H-768_A-12")
     >>> for text in attention(["The cat sat on the mat."]):
-    ...     text.tokens, text.values  # (L, N, T, T): from each token to each token
+    ...     print(text.tokens, text.values.shape)  # (L, N, T, T): from each token to each token
+
+    Attributes:
+      layers: list of layer indices.
+      heads: list of head indices.
     """
 
     make_model = staticmethod(functools.partial(BertModel, with_attention_probs=True))

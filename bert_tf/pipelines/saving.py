@@ -40,6 +40,7 @@ class Pipeline:
         return f"<{type(self).__name__} of {type(self.model).__name__}: {described}>"
 
     def summary(self, **options: Any) -> None:
+        """Print the layers of the model; see `keras.Model.summary`."""
         self.model.summary(**options)
 
     def _servable(self, serving_config):

@@ -1,6 +1,10 @@
 """The special tokens of a BERT vocabulary."""
 
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+PAD = "[PAD]"
+UNK = "[UNK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
 # Only masking needs [MASK]; see `vocabulary.mask_id`.
 REQUIRED_TOKENS = (UNK, CLS, SEP)
 SPECIAL_TOKENS = (PAD, *REQUIRED_TOKENS, MASK)

@@ -174,8 +174,17 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None, config_file=
 def add_words(pieces, words, do_lower_case=True):
     """Put words into the `[unusedN]` slots; return the new list of pieces and the added words.
 
-    Existing ids do not change, so checkpoints still fit. Words in the vocabulary are skipped; a
-    prefix "##" marks the continuation of a word.
+    Existing ids do not change, so checkpoints still fit. The embeddings of the new words are
+    untrained.
+
+    >>> bert_tf.tokenization.add_words(["[PAD]", "[unused0]", "the"], ["the", "bert"])
+    (['[PAD]', 'bert', 'the'], ['bert'])
+
+    Args:
+      pieces: list of the vocabulary's pieces, in the order of their ids.
+      words: the words to add, with a prefix "##" for the continuation of a word. Words in the
+        vocabulary are skipped.
+      do_lower_case: whether the model is uncased.
 
     Raises:
       UserError: if there are too few slots, or the tokenizer never finds a word because it
@@ -246,9 +255,22 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     characters and repeatedly merges the most frequent pair of neighbors. The result is
     deterministic: [PAD], [unusedN], [UNK], [CLS], [SEP], [MASK], characters, merged pieces.
 
-    `min_count` is the minimum number of occurrences of a character or merged piece. With 99
-    `num_unused`, the special tokens have the same ids as in the published English models. Raises
-    UserError if `vocab_size` is too small for all characters.
+    >>> pieces = bert_tf.tokenization.vocabulary.learn({"low": 5, "lower": 2}, 20, num_unused=0)
+    >>> pieces[-2:]
+    ['##er', 'lower']
+
+    Args:
+      words: dict from word to count.
+      vocab_size: maximum number of pieces.
+      min_count: minimum number of occurrences of a character or merged piece.
+      num_unused: number of `[unusedN]` slots. With 99, the special tokens have the same ids as in
+        the published English models.
+
+    Returns:
+      List of the pieces in the order of their ids.
+
+    Raises:
+      UserError: if `vocab_size` is too small for all characters.
     """
     from tokenizers import Tokenizer, models, trainers
 

@@ -101,7 +101,12 @@ class Workers:
 def make_strategy(*args, **options):
     """Make a `tf.distribute.Strategy` from the arguments of `DeviceConfig`.
 
-    Raises UserError if the device is not available.
+    >>> strategy = bert_tf.training.make_strategy()
+    >>> with strategy.scope():
+    ...     model = bert_tf.BertClassifier.from_preset("uncased_L-4_H-256_A-4", num_labels=2)
+
+    Raises:
+      UserError: if the device is not available.
     """
     device = DeviceConfig(*args, **options)
     distribution = device.distribution_strategy
@@ -258,8 +263,13 @@ class Devices(NamedTuple):
 def find_devices():
     """Return the `Devices` that the scripts can train on: a TPU, else all GPUs, else the CPU.
 
-    This process does not reserve them, so its child processes can use them. Raises UserError if
-    there is a TPU that cannot be used.
+    This process does not reserve them, so its child processes can use them.
+
+    >>> devices = bert_tf.training.find_devices()
+    >>> devices.kind, devices.batch_size(30)  # 32 with 8 devices
+
+    Raises:
+      UserError: if there is a TPU that cannot be used.
     """
     has_chips = bool(glob.glob(_TPU_CHIPS))
     if has_chips or glob.glob(_VFIO):

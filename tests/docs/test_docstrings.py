@@ -1,20 +1,25 @@
-"""The docstring examples of the main classes run on small models."""
+"""The docstring examples of the main classes and functions run on small models."""
 
 import doctest
+import functools
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, tasks
-from bert_tf.tasks import token_classification
 from tests.common import write_vocab
-from tests.docs.test_rehearsal import SMALL, write_presets
+from tests.docs.test_rehearsal import write_presets
 
 pytest.importorskip("tensorflow_text")
 
-CLASSES = [
+NAMES = [
+    "BertClassifier",
+    "BertMultipleChoice",
+    "BertPretrainer",
+    "BertSpanLabeler",
+    "BertTokenClassifier",
     "BertTokenizer",
     "FillMask",
     "MultipleChoice",
@@ -22,6 +27,19 @@ CLASSES = [
     "SentenceEncoder",
     pytest.param("TextClassifier", marks=pytest.mark.slow),
     "TokenClassification",
+    "modeling.Embeddings",
+    "modeling.MaskedLMHead",
+    "modeling.TransformerLayer",
+    "pipelines.Attention",
+    "pipelines.EmbeddingParts",
+    "pipelines.TokenVectors",
+    "tasks.sentence_embedding.NearestNeighbors",
+    "tasks.sentence_embedding.Reranker",
+    "tasks.sentence_embedding.nearest_neighbors",
+    "tokenization.add_words",
+    "tokenization.vocabulary.learn",
+    "training.find_devices",
+    "training.make_strategy",
 ]
 
 
@@ -32,24 +50,22 @@ class Checker(doctest.OutputChecker):
         return not want or super().check_output(want, got, flags)
 
 
-def write_tagger(folder):
-    """Write a folder like `run_ner.py`, with random weights."""
-    config = bert_tf.BertConfig(**SMALL)
-    tags = token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
-    tasks.TokenClassificationConfig(config, "vocab.txt", True, 16, tags=tags).save(str(folder))
-    weights = checkpoints.weights(bert_tf.BertTokenClassifier(config, 3))
-    tensors = {name: variable.numpy() for name, variable in weights.items()}
-    checkpoints.write(str(folder / "model.ckpt-3"), tensors)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder in which the examples run, with the models that they load."""
+    folder = tmp_path_factory.mktemp("docstrings")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_presets(folder / "cache", patch)
+        write_vocab(folder)
+        yield folder
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_examples(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_presets(tmp_path / "cache", monkeypatch)
-    write_vocab(tmp_path)
-    write_tagger(tmp_path / "ner_output")
-    names = {"bert_tf": bert_tf, "keras": keras, "tf": tf}
-    (test,) = doctest.DocTestFinder(recurse=False).find(getattr(bert_tf, name), name, globs=names)
+@pytest.mark.parametrize("name", NAMES)
+def test_examples(name, folder):
+    names = {"bert_tf": bert_tf, "keras": keras, "np": np, "tf": tf}
+    documented = functools.reduce(getattr, name.split("."), bert_tf)
+    (test,) = doctest.DocTestFinder(recurse=False).find(documented, name, globs=names)
     assert test.examples
     output = []
     runner = doctest.DocTestRunner(

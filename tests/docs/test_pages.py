@@ -272,13 +272,18 @@ def test_the_reference_names_what_exists(root):
     entries = []
     for path in sorted((root / "docs" / "api").glob("*.md")):
         text = path.read_text(encoding="utf-8")
-        entries += re.findall(r"(?m)^::: ([\w.]+)\n    options:\n      heading: ([\w.]+)$", text)
+        page = re.findall(r"(?m)^::: ([\w.]+)\n    options:\n      heading: ([\w.]+)$", text)
         assert text.count("\n::: ") == text.count("heading: "), path
+        if path.name != "index.md":  # the table at the top lists the entries
+            rows = re.findall(r"(?m)^\| \[`([\w.]+)`\]\(#([\w.]+)\) \| \S", text)
+            assert rows == [(name.removeprefix("bert_tf."), place) for place, name in page], path
+        entries += page
     for place, heading in entries:
         module, _, name = place.rpartition(".")
         package, _, public = heading.rpartition(".")
         found = getattr(importlib.import_module(module), name)
         assert getattr(importlib.import_module(package), public) is found, heading
+        assert found.__doc__, heading
     assert {f"bert_tf.{name}" for name in bert_tf._NAMES} <= {heading for _, heading in entries}
 
 

@@ -241,13 +241,14 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS[part]), np.array([1, 0] * 3)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_forms_of_the_arguments(encoder_folder):
     """Every form of the same texts and labels gives the same loss and answers."""
     pd = pytest.importorskip("pandas")
     classifier = make(encoder_folder)
     ids = np.array([1, 0] * 6)
     results = [
-        classifier.evaluate(texts, labels, verbose=0)["loss"]
+        classifier.evaluate(x=texts, y=labels, verbose=0, return_dict=True)["loss"]
         for texts, labels in (
             (TEXTS, LABELS), (tf.constant(TEXTS), tf.constant(ids)),
             (pd.Series(TEXTS), ids[:, None]),
@@ -255,10 +256,7 @@ def test_forms_of_the_arguments(encoder_folder):
             (tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[ids])).batch(6), None),
         )
     ]  # fmt: skip
-    results += [
-        classifier.evaluate(x=TEXTS, y=LABELS, verbose=0, return_dict=True)["loss"],
-        classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=False)[0],
-    ]
+    results.append(classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=False)[0])
     np.testing.assert_allclose(results, results[0], rtol=1e-5)
     expected = classifier.predict(TEXTS)
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(5)

@@ -73,7 +73,19 @@ def write_features(
     teacher_logits=None,
     windows=None,
 ):
-    """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`."""
+    """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`.
+
+    Args:
+      path: the file.
+      examples: list of `tasks.classification.Example`.
+      labels: label names in the order of their ids.
+      tokenizer: a `FullTokenizer`.
+      max_seq_length: maximum sequence length, in tokens; longer texts are truncated.
+      task_class: one of `tasks.TASK_CLASSES`.
+      numeric_features: the `NumericFeature`s of an example.
+      teacher_logits: array (N, L) of a teacher's logits, or None.
+      windows: the `DocumentWindows` of long texts, or None.
+    """
     schema = record_schema(task_class, numeric_features, teacher_logits is not None, windows)
     lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(

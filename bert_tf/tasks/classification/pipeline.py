@@ -153,14 +153,17 @@ class TextClassifier(TaskPipeline):
         """Train the model with `keras.Model.fit`.
 
         Args:
-          texts: list of texts or of pairs (text_a, text_b); a tuple of two lists of texts; a
-            DataFrame with one or two columns of texts; a list of `InputExample`, with their labels;
-            or a `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or (texts,
+          texts: a list of texts or of pairs (text_a, text_b), or a tuple of two lists;
+            a table of texts and labels, with columns such as "text" and "label": a dict of lists, a
+            DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts;
+            a list of `InputExample`, with their labels; or
+            a `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or (texts,
             labels, sample weights), where texts are strings (B,) or a pair of them.
           labels: a label for each text: its name, its index or a one-hot row. For "multi_label" a
-            list of labels or a row of 0 and 1; for "regression" a number.
-          validation_data: (texts, labels), (texts, labels, sample weights), a list of
-            `InputExample`, or a dataset.
+            list of labels or a row of 0 and 1; for "regression" a number. None if `texts` contains
+            the labels.
+          validation_data: (texts, labels), (texts, labels, sample weights), or like `texts` with
+            labels.
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of texts per step, over all devices.

@@ -151,8 +151,10 @@ class FillMask(KerasTraining, TextPipeline):
         next sentence prediction.
 
         Args:
-          texts: list of texts; long ones are split into sequences of `max_seq_length` tokens.
-          validation_data: list of texts.
+          texts: list of texts, or a table with a column such as "text": a dict of lists, a
+            DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts. Long texts are split
+            into sequences of `max_seq_length` tokens.
+          validation_data: like `texts`.
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of sequences per step, over all devices.

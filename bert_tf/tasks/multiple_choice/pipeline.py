@@ -95,10 +95,12 @@ class MultipleChoice(TaskPipeline):
         """Train the model with `keras.Model.fit`.
 
         Args:
-          contexts: list of N texts.
+          contexts: list of N texts; or, as the only data, a table with the columns "context",
+            "endings" (or "ending0", "ending1", ...) and "label": a dict of lists, a DataFrame, a
+            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
           endings: list of C texts for each context, or an array (N, C).
           labels: index or text of the correct ending for each context.
-          validation_data: (contexts, endings, labels).
+          validation_data: (contexts, endings, labels), or a table.
           validation_split: fraction of the contexts to validate on, from the end of the list.
           epochs: number of passes over the contexts.
           batch_size: number of contexts per step, over all devices.

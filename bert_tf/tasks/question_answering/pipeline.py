@@ -118,12 +118,14 @@ class QuestionAnswering(TaskPipeline):
         Questions whose answer is not in the context are skipped; a warning reports their number.
 
         Args:
-          questions: list of str.
+          questions: list of str; or, as the only data, a table with the columns "question",
+            "context" and "answers" or "answer": a dict of lists, a DataFrame, a
+            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
           contexts: list of str, the context of each question.
           answers: list with one answer per question: a str, located by its first occurrence in the
             context; (text, start), where start is the offset of its first character; a dict with
             "text" and "answer_start" as in SQuAD; or None for no answer.
-          validation_data: (questions, contexts, answers).
+          validation_data: (questions, contexts, answers), or a table.
           validation_split: fraction of the questions to validate on, from the end of the list.
           epochs: number of passes over the questions.
           batch_size: number of windows per step, over all devices.
@@ -158,7 +160,7 @@ class QuestionAnswering(TaskPipeline):
         batch_size: int = BATCH_SIZE,
         **options: Any,
     ) -> dict[str, float]:
-        """Return a dict of the loss and the start and end accuracies over all windows."""
+        """Return a dict of the loss and the start and end accuracies of all windows; see `fit`."""
         dataset = self._dataset((questions, contexts, answers), _ARGUMENTS, batch_size)
         return self._evaluate(dataset, options)
 

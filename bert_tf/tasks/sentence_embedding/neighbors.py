@@ -24,6 +24,10 @@ def nearest_neighbors(queries, vectors, count=5):
 
     All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
     cosine), nearest first; ties by index.
+
+    >>> from bert_tf.tasks.sentence_embedding import nearest_neighbors
+    >>> nearest_neighbors(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), count=1)
+    [[(1, 1.0)]]
     """
     similarities = queries @ vectors.T  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
@@ -52,8 +56,15 @@ class Neighbor(NamedTuple):
 class Reranker:
     """Scores a query with each text by a cross-encoder, a classifier of text pairs.
 
-    >>> reranker = Reranker(bert_tf.TextClassifier.from_preset("relevance"), label="yes")
-    >>> neighbors = NearestNeighbors(queries, count=5, encoder=encoder, reranker=reranker)
+    >>> from bert_tf.tasks.sentence_embedding import NearestNeighbors, Reranker
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
+    >>> relevance = bert_tf.TextClassifier.from_preset(
+    ...     "uncased_L-4_H-256_A-4", labels=["no", "yes"]  # fine-tuned on pairs of texts
+    ... )
+    >>> reranker = Reranker(relevance, label="yes")
+    >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder, reranker=reranker)
+    >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
+    [[Neighbor(index=..., similarity=..., item=..., score=...), ...]]
     """
 
     def __init__(self, classifier, label=None, num_candidates=50):
@@ -98,15 +109,19 @@ class NearestNeighbors:
 
     Unlike `sklearn.neighbors.NearestNeighbors`, it does not keep the vectors in memory.
 
-    >>> neighbors = NearestNeighbors(queries, count=5)
-    >>> for sentence, vector in encoder.stream(sentences):
-    ...     neighbors.add(vector, sentence)
-    >>> neighbors.results()  # a list per query of `Neighbor`, nearest first
+    >>> from bert_tf.tasks.sentence_embedding import NearestNeighbors
+    >>> neighbors = NearestNeighbors([[0.0, 1.0]], count=1)
+    >>> for vector, item in [([1.0, 0.0], "east"), ([0.0, 2.0], "north")]:
+    ...     neighbors.add(vector, item)
+    >>> neighbors.results()
+    [[Neighbor(index=1, similarity=1.0, item='north', score=None)]]
 
     With an encoder, queries and sentences are strings:
 
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder)
-    >>> neighbors.add_texts(sentences).results()
+    >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
+    [[Neighbor(index=..., similarity=..., item=..., score=None), ...]]
     """
 
     def __init__(self, queries, count=5, encoder=None, reranker=None):
@@ -117,6 +132,9 @@ class NearestNeighbors:
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
           reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
+
+        Raises:
+          UserError: if there is a `reranker` without an `encoder`.
         """
         if reranker and encoder is None:
             raise UserError("`reranker` requires `encoder`, because it compares texts")

@@ -161,7 +161,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
 
         Args:
           texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
-            or three lists; or a DataFrame with these columns.
+            or three lists; or a table with columns such as "sentence1" and "sentence2" or "anchor",
+            "positive" and "negative", and optionally "score": a dict of lists, a DataFrame, a
+            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
           scores: list with the similarity of each pair, a number; None if all pairs are similar.
           loss: one of
             "contrastive" (MultipleNegativesRankingLoss): find the second text of each example among
@@ -169,8 +171,8 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             "cosent" (CoSENTLoss): rank pairs by their scores; the default with scores;
             "cosine" (CosineSimilarityLoss): match cosines to scores from -1 to 1;
             "triplet" (TripletLoss): place the third text farther away than the second.
-          validation_data: (texts, scores), or texts. Adds "val_loss" to the history after each
-            epoch, and with scores "val_spearman" and "val_pearson".
+          validation_data: (texts, scores), texts or a table. Adds "val_loss" to the history after
+            each epoch, and with scores "val_spearman" and "val_pearson".
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of pairs or triplets per step, over all devices.

@@ -136,12 +136,14 @@ class TokenClassification(TaskPipeline):
         """Train the model with `keras.Model.fit`; the loss is the mean over words.
 
         Args:
-          texts: list of str, or list of sentences, which are lists of words.
+          texts: list of str, or list of sentences, which are lists of words; or, as the only data,
+            a table with the columns "tokens" and "ner_tags", or "text" and "entities": a dict of
+            lists, a DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts.
           labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
             `predict` returns them, or tuples (start, end, label). For sentences, a list of tags or
             tag indices per sentence, one for each word.
-          validation_data: (texts, labels). Each epoch adds the results of `evaluate` on them to the
-            history and the logs of the callbacks, such as "val_f1".
+          validation_data: (texts, labels), or a table. Each epoch adds the results of `evaluate` on
+            them to the history and the logs of the callbacks, such as "val_f1".
           validation_split: fraction of the texts to validate on, from the end of the list.
           epochs: number of passes over the texts.
           batch_size: number of windows per step, over all devices.
