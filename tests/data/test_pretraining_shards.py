@@ -114,15 +114,15 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
     make_shards().create()
     before = shard_contents()
     fails(
-        r"dupe_factor 2, expected 3; .*made/x\.json",
+        r"dupe_factor=2, expected 3; .*made/x\.json",
         config=dataclasses.replace(CONFIG, dupe_factor=3),
     )
-    fails("num_shards 3, expected 4;", num_shards=4)
+    fails("num_shards=3, expected 4;", num_shards=4)
     source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
-    fails("split_sentences false, expected true;", source=source)
+    fails("split_sentences=False, expected True;", source=source)
     with open("b.txt", "a") as writer:
         writer.write("\nThe cat.\n")
-    fails(r'input \["b.txt", .*\], expected \["b.txt", .*\];')
+    fails(r"input=\['b.txt', .*\], expected \['b.txt', .*\];")
     (text_folder / "made/x.json").unlink()
     fails(r"found made/x-00000-of-00003 without made/x\.json")
     (text_folder / "made/x.json").write_text("{}")
