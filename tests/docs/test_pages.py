@@ -298,6 +298,7 @@ def test_the_reference_shows_values_not_private_names(site):
     num_signatures = 0
     for path in (site / "api").rglob("*.html"):
         page = path.read_text(encoding="utf-8")
+        assert not re.findall(r'href="#bert_tf[\w.]*\._\w+', page), path
         for code in re.findall(r'(?s)<div class="doc-signature highlight">(.*?)</div>', page):
             signature = html.unescape(re.sub(r"<[^>]*>", "", code))
             num_signatures += 1
