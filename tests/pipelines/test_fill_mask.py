@@ -236,7 +236,8 @@ def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
 def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
     tensors = {name: v.numpy() for name, v in checkpoints.weights(BertModel(tiny_config)).items()}
     path = str(tmp_path / "encoder")
-    checkpoints.write_hugging_face(path, tensors, tiny_config, str(write_vocab(tmp_path)))
+    vocab_file = str(write_vocab(tmp_path, [*WORDS, *"klmnopq"]))
+    checkpoints.write_hugging_face(path, tensors, tiny_config, vocab_file)
     with pytest.raises(bert_tf.UserError, match=f"`init_checkpoint`: .*cls/predictions/.* {path}"):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
 

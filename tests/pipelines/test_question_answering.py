@@ -9,6 +9,7 @@ from bert_tf import checkpoints, tasks
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.question_answering import features, reading
 from tests.common import WORDS
+from tests.pipelines.classifier_helpers import no_history
 from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
@@ -56,16 +57,24 @@ def test_fit(trained):
 def test_fit_computes_padding(encoder_folder, monkeypatch):
     """The loss needs padding, because it is a softmax over all positions."""
     seen = []
-    monkeypatch.setattr(keras.Model, "fit", lambda model, *_, **__: seen.append(model.skip_padding))
+
+    def fit(model, *_, **__):
+        seen.append(model.skip_padding)
+        return no_history()
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
     make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS)
     assert seen == [False]
 
 
 def test_the_end_of_the_questions_is_validated_on(encoder_folder, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        keras.Model, "fit", lambda model, data, **options: seen.append((data, options))
-    )
+
+    def fit(model, data, **options):
+        seen.append((data, options))
+        return no_history()
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
     make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS, validation_split=0.4)
     ((data, options),) = seen
     train, dev = (sum(len(ids["input_ids"]) for ids, *_ in x) for x in (

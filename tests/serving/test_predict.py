@@ -19,7 +19,7 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.serving.predictor import METADATA, BasePredictor
 from tests import scripts_alone
-from tests.common import write_vocab
+from tests.common import WORDS, write_vocab
 from tests.serving import serving_models
 from tests.serving.serving_models import LENGTH, TINY, classifier_config, rows_of
 
@@ -44,12 +44,12 @@ def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_pat
 
 def test_invalid_lines_are_answered_with_an_error(run_predict, classifier, tmp_path):
     invalid = {
-        "a": "1 inputs, .* text <tab> numbers",
+        "a": "1 input, .* text <tab> numbers",
         "a\t1": "numbers: .* 2 finite numbers",
         "a\t1\t2\t3": "numbers: .* 2 finite numbers",
         "a\tx\t2": "'x'",
         "a\tnan\t2": "numbers: found nan",
-        "": "1 inputs",
+        "": "1 input,",
     }
     path = tmp_path / "in.tsv"
     path.write_text("\n".join(["b\t1\t2", *invalid, "c\t3\t4"]))
@@ -228,7 +228,8 @@ def test_batches_have_fewer_rows_of_longer_texts():
 @pytest.mark.slow
 def test_the_benchmark_gives_transformers_the_same_texts(root, monkeypatch, tmp_path, capsys):
     """Texts are sorted by length; transformers is replaced by a fake."""
-    task_config = classifier_config(str(write_vocab(tmp_path)), labels=("0", "1"))
+    vocab_file = str(write_vocab(tmp_path, [*WORDS, *"klmnopq"]))
+    task_config = classifier_config(vocab_file, labels=("0", "1"))
     keras.utils.set_random_seed(0)
     model = bert_tf.BertClassifier(TINY, 2)
     bert_tf.TextClassifier(model, task_config).save_to_preset(tmp_path / "m")
