@@ -102,8 +102,8 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     # Different tags, or a different scheme, are rejected before anything is written.
     written = (out / "train.tf_record").stat().st_mtime_ns
     for flags, match in (
-        (["--do_train", "--learn_scheme=iob1"], f"--output_dir: {out}.*scheme: iob2 .*, iob1 "),
-        (["--do_train", "--learn_scheme=iobes"], f"--output_dir: {out}.*scheme: iob2 .*, iobes "),
+        (["--do_train", "--learn_scheme=iob1"], rf"scheme \(iob2.*, now iob1.* {out}"),
+        (["--do_train", "--learn_scheme=iobes"], rf"scheme \(iob2.*, now iobes.* {out}"),
         (["--do_predict", "--learn_scheme=iob1"], "--learn_scheme=iob1.* iob2"),
         (["--do_predict", "--tag_scheme=none"], "--tag_scheme=none cannot be combined"),
     ):
