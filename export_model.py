@@ -75,7 +75,8 @@ def from_run():
         names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
             f"--model_dir: found none of {', '.join(names)} in {folder}, expected a Hugging Face "
-            f"folder or the output_dir of a training run ({', '.join(names.values())})"
+            f"folder or the output_dir of a training run ({', '.join(names.values())}); for a "
+            "checkpoint of the release, use --task, --labels and --init_checkpoint"
         )
     if not FLAGS.checkpoint:
         bert_tf.training.log_best_checkpoint(folder, "checkpoint")

@@ -128,10 +128,14 @@ def convert(
         )  # fmt: skip
     if difference := config.differences_from_bert():
         console.warning("%s has %s, which only bert_tf supports", files.CONFIG, difference)
-    if config.hidden_act not in RELEASE_ACTIVATIONS or "layer_norm_eps" in config.to_dict():
+    values = config.to_dict()
+    unsupported = ["layer_norm_eps"] if "layer_norm_eps" in values else []
+    if config.hidden_act not in RELEASE_ACTIVATIONS:
+        unsupported.append("hidden_act")
+    for key in unsupported:
         console.warning(
-            "%s has hidden_act=%s and layer_norm_eps=%g, which the release's code does not support",
-            files.CONFIG, config.hidden_act, config.layer_norm_eps,
+            "%s has %s=%s, which the release's code does not support",
+            files.CONFIG, key, values[key],
         )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ class FeatureCache:
         if tf.io.gfile.isdir(path):
             raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
         if not tf.io.gfile.exists(path):
-            return None, "it does not exist yet"
+            return None, "this file does not exist yet"
         if not tf.io.gfile.exists(metadata_path):
             return None, f"its metadata file, {metadata_path}, is missing"
         try:

@@ -80,16 +80,18 @@ def _read(values, argument, names):
             results[name] = column, labels
     is_frame = hasattr(values, "to_numpy")
     if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
-        if first not in results and len(columns) > 1:
-            found = ", ".join(map(str, columns))
+        is_text = all(np.asarray(column).dtype.kind in "OSTU" for column in columns.values())
+        if is_text and first not in results and len(columns) > 1:
             console.warning(
-                "columns of `%s`: %s; all are read as texts, in this order", argument, found
-            )
-        return None  # its rows are the texts
+                "columns of `%s`: %s; all are read as texts, in this order",
+                argument, ", ".join(map(str, columns)),
+            )  # fmt: skip
+        if is_text:
+            return None  # its rows are the texts
     if first not in results:
         raise UserError(
             f"`{argument}`: found the columns {', '.join(map(str, columns)) or '(none)'}, expected "
-            f"{_names(names[first])}"
+            f"{_names(names[first])}; columns with other names can be passed instead of the table"
         )
     ignored = ", ".join(str(x) for x in columns if x not in used)
     console.notice(

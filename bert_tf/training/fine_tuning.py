@@ -215,9 +215,8 @@ class Run:
             )
         if features.stale_reason and any(map(checkpointing.latest, runs)):
             console.warning(
-                "the run in %s was started with different training data or options (%s) and "
-                "continues with the new ones",
-                self.config.output_dir, features.stale_reason,
+                "the run in %s continues, but its training data may have changed; %s: %s",
+                self.config.output_dir, features.path, features.stale_reason,
             )  # fmt: skip
         return bool(features.stale_reason)
 

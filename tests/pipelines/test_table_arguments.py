@@ -72,6 +72,15 @@ def test_unknown_columns_of_a_frame_are_read_with_a_warning(caplog):
     assert "columns of `texts`: Summary, Verdict; all are read as texts" in message
 
 
+def test_columns_of_numbers_are_not_read_as_texts():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"ticket": [1], "Summary": ["a"]})
+    with pytest.raises(bert_tf.UserError, match="found the columns ticket, Summary, expected rev"):
+        Recorder().predict(frame)
+    frame = pandas.DataFrame({"ticket": [1], "text": ["a"]})
+    assert Recorder().predict(frame) == ["a"]
+
+
 def test_a_label_is_not_the_second_text():
     pandas = pytest.importorskip("pandas")
     assert Recorder().predict(pandas.DataFrame({"text": ["a"], "label": [1]})) == ["a"]
