@@ -198,7 +198,7 @@ def keras_hub_step(job):
     return _keras_forward(backbone, batch, ("sequence_output", "pooled_output"))
 
 
-def official_encoder(job, dict_outputs=False):
+def official_encoder(job, **options):
     import tf_keras
     from official.nlp.modeling import networks
 
@@ -211,7 +211,7 @@ def official_encoder(job, dict_outputs=False):
         intermediate_size=job.intermediate,
         max_sequence_length=POSITIONS,
         type_vocab_size=SEGMENTS,
-        dict_outputs=dict_outputs,
+        **options,
     )
 
 
@@ -219,7 +219,10 @@ def official_step(job):
     import tf_keras
     from official.nlp.modeling import models
 
-    batch, encoder = features(job), official_encoder(job, dict_outputs=True)
+    # A classifier reads only the first position of the last layer.
+    output_range = 1 if job.trains else None
+    batch = features(job)
+    encoder = official_encoder(job, dict_outputs=True, output_range=output_range)
     labels = batch.pop("label_ids")
     names = ("input_word_ids", "input_mask", "input_type_ids")
     batch = dict(zip(names, batch.values(), strict=True))
