@@ -17,10 +17,8 @@ from tests.training.training_helpers import mirrored, one_device
 DTYPES = ["float32", "bfloat16", "float16"]
 
 
-@pytest.mark.parametrize(
-    ("count", "dtypes"),
-    [(1, DTYPES[:1]), pytest.param(3, DTYPES, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "dtypes"), [(1, DTYPES[:1]), (3, DTYPES)])
 def test_good_devices_pass(count, dtypes, monkeypatch, tmp_path):
     device_checks = device_check.Checks(mirrored(count) if count > 1 else one_device(), dtypes)
     found = []

@@ -64,6 +64,7 @@ def test_only_own_lines(script, number, inputs, run_alone, tmp_path):
     check_lines(run_alone(script, tmp_path, command_line.split()))
 
 
+@pytest.mark.slow
 def test_only_own_lines_where_paths_are_remote(inputs, run_alone, tmp_path):
     """Remote paths make the script and its worker processes import TensorFlow."""
     command_line = good_inputs.COMMANDS["create_pretraining_data"][1]

@@ -28,8 +28,9 @@ def _results(function, *arguments):
     ("dtype", "tolerance"),
     [("float32", 5e-6), ("float64", 1e-13), ("bfloat16", 2**-5), ("float16", 2**-8)],  # rounding
 )
-def test_gelu(dtype, tolerance):
-    x = tf.cast(np.linspace(-12, 12, 1200).reshape(30, 40), dtype)
+@pytest.mark.parametrize("width", [40, 1200])  # the wide one is compiled
+def test_gelu(dtype, tolerance, width):
+    x = tf.cast(np.linspace(-12, 12, 1200).reshape(-1, width), dtype)
 
     def formula(x):  # the plain operation uses a float32 constant even in float64
         return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))

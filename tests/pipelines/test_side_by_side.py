@@ -90,7 +90,8 @@ def preset(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("library", ["bert_tf", pytest.param("keras_hub", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["bert_tf", "keras_hub"])
 def test_the_program_of_a_keras_hub_user(library, preset, tmp_path):
     keras.utils.set_random_seed(0)
     folder = str(tmp_path / "saved")
