@@ -46,10 +46,13 @@ class Docstrings(griffe.Extension):
         The options of a config become its "Parameters". Signatures show the values of constants
         that are defaults, and "Self" for private type variables.
         """
-        for config in list(_classes(pkg)):
-            if config.docstring and "dataclass" in config.labels:
+        members = list(_members(pkg))
+        for config in members:
+            if config.is_class and config.docstring and "dataclass" in config.labels:
                 config.docstring.value += _parameters(config)
-        for function in _functions(pkg):
+        for function in members:
+            if not function.is_function:
+                continue
             for parameter in function.parameters:
                 if isinstance(parameter.default, griffe.ExprName):
                     parameter.default = _value(pkg, parameter.default)
@@ -57,15 +60,13 @@ class Docstrings(griffe.Extension):
                 function.returns = "Self"
 
 
-def _classes(obj):
-    """Yield all classes of a package."""
+def _members(obj):
+    """Yield all modules, classes, functions and attributes of a package."""
     for member in obj.members.values():
-        if member.is_alias:
-            continue
-        if member.is_class:
+        if not member.is_alias:
             yield member
-        if member.is_module or member.is_class:
-            yield from _classes(member)
+            if member.is_module or member.is_class:
+                yield from _members(member)
 
 
 def _parameters(config):
@@ -78,17 +79,6 @@ def _parameters(config):
             elif str(attribute.annotation).endswith("Config"):
                 lines[name] = f"see `{attribute.annotation}`."
     return "\n\nArgs:\n" + "".join(f"  {x}: {lines[x]}\n" for x in lines) if lines else ""
-
-
-def _functions(obj):
-    """Yield all functions and methods of a package."""
-    for member in obj.members.values():
-        if member.is_alias:
-            continue
-        if member.is_function:
-            yield member
-        elif member.is_module or member.is_class:
-            yield from _functions(member)
 
 
 def _value(package, expression):

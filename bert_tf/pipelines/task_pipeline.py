@@ -51,7 +51,6 @@ class TaskPipeline(KerasTraining, Pipeline):
     def _from_preset(cls, preset, dtype=None, load_weights=True, **values):
         """Create the pipeline; `values` are attributes of the config, None for saved values."""
         model_files = checkpoints.resolve(preset, do_lower_case=values.get("do_lower_case"))
-        model_files.load_tokenizer()  # raises UserError if the vocabulary does not fit the model
         checkpoint, config_class = model_files.checkpoint, cls.spec.config_class
         stored = config_class.load(model_files.folder)
         given = {name: value for name, value in values.items() if value is not None}
