@@ -25,7 +25,6 @@ SCRIPTS = [
 ]
 
 NUMBA = "numba>=0.60"
-RUFF = "ruff>=0.17,<0.18"
 
 # A separate extra, because pip would install this package over tensorflow-cpu, tensorflow-tpu or
 # tf-nightly, which provide the same modules under other names.
@@ -37,13 +36,8 @@ TENSORFLOW = [
     "tensorflow-text>=2.20,<2.22; platform_system != 'Windows'",
 ]
 
-# The documentation site. mkdocstrings formats signatures with ruff, and Pygments highlights code.
-DOCS = [
-    "mkdocs>=1.6,<1.7",
-    "mkdocstrings[python]>=1.0,<2",
-    "pygments",
-    RUFF,
-]
+# The documentation site.
+DOCS = ["mkdocs>=1.6,<1.7", "pygments", "pymdown-extensions"]
 
 
 def long_description():
@@ -148,7 +142,7 @@ setup(
             "pytest>=8.0",
             "pytest-xdist>=3.5",
             "PyYAML>=6",
-            RUFF,
+            "ruff>=0.17,<0.18",
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
         ],

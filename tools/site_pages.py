@@ -33,8 +33,6 @@ _BADGE = re.compile(r"(?m)^!\[[^\]]*\]\(https?://[^)]*\)\n")
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)")
 # Short code such as --flags, in which lines should not break.
 _SHORT_CODE = re.compile(r"<code>(?=[^<\s]{1,44}</code>)")
-# A result or an item of a list in the API reference whose type is unknown.
-_UNTYPED = re.compile(r'(<li class="doc-section-item field-body">)\s*–(?=\s)')
 # Jupyter's anchors have capitals, unlike MkDocs' anchors.
 _JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
 # The title of a folded cell.
@@ -91,8 +89,7 @@ def on_page_markdown(markdown, page, **_):
 
 
 def on_page_content(content, **_):
-    """Mark short code, for site.css; remove dashes before results without a type."""
-    content = _UNTYPED.sub(r"\1", content)
+    """Mark short code, for site.css."""
     return _SHORT_CODE.sub('<code class="short">', content)
 
 

@@ -28,7 +28,7 @@ class Client(BasePredictor):
 
     >>> client = Client("localhost:8501", "mrpc", metadata=read_metadata("model.json"))
     >>> client([{"text_a": "He slept.", "text_b": "He was asleep."}])
-    [{"label": "1", "probabilities": {"0": 0.1, "1": 0.9}}]
+    [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
     """
 
     def __init__(

@@ -219,7 +219,7 @@ class Predictor(_LocalPredictor):
 
     >>> predictor = Predictor("/tmp/mrpc_model")
     >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
-    [{"label": "1", "probabilities": {"0": 0.1, "1": 0.9}}]
+    [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
     """
 
     def __init__(self, path, batch_size=None):

@@ -35,10 +35,12 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 def fine_tune(spec, config, command_line=None):
     """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
+    >>> from bert_tf import tasks
+    >>> from bert_tf.configs import FineTuneConfig, ModelConfig
     >>> task = tasks.ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
     >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
-    >>> fine_tune(tasks.TASKS["classification"], config)
+    >>> bert_tf.training.fine_tune(tasks.TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
     A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it
