@@ -103,7 +103,7 @@ def _entry(name, value, described):
     """
     heading = f"## bert_tf.{name}"
     if inspect.isfunction(value):
-        return [heading, _signature(value, value.__name__), _markdown(value.__doc__)]
+        return [heading, _signature(value, name.rpartition(".")[2]), _markdown(value.__doc__)]
     options = []
     if dataclasses.is_dataclass(value):
         options = [x for x in dataclasses.fields(value) if x.metadata.get("help") or _group(x)]
@@ -114,7 +114,7 @@ def _entry(name, value, described):
     sections = [heading, _markdown(value.__doc__)]
     constructor = value.__dict__.get("__init__")
     if constructor:
-        sections.insert(1, _signature(value, value.__name__))
+        sections.insert(1, _signature(value, name.rpartition(".")[2]))
     if constructor and constructor.__doc__ and not dataclasses.is_dataclass(value):
         text = _SUMMARY.sub("", inspect.cleandoc(constructor.__doc__))
         is_section = text.startswith(("Args:", "Raises:"))
