@@ -54,6 +54,19 @@ MODELS = {
     **_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
 }
 
+# The presets of keras-hub with the same weights, for messages.
+KERAS_HUB = {
+    "bert_tiny_en_uncased": "uncased_L-2_H-128_A-2",
+    "bert_small_en_uncased": "uncased_L-4_H-512_A-8",
+    "bert_medium_en_uncased": "uncased_L-8_H-512_A-8",
+    "bert_base_en_uncased": "uncased_L-12_H-768_A-12",
+    "bert_base_en": "cased_L-12_H-768_A-12",
+    "bert_large_en_uncased": "uncased_L-24_H-1024_A-16",
+    "bert_large_en": "cased_L-24_H-1024_A-16",
+    "bert_base_zh": "chinese_L-12_H-768_A-12",
+    "bert_base_multi": "multi_cased_L-12_H-768_A-12",
+}
+
 
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.

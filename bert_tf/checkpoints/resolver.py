@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_tf import console
-from bert_tf.checkpoints.hub import MODELS, fetch
+from bert_tf.checkpoints.hub import KERAS_HUB, MODELS, fetch
 from bert_tf.checkpoints.hugging_face_hub import local_folder, parse_revision
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
@@ -168,7 +168,8 @@ def _find_source(given, is_preset):
     model = given.model
     if model and not is_local_model(model):
         if is_preset and model not in MODELS:
-            similar = difflib.get_close_matches(os.path.basename(model), MODELS)
+            name = KERAS_HUB.get(model)
+            similar = [name] if name else difflib.get_close_matches(os.path.basename(model), MODELS)
             hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
             raise UserError(
                 f"`preset`: {model} is neither a published model (one of "

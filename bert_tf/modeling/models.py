@@ -3,8 +3,6 @@
 Shapes: B batch, S sequence, H hidden, N heads, V vocabulary, P predictions, C choices.
 """
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -39,9 +37,14 @@ CLASSIFIER_DROPOUT = 0.1
 HEAD_INITIALIZER_RANGE = 0.02
 
 
-def token_inputs():
-    """Return the encoder's inputs, each (B, S) int32 with unknown S."""
-    return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
+def token_inputs(shape=(None,)):
+    """Return the encoder's inputs, each (B, *shape) int32."""
+    return {name: keras.Input(shape, dtype="int32", name=name) for name in INPUTS}
+
+
+def fold(inputs):
+    """Return inputs (B, C, S) as (B * C, S)."""
+    return {name: FoldChoices(name=f"fold_{name}")(x) for name, x in inputs.items()}
 
 
 def first_position(inputs):
@@ -221,11 +224,8 @@ class BertClassifier(PretrainedModel):
     ):
         if window_pooling not in (None, "mean", "max"):
             raise UserError(f"`window_pooling={window_pooling}`: expected mean or max")
-        inputs, sequences = token_inputs(), None
-        if window_pooling:
-            inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
-            sequences = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
-        sequences = sequences or inputs
+        inputs = token_inputs((None, None) if window_pooling else (None,))
+        sequences = fold(inputs) if window_pooling else inputs
         bert = BertModel(config, dtype=dtype)
         x = bert(sequences, positions=first_position(sequences))["pooled_output"]
         x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
@@ -242,12 +242,9 @@ class BertClassifier(PretrainedModel):
             pool = PoolWindows(window_pooling, name="pool_windows", dtype="float32")
             logits = pool(logits, inputs["input_mask"])
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        options: dict[str, Any] = {
-            "num_labels": num_labels, "num_numeric_features": num_numeric_features
-        }  # fmt: skip
-        if window_pooling:
-            options["window_pooling"] = window_pooling
-        self._store_config(config, dtype, **options)
+        options = {"num_labels": num_labels, "num_numeric_features": num_numeric_features}
+        pooling = {"window_pooling": window_pooling} if window_pooling else {}
+        self._store_config(config, dtype, **options, **pooling)
 
 
 @register
@@ -269,8 +266,8 @@ class BertMultipleChoice(PretrainedModel):
     def __init__(
         self, config: BertConfig, dtype: str | None = None, name: str = "bert_multiple_choice"
     ):
-        inputs = {key: keras.Input((None, None), dtype="int32", name=key) for key in INPUTS}
-        folded = {key: FoldChoices(name=f"fold_{key}")(inputs[key]) for key in INPUTS}
+        inputs = token_inputs((None, None))
+        folded = fold(inputs)
         bert = BertModel(config, dtype=dtype)
         pooled = bert(folded, positions=first_position(folded))["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
@@ -388,13 +385,8 @@ class BertFeatureTokenClassifier(PretrainedModel):
         x = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout_2")(x)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._store_config(
-            config,
-            dtype,
-            num_labels=num_labels,
-            layer_combination=layer_combination,
-            lstm_size=lstm_size,
-        )
+        options = {"layer_combination": layer_combination, "lstm_size": lstm_size}
+        self._store_config(config, dtype, num_labels=num_labels, **options)
 
 
 # Names of version 0.1 in `.keras` files.

@@ -15,6 +15,7 @@ from bert_tf.commands import environment
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
+from bert_tf.serving import model_card
 from bert_tf.tokenization.vocabulary import to_text
 
 
@@ -103,8 +104,7 @@ class Pipeline:
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
-            with files.replacing_folder(preset) as new:
-                self._write_preset(new)
+            self.save_to_preset(preset)
             arguments = {
                 "folder": os.path.abspath(folder),
                 "version": version,
@@ -118,13 +118,12 @@ class Pipeline:
             program = (
                 "import json, sys, bert_tf; "
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
-                "pipeline._card = json.loads(sys.argv[3]); "
                 "print(pipeline.export(**json.loads(sys.argv[2])))"
             )
             # No GPUs, because JAX has reserved their memory.
             variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
             done = subprocess.run(
-                [sys.executable, "-c", program, preset, *map(json.dumps, (arguments, self._card))],
+                [sys.executable, "-c", program, preset, json.dumps(arguments)],
                 env={**environment(), **variables},
                 capture_output=True,
                 text=True,
@@ -160,6 +159,8 @@ class Pipeline:
                 )
         with files.replacing_folder(folder) as temporary:
             self._write_preset(temporary)
+            if self._card:
+                model_card.write_rows(temporary, self._card)
             if system.exists(folder):
                 system.rmtree(folder)
 

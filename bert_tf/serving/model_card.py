@@ -11,6 +11,8 @@ from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files
 
 FILE = "README.md"
+# The rows of a model trained in Python, in its preset.
+_ROWS_FILE = "model_card.json"
 # The first line. A file without it is the user's.
 _MARK = "<!-- Written by bert_tf; the next export to this folder replaces it. -->"
 _WEIGHTS = {"path?": str | None, "revision?": str | None}
@@ -55,7 +57,8 @@ def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
         },
         "## Evaluation": results,
     }
-    for section, values in (others or {}).items():
+    others = others or (read_rows(run_dir) if run_dir else {})
+    for section, values in others.items():
         tables[f"## {section.capitalize()}"] |= values
     parts = [f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()]
     ids = ", ".join(f'"{x}": [[...]]' for x in inputs)
@@ -64,6 +67,19 @@ def make_card(folder, metadata, inputs, sample, run_dir=None, others=None):
     parts.append(f"## Requests to TF Serving\n\n```sh\n{request}\n```\n")
     parts.append(f"## Limits\n\n{_LIMITS.format(**metadata)}")
     return "\n".join([_MARK, *parts])
+
+
+def write_rows(folder, rows):
+    """Write rows of the sections "training" and "evaluation", for `read_rows`."""
+    files.write_text(os.path.join(folder, _ROWS_FILE), json.dumps(rows, indent=2) + "\n")
+
+
+def read_rows(folder):
+    """Return what `write_rows` wrote to a folder, {} if it did not."""
+    path = os.path.join(folder, _ROWS_FILE)
+    if not files.system(path).exists(path):
+        return {}
+    return json_files.read(path, {"training?": dict, "evaluation?": dict})
 
 
 def write_card(export_dir, text):

@@ -11,6 +11,7 @@ import pytest
 from absl import flags
 
 import bert_tf
+from bert_tf.checkpoints.hub import KERAS_HUB, MODELS
 from bert_tf.cli.main import COMMANDS
 from tests import scripts_alone
 from tests.docs import pages
@@ -264,6 +265,12 @@ def test_the_site_highlights_code_and_shows_notebooks(root, site):
     assert any('src="data:image/png' in page and 'class="output"' in page for page in text)
     summary = r"<details>\s*<summary>Setup: install what is missing</summary>"
     assert all(re.search(summary, page) for page in text)
+
+
+def test_names_of_keras_hub(root):
+    text = (root / "docs" / "from_others.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| `(bert_\w+_\w+)` \| `([\w-]+)` \|$", text)
+    assert dict(rows) == KERAS_HUB and set(KERAS_HUB.values()) < set(MODELS)
 
 
 def test_the_reference_is_complete():

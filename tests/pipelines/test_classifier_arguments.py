@@ -332,3 +332,13 @@ def test_truncated_texts_are_counted(encoder_folder, caplog, texts):
     (message,) = [x for x in caplog.messages if "truncated" in x]
     assert "`texts`: 1 of 3 texts (33.3%) have more than 5 tokens" in message
     assert "the longest has 6; a larger `max_seq_length` (at most 32)" in message
+
+
+def test_white_space_around_labels_is_ignored(encoder_folder):
+    """As in files (`test_labels_and_names_of_any_form`)."""
+    encoder = LabelEncoder("classification", ["spam", "ham"])
+    assert encoder.encode(["ham ", b" spam"], "labels").tolist() == [1, 0]
+    tensor = encoder.encode_tensor(tf.constant(["ham ", "spam"]), "labels")
+    assert tensor.numpy().tolist() == [1, 0]
+    with pytest.raises(bert_tf.UserError, match="`labels`: a label occurs twice in ham, spam, ham"):
+        bert_tf.TextClassifier.from_preset(encoder_folder, labels=["ham", "spam", "ham "])

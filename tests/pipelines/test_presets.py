@@ -32,6 +32,7 @@ def test_files_next_to_the_weights(model_folder, tmp_path):
 def test_wrong_presets(model_folder, tmp_path):
     for name, message in (
         ("uncased_L-2_H-128_A2", "neither .*did you mean uncased_L-2_H-128_A-2"),
+        ("bert_base_zh", r"neither .*did you mean chinese_L-12_H-768_A-12\?"),
         (tmp_path, r"there is no bert_config\.json or config\.json"),
     ):
         with pytest.raises(bert_tf.UserError, match=f"`preset`: .*{message}"):

@@ -13,7 +13,10 @@ _MAX_LABELS = 20
 
 
 class LabelEncoder:
-    """Converts labels to targets. A label is a name, or an index if the names are not numbers."""
+    """Converts labels to targets. A label is a name, or an index if the names are not numbers.
+
+    White space around a name is ignored, as in files.
+    """
 
     def __init__(self, task_type, labels):
         self._task_type, self._labels = task_type, tuple(labels)
@@ -44,7 +47,8 @@ class LabelEncoder:
         values = [x.item() if isinstance(x, np.generic) else x for x in values]
         values = [int(x) if isinstance(x, float) and x.is_integer() else x for x in values]
         if all(isinstance(x, (bool, int, str)) for x in values):
-            found = sorted(set(values), key=str)
+            values = {x.strip() if isinstance(x, str) else x for x in values}
+            found = sorted(values, key=str)
             if len(found) <= _MAX_LABELS:
                 return f"; found the labels {found}, to pass as `labels` to `from_preset`"
         elif all(isinstance(x, (int, float)) for x in values) and np.isfinite(values).all():
@@ -69,8 +73,9 @@ class LabelEncoder:
 
     def _label_id(self, value):
         name = value.decode() if isinstance(value, bytes) else str(value)
-        if name in self._ids:
-            return self._ids[name]
+        for key in (name, name.strip()):
+            if key in self._ids:
+                return self._ids[key]
         if isinstance(value, (list, tuple, np.ndarray)):
             return self._id_of_row(np.asarray(value))
         is_number = isinstance(value, (int, float, np.number, np.bool_))
@@ -166,7 +171,8 @@ class LabelEncoder:
             if self._has_indices:
                 return indices, is_integer & (indices >= 0) & (indices < len(self._labels))
             values = tf.strings.as_string(indices)
-        matches = tf.equal(values[:, None], tf.constant(self._labels))
+        names = tf.stack([values, tf.strings.strip(values)], 1)
+        matches = tf.reduce_any(tf.equal(names[:, :, None], tf.constant(self._labels)), 1)
         return tf.argmax(matches, 1, tf.int32), tf.reduce_any(matches, 1) & is_integer
 
     def _is_one_hot(self, values):

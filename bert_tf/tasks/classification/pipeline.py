@@ -361,7 +361,7 @@ def _choose_labels(labels, task_type, stored, checkpoint):
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         return ()
     if labels is not None:
-        labels = [str(label) for label in check_list(labels, "labels", "a list of labels")]
+        labels = [str(x).strip() for x in check_list(labels, "labels", "a list of labels")]
     elif stored:
         labels = stored.labels
     else:
