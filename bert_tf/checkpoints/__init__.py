@@ -6,7 +6,7 @@ from bert_tf.checkpoints.hugging_face import write as write_hugging_face
 from bert_tf.checkpoints.hugging_face_hub import local_folder
 from bert_tf.checkpoints.load_model import load_model
 from bert_tf.checkpoints.metadata import load_config, read_metadata, read_settings
-from bert_tf.checkpoints.names import encoder_shapes, release_name, tensors, weights
+from bert_tf.checkpoints.names import tensors, weights
 from bert_tf.checkpoints.release import (
     ReleaseCheckpoint,
     check_path,
@@ -16,7 +16,7 @@ from bert_tf.checkpoints.release import (
     write,
 )
 from bert_tf.checkpoints.resolver import PretrainedFiles, resolve
-from bert_tf.checkpoints.warm_start import count_labels, open_checkpoint, warm_start, weight_files
+from bert_tf.checkpoints.warm_start import open_checkpoint, warm_start, weight_files
 
 __all__ = [
     "MODELS",
@@ -24,8 +24,6 @@ __all__ = [
     "ReleaseCheckpoint",
     "check_path",
     "convert",
-    "count_labels",
-    "encoder_shapes",
     "fetch",
     "find",
     "load_config",
@@ -35,7 +33,6 @@ __all__ = [
     "open_checkpoint",
     "read_metadata",
     "read_settings",
-    "release_name",
     "remove",
     "resize",
     "resolve",

@@ -6,7 +6,7 @@ Only remote files and tensorflow-datasets require TensorFlow.
 from bert_tf.configs.pretraining_data import OBJECTIVES, WORD_BOUNDARIES, InstanceConfig
 from bert_tf.data.pretraining import beam
 from bert_tf.data.pretraining.corpus import read_corpus
-from bert_tf.data.pretraining.instances import Instance, Instances, create_instances
+from bert_tf.data.pretraining.instances import Instances, create_instances
 from bert_tf.data.pretraining.masking import KEEP
 from bert_tf.data.pretraining.shards import Shards
 from bert_tf.data.pretraining.sources import INPUT_FORMATS, FileSource
@@ -19,7 +19,6 @@ __all__ = [
     "WORD_BOUNDARIES",
     "Counts",
     "FileSource",
-    "Instance",
     "InstanceConfig",
     "Instances",
     "Shards",
