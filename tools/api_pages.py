@@ -119,22 +119,23 @@ def _entry(name, value, described):
         text = _SUMMARY.sub("", inspect.cleandoc(constructor.__doc__))
         is_section = text.startswith(("Args:", "Raises:"))
         sections.append(_markdown(text if is_section else f"**Constructor**: {text}"))
-    elsewhere = {}
+    elsewhere, own = {}, []
     for member, function in _methods(value, name):
         owner = described.setdefault(function, name)
+        own += [member] * (owner == name)
         if owner != name:
             elsewhere.setdefault(owner, []).append(f"`{member}`")
             continue
-        sections.append(f"### {value.__name__}.{member}")
+        sections.append(f"### {value.__name__}.{member}".replace("__", r"\_\_"))
         bound = getattr(value, member)
         if inspect.isfunction(function):
             prefix = f"{value.__name__}." if inspect.ismethod(bound) else ""  # a class method
             sections.append(_signature(function, prefix + member))
-        if text := inspect.getdoc(bound):
-            sections.append(_markdown(text))
+        sections.append(_markdown(inspect.getdoc(bound)))
     for owner, members in elsewhere.items():
         sections.append(f"Also {', '.join(members)}; see `{owner}`.")
-    return sections
+    links = {f"`{x}`": f"[`{x}`](#{value.__name__.lower()}{x})" for x in own}
+    return [re.sub(r"(?<!\* )`\w+`", lambda x: links.get(x[0], x[0]), x) for x in sections]
 
 
 def _group(field):
@@ -161,7 +162,8 @@ def _methods(cls, name):
                 continue
             if member.startswith("_") and (is_keras or member != "__call__"):
                 continue
-            if inspect.isfunction(value) or isinstance(value, property):
+            is_member = inspect.isfunction(value) or isinstance(value, property)
+            if is_member and inspect.getdoc(getattr(cls, member)):
                 seen.add(member)
                 yield member, value
 

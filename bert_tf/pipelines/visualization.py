@@ -137,7 +137,10 @@ def draw_similarities(path, sentences, vectors):
 
 
 def draw_attention(path, text, heads):
-    """Write a PNG with the attention in a `TextVectors`: a grid of matrices by layer and head."""
+    """Write a PNG with the attention in a `TextVectors`: a grid of matrices by layer and head.
+
+    `heads` are the indices of the heads in `text`, for the titles.
+    """
     num_layers, num_heads, length, _ = text.values.shape
     side = min(max(_MIN_SIDE, _SIDE_PER_TOKEN * length), _MAX_SIDE)
     width, height = num_heads * (side + 0.15) + 2.2, num_layers * (side + 0.35) + 1.6

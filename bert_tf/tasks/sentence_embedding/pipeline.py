@@ -239,9 +239,13 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     def evaluate_search(
         self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
     ) -> dict[str, float]:
-        """Return recall@k, MRR@k and nDCG@k of a search by cosine; see `evaluation.search_scores`.
+        """Return a dict of recall@k, MRR@k and nDCG@k of a search by cosine.
 
-        `relevant` has, for each query, the indices of its relevant documents.
+        Args:
+          queries: list of str.
+          documents: list of str.
+          relevant: for each query, the indices of its relevant documents.
+          k: number of documents that are found for each query.
         """
         query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
         return search_scores(query_vectors, vectors, relevant, k)
