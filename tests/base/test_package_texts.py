@@ -1,5 +1,7 @@
 """Texts of packages are read from docstrings and `raise` statements, and are reproducible."""
 
+import pytest
+
 from examples import package_texts
 
 SOURCE = '''
@@ -35,6 +37,7 @@ def test_texts_come_from_docstrings_and_errors(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.slow
 def test_topics_have_enough_sentences():
     sentences = package_texts.sentences_by_topic()
     assert sentences == package_texts.sentences_by_topic()
