@@ -219,7 +219,7 @@ def test_run_without_network(root, name, backend, tmp_path, monkeypatch):
     elif name == "bert_for_the_first_time":
         assert "so a toy model is trained" in text and "BERT, fine-tuned" in text
     else:
-        assert "http://127.0.0.1:9" in text and "pairs of invented sentences" in text
+        assert "http://127.0.0.1:9" in text and "pairs of generated sentences" in text
         assert re.search(r"eval_accuracy = [01]\.\d", text)
         assert len(re.findall(r"(?m)^[01] \(\d+\.\d%\)", text)) == 3
         assert "bert_model.ckpt.index" in text
