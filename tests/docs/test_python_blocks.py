@@ -125,8 +125,8 @@ def folder(tmp_path, monkeypatch):
 
 # Pages whose blocks train.
 LONG_PAGES = (
-    "README.md", "index.md", "architecture.md", "fine_tune_in_python.md", "keras_models.md",
-    "keras_optimizers.md", "serving_clients.md", "from_model_fn.md",
+    "README.md", "index.md", "architecture.md", "fine_tune_in_python.md", "from_others.md",
+    "keras_models.md", "keras_optimizers.md", "serving_clients.md", "from_model_fn.md",
     "your_dataframe.md",
 )  # fmt: skip
 
