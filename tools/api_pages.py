@@ -103,7 +103,11 @@ def _entry(name, value, described):
     """
     heading = f"## bert_tf.{name}"
     if inspect.isfunction(value):
-        return [heading, _signature(value, name.rpartition(".")[2]), _markdown(value.__doc__)]
+        return [
+            heading,
+            _signature(value, name.rpartition(".")[2]),
+            _markdown(inspect.getdoc(value)),
+        ]
     options = []
     if dataclasses.is_dataclass(value):
         options = [x for x in dataclasses.fields(value) if x.metadata.get("help") or _group(x)]
@@ -111,10 +115,10 @@ def _entry(name, value, described):
         summary = _SECTION.sub("", inspect.cleandoc(value.__doc__) + "\n")
         note = "Options and their defaults; each is also a flag of the scripts:"
         return [heading, _markdown(summary), note, "\n".join(map(_option, options))]
-    sections = [heading, _markdown(value.__doc__)]
+    sections = [heading, _markdown(inspect.getdoc(value))]
     constructor = value.__dict__.get("__init__")
     if constructor:
-        sections.insert(1, _signature(value, name.rpartition(".")[2]))
+        sections.insert(1, _signature(constructor, name.rpartition(".")[2], is_class=True))
     if constructor and constructor.__doc__ and not dataclasses.is_dataclass(value):
         text = _SUMMARY.sub("", inspect.cleandoc(constructor.__doc__))
         is_section = text.startswith(("Args:", "Raises:"))
@@ -187,11 +191,12 @@ def _item(name, text):
     )
 
 
-def _signature(function, name):
+def _signature(function, name, is_class=False):
     """Return a call as Python code, with one argument per line if it is long."""
     signature = inspect.signature(function)
     arguments = [x for x in signature.parameters.values() if x.name not in ("self", "cls")]
-    text = name + str(signature.replace(parameters=arguments))
+    result = signature.empty if is_class else signature.return_annotation
+    text = name + str(signature.replace(parameters=arguments, return_annotation=result))
     if len(_PREFIX.sub("", text)) > _MAX_SIGNATURE:
         lines = "".join(f"    {argument},\n" for argument in arguments)
         _, arrow, result = text.rpartition(" -> ")
@@ -203,7 +208,8 @@ def _signature(function, name):
 
 
 def _markdown(docstring):
-    text = inspect.cleandoc(docstring) + "\n"
+    """Return the Markdown for a docstring without indentation."""
+    text = docstring + "\n"
     text = _EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", text)
     return _SECTION.sub(_section, text).strip()
 

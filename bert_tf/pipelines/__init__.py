@@ -5,7 +5,13 @@ from bert_tf.lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "text_pipeline": ("SINGLE_PROCESS_MESSAGE", "Text", "TextPreprocessor", "read_texts"),
+        "text_pipeline": (
+            "SINGLE_PROCESS_MESSAGE",
+            "Text",
+            "TextPipeline",
+            "TextPreprocessor",
+            "read_texts",
+        ),
         "feature_extraction": (
             "Attention",
             "EmbeddedText",

@@ -86,7 +86,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             vector of [CLS].
           layer: index of the layer: 0 is the first, -1 the last.
           normalize: whether to scale vectors to length 1.
-          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
+          **options: `strategy`, `batch_size` and `max_seq_length`, as in `pipelines.TextPipeline`.
         """
         super().__init__(model, tokenizer, **options)
         self.pool = Pooling(pooling, layer, normalize)
@@ -113,7 +113,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
     def from_preset(  # type: ignore[override]
         cls, preset: str | PretrainedFiles, **options: Any
     ) -> "SentenceEncoder":
-        """Create a pipeline; see `TextPipeline.from_preset`.
+        """Create a pipeline; see `pipelines.TextPipeline` for the options.
 
         Options that are None or missing default to the settings saved with the model by
         sentence-transformers or `run_sentence_encoder.py`.
