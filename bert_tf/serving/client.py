@@ -32,8 +32,15 @@ class Client(BasePredictor):
     """
 
     def __init__(
-        self, server, model, api="rest", version=None, metadata=None,
-        batch_size=32, timeout=60.0, retries=5,
+        self,
+        server: str,
+        model: str,
+        api: str = "rest",
+        version: int | None = None,
+        metadata: dict | None = None,
+        batch_size: int = 32,
+        timeout: float = 60.0,
+        retries: int = 5,
     ):  # fmt: skip
         """Request and check the model's signatures.
 

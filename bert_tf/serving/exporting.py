@@ -88,7 +88,13 @@ def text_servable(task, prepared, tokenizer, serve_ids, **options):
     return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
 
 
-def export(servable, export_dir, version=None, run_dir=None, card=None):
+def export(
+    servable: Servable,
+    export_dir: str,
+    version: int | None = None,
+    run_dir: str | None = None,
+    card: dict | None = None,
+) -> str:
     """Write a SavedModel atomically.
 
     Its subfolder `assets.extra` contains the vocabulary, the labels (one per line, in the order of

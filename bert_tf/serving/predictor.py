@@ -9,6 +9,8 @@ import json
 import math
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +61,7 @@ class BasePredictor:
         self.metadata, self._batch_size = metadata, batch_size
         self.answers = answers_class(metadata.get("task"))
 
-    def __call__(self, rows, batch_size=None):
+    def __call__(self, rows: Sequence[Any], batch_size: int | None = None) -> list[dict]:
         """Answer rows.
 
         Args:
@@ -82,7 +84,7 @@ class BasePredictor:
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
         order = sorted(range(len(rows)), key=keys.__getitem__)
-        answers = [None] * len(rows)
+        answers: list[Any] = [None] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
             for indices in _batches(group, keys, batch_size or self._batch_size):
                 columns = {name: [rows[i][name] for i in indices] for name in self.inputs}
@@ -126,7 +128,7 @@ class BasePredictor:
         """Run the model on a dict of lists of B values; return a dict of arrays (B, ...)."""
         raise NotImplementedError
 
-    def read(self, line, as_json=False):
+    def read(self, line: str, as_json: bool = False) -> dict[str, Any]:
         r"""Parse a line as a row.
 
         Args:
@@ -149,7 +151,7 @@ class BasePredictor:
                 raise ValueError(f"invalid JSON ({error.msg})") from None
             row = self._by_input(row)
         else:
-            cells = line.split("\t") if len(names) > 1 else [line]
+            cells: list[Any] = line.split("\t") if len(names) > 1 else [line]
             if names[-1] in ("endings", "numbers") and len(cells) >= len(names):
                 last = len(names) - 1
                 cells = [*cells[:last], cells[last:]]
@@ -175,7 +177,7 @@ class BasePredictor:
         others = f" (or {', '.join([*columns, *numbers])})" if columns else ""
         raise ValueError(f"expected an object with {', '.join(names)}{others}")
 
-    def check(self, row):
+    def check(self, row: Any) -> dict[str, Any]:
         """Return the inputs in `row`; raise ValueError, naming the input, if one is invalid."""
         return {name: self._validate(name, row[name]) for name in self.inputs}
 
@@ -222,7 +224,7 @@ class Predictor(_LocalPredictor):
     [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
     """
 
-    def __init__(self, path, batch_size=None):
+    def __init__(self, path: str | os.PathLike, batch_size: int | None = None):
         """Load a folder written by `export` (its newest version) or the folder of a version.
 
         `batch_size` is the maximum number of rows in a batch; None for 32 (long) to 256 (short).
@@ -271,7 +273,7 @@ class ServablePredictor(_LocalPredictor):
         super().__init__(serve, signature, metadata, batch_size)
 
 
-def read_metadata(path):
+def read_metadata(path: str) -> dict[str, Any]:
     """Return the contents of an exported model's `model.json`, with the current task name."""
     metadata = json_files.read(path, _FIELDS, "export_model.py")
     return {**metadata, "task": _RENAMED_TASK_NAMES.get(metadata["task"], metadata["task"])}

@@ -13,6 +13,7 @@ import json
 import threading
 import time
 import urllib.parse
+from typing import Any
 
 import numpy as np
 
@@ -216,7 +217,7 @@ class GrpcTransport:
             raise ServerError(error.code().name, error.details()) from None
 
 
-TRANSPORTS = {"rest": RestTransport, "grpc": GrpcTransport}
+TRANSPORTS: dict[str, Any] = {"rest": RestTransport, "grpc": GrpcTransport}
 
 
 class _Response(http.client.HTTPResponse):

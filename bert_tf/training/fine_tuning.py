@@ -6,6 +6,7 @@ import gc
 import os
 
 from bert_tf import checkpoints, console
+from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.feature_cache import digest
 from bert_tf.data.rows import base_split
@@ -26,13 +27,14 @@ from bert_tf.training.strategy import (
 )
 from bert_tf.training.task import result_file, result_name
 from bert_tf.training.task_config import check_length
+from bert_tf.training.task_spec import TaskSpec
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-def fine_tune(spec, config, command_line=None):
+def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None = None) -> dict:
     """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
 
     >>> from bert_tf import tasks
@@ -59,7 +61,7 @@ def fine_tune(spec, config, command_line=None):
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(config, stored)
     config.check(spec)
-    config.task.check(config, checkpointing.latest(config.output_dir) is not None)
+    config.task.check(config, checkpointing.latest(config.output_dir) is not None)  # type: ignore[union-attr]
     if stored:
         _check_seed_folders(config)
     model = load_model(config, spec.config_class)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console, tokenization
 from bert_tf.checkpoints.metadata import add_published_casing
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.pretraining import PretrainingConfig
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -27,7 +28,7 @@ from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 
-def pretrain(config, command_line=None):
+def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict | None:
     """Pre-train and evaluate a model on records, as a `PretrainingConfig` specifies.
 
     A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it

@@ -1,6 +1,6 @@
 """Nearest neighbor search by cosine similarity, with optional reranking."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,15 @@ MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-def l2_normalize(vectors):
+def l2_normalize(vectors: Any) -> np.ndarray:
     """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero."""
     vectors = np.asarray(vectors, "float32")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), MIN_NORM)
 
 
-def nearest_neighbors(queries, vectors, count=5):
+def nearest_neighbors(
+    queries: np.ndarray, vectors: np.ndarray, count: int = 5
+) -> list[list[tuple[int, float]]]:
     """Find the vectors (N, H) with the greatest cosine similarity to each query (Q, H).
 
     All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
