@@ -26,7 +26,9 @@ _NOTE = "<!-- tools/api_pages.py writes the rest of this page from docstrings. -
 _ROW = re.compile(r"(?m)^\| \[?`([\w.]+)`(?:\]\(#[\w.]+\))? \|")
 # An example spans from >>> to the next empty line.
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
-_SECTION = re.compile(r"(?m)^(Args|Attributes|Raises|Returns|Yields):\n((?:(?: .*)?\n)+)")
+_SECTION = re.compile(
+    r"(?m)^(Args|Attributes|Call arguments|Raises|Returns|Yields):\n((?:(?: .*)?\n)+)"
+)
 _ITEM = re.compile(r"(?m)^  (\*{0,2}[\w.]+): ?((?:.*\n)(?:(?:    .*)?\n)*)")
 # What annotations have before the names that users know.
 _PREFIX = re.compile(
