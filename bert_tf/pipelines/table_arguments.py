@@ -81,8 +81,9 @@ def _read(values, argument, names):
     is_frame = hasattr(values, "to_numpy")
     if is_frame and (first not in results or (len(columns) == 2 and len(used) < 2)):
         is_text = all(np.asarray(column).dtype.kind in "OSTU" for column in columns.values())
-        if is_text and first not in results and len(columns) > 1:
-            console.warning(
+        if is_text and len(columns) > 1:
+            log = console.notice if first in results else console.warning
+            log(
                 "columns of `%s`: %s; all are read as texts, in this order",
                 argument, ", ".join(map(str, columns)),
             )  # fmt: skip

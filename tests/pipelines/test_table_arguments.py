@@ -61,7 +61,8 @@ def test_other_values_stay(caplog):
         assert Recorder().predict(value) is value
     with pytest.raises(TypeError, match="labels"):
         Recorder().fit(["a"])
-    assert not caplog.messages
+    (message,) = caplog.messages
+    assert "columns of `texts`: text, reply; all are read as texts" in message
 
 
 def test_unknown_columns_of_a_frame_are_read_with_a_warning(caplog):
