@@ -1,6 +1,7 @@
 """Fixtures for all tests: the release's outputs and real data, a tiny model, scripts in-process."""
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -28,6 +29,12 @@ def split_cpu():
     cpu = tf.config.list_physical_devices("CPU")[0]
     four = [tf.config.LogicalDeviceConfiguration()] * 4
     tf.config.set_logical_device_configuration(cpu, four)
+
+
+def pytest_collection_finish():
+    """Run full garbage collections less often, and without the objects of imported modules."""
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
 
 
 @pytest.fixture(scope="session")
