@@ -180,7 +180,8 @@ def _option(field):
     text = field.metadata["help"]
     if choices := field.metadata["choices"]:
         text += f" One of {', '.join(map(repr, choices))}."
-    return _item(f"{field.name} = {field.metadata['default']!r}", text)
+    kind = getattr(field.type, "__name__", field.type)
+    return _item(f"{field.name}: {kind} = {field.metadata['default']!r}", text)
 
 
 def _item(name, text):

@@ -26,7 +26,8 @@ class TfdsConfig(Config):
     GROUPS: ClassVar[tuple] = (("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_splits"),)
 
     tfds_name: str | None = option(
-        None, "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc. (bert_tf)"
+        None,
+        "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc or squad/v1.1. (bert_tf)",
     )
     tfds_data_dir: str | None = option(
         None,

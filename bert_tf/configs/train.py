@@ -178,7 +178,9 @@ class OptimizerConfig(Config):
         "batches. (bert_tf)",
         choices=("bert_adam", "adamw", "lamb"),
     )
-    learning_rate: float = option(5e-5, "The initial learning rate.", minimum=0.0)
+    learning_rate: float = option(
+        5e-5, "The peak learning rate, reached at the end of the warm-up.", minimum=0.0
+    )
     layer_decay: float = option(
         1.0,
         "Factor by which the learning rate decreases from each layer to the one below. (bert_tf)",

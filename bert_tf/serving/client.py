@@ -26,7 +26,7 @@ _MAX_TIMEOUT = 1_000_000
 class Client(BasePredictor):
     """A model in TF Serving, with the interface of `Predictor`. Thread-safe.
 
-    >>> client = Client("localhost:8501", "mrpc", metadata=read_metadata("model.json"))
+    >>> client = Client("localhost:8501", "mrpc")
     >>> client([{"text_a": "He slept.", "text_b": "He was asleep."}])
     [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
     """

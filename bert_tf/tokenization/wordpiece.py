@@ -186,7 +186,7 @@ class FullTokenizer:
     def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "FullTokenizer":
         """Return the tokenizer of a model, with its casing and other settings.
 
-        >>> FullTokenizer.from_preset("bert-base-german-dbmdz-uncased")
+        >>> tokenizer = FullTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
           preset: a name in `bert_tf.checkpoints.MODELS`; or a folder from the release, Hugging
