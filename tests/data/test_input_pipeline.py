@@ -243,7 +243,10 @@ def test_streams_are_parts_of_each_batch(shards):
 
 
 @pytest.mark.parametrize("bucket", [False, True])
-@pytest.mark.parametrize(("workers", "replicas"), [(1, 2), (2, 2), (3, 1), (4, 1), (8, 1)])
+@pytest.mark.parametrize(
+    ("workers", "replicas"),
+    [(2, 2), (3, 1), (8, 1), *(pytest.param(*x, marks=pytest.mark.slow) for x in [(1, 2), (4, 1)])],
+)
 def test_streams_give_the_same_rows_on_any_number_of_hosts(shards, workers, replicas, bucket):
     data = _streams(shards, bucket_by_length=bucket)
     if bucket:

@@ -85,6 +85,7 @@ def test_loss_is_that_of_transformers(encoder_folder, tmp_path):
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_same_steps(encoder_folder):
     weights = []
     for strategy in (one_device(), mirrored(2)):

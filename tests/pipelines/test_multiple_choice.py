@@ -29,7 +29,10 @@ def test_fit(encoder_folder, tmp_path):
         learning_rate=2e-3, verbose=0,
     )  # fmt: skip
     assert history.history["val_accuracy"][-1] == 1
-    assert choice.evaluate(CONTEXTS, np.array(ENDINGS), LABELS, verbose=0)["accuracy"] == 1
+    results = choice.evaluate(CONTEXTS, np.array(ENDINGS), LABELS, verbose=0)
+    assert results["accuracy"] == 1
+    texts = [row[label] for row, label in zip(ENDINGS, LABELS, strict=True)]
+    assert choice.evaluate(CONTEXTS, ENDINGS, texts, verbose=0) == results
     answers = choice.predict(CONTEXTS, ENDINGS)
     assert [answer["choice"] for answer in answers] == LABELS
     run_pipeline_test(choice, {"context": CONTEXTS, "endings": ENDINGS}, tmp_path)
@@ -52,13 +55,6 @@ def test_inputs_are_those_of_transformers(encoder_folder):
         rows = np.pad(rows, [(0, 0), (0, size - rows.shape[1])])
         np.testing.assert_array_equal(inputs[name].numpy().reshape(-1, size), rows)
     assert labels.numpy().tolist() == LABELS
-
-
-def test_labels_may_be_texts(encoder_folder):
-    choice = make(encoder_folder)
-    texts = [row[label] for row, label in zip(ENDINGS, LABELS, strict=True)]
-    results = [choice.evaluate(CONTEXTS, ENDINGS, x, verbose=0) for x in (LABELS, texts)]
-    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(

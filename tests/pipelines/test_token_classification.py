@@ -143,6 +143,7 @@ def test_callbacks_weights_and_splits(encoder_folder):
     assert set(history.history) >= {"val_loss", "val_accuracy", "val_precision", "val_recall"}
 
 
+@pytest.mark.slow
 def test_two_devices_make_the_same_steps(encoder_folder):
     results = []
     data = [[words[:3] for words in SENTENCES[:8]], [tags[:3] for tags in TAGS[:8]]]

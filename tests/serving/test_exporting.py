@@ -113,6 +113,8 @@ def test_model_card(vocab_file, tmp_path, caplog):
         assert text in card, text
     # The next export replaces the card; a damaged run.json does not stop the export.
     (run / "run.json").write_text('{"data": 1}')
+    serving_config = configs.ServingConfig("ids", warm_up=False)
+    servable = make_servable("classification", vocab_file, serving_config)
     serving.export(servable, str(export_dir), run_dir=str(run))
     card = (export_dir / "README.md").read_text()
     assert "| version | 2 |" in card and card.count("Not recorded.") == 2
