@@ -1,5 +1,7 @@
 """Errors name the bad record among good ones, also inside a tf.function."""
 
+import gc
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -149,8 +151,16 @@ DAMAGES = {
 }
 
 
+@pytest.fixture
+def collect_garbage():
+    """Free the iterators after each test, because a later collection may wait for them."""
+    yield
+    gc.collect()
+
+
 @pytest.mark.parametrize(("damage", "reason"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.usefixtures("collect_garbage")
 def test_damaged_files_are_named(damage, reason, replicas, tmp_path):
     schema = {"input_ids": records.Feature("int64", "S")}
     path = tmp_path / "x.tfrecord"
