@@ -29,7 +29,7 @@ _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _SECTION = re.compile(
     r"(?m)^(Args|Attributes|Call arguments|Raises|Returns|Yields):\n((?:(?: .*)?\n)+)"
 )
-_ITEM = re.compile(r"(?m)^  (\*{0,2}[\w.]+): ?((?:.*\n)(?:(?:    .*)?\n)*)")
+_ITEM = re.compile(r"(?m)^  (\*{0,2}[\w.]+(?:, [\w.]+)*): ?((?:.*\n)(?:(?:    .*)?\n)*)")
 # What annotations have before the names that users know.
 _PREFIX = re.compile(
     r"\b(?:collections\.abc|typing|bert_tf|keras\.src|tensorflow\.python)\.(?:\w+\.)*(?=[A-Z])"
@@ -114,7 +114,8 @@ def _entry(name, value, described):
     if dataclasses.is_dataclass(value):
         options = [x for x in dataclasses.fields(value) if x.metadata.get("help") or _group(x)]
     if options:
-        summary = _SECTION.sub("", inspect.cleandoc(value.__doc__) + "\n")
+        # `Config` appends its options to the docstring.
+        summary, _, _ = value.__doc__.rpartition("\n\nAttributes:\n")
         note = "Options and their defaults; each is also a flag of the scripts:"
         return [heading, _markdown(summary), note, "\n".join(map(_option, options))]
     sections = [heading, _markdown(inspect.getdoc(value))]

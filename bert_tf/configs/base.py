@@ -11,6 +11,7 @@ The declaration of an option defines its validation, flag, JSON entry, resume ch
 import copy
 import dataclasses
 import functools
+import inspect
 import os
 import textwrap
 import typing
@@ -88,7 +89,8 @@ class Config:
                 text = f"{name}: {text}"
                 lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
         if lines and cls.__doc__:
-            cls.__doc__ += "\n\nAttributes:\n" + "\n".join(lines) + "\n"
+            text = inspect.cleandoc(cls.__doc__)
+            cls.__doc__ = text + "\n\nAttributes:\n" + "\n".join(lines) + "\n"
 
     def __post_init__(self):
         """Convert paths to str, lists to tuples and NumPy scalars to Python numbers."""

@@ -104,7 +104,8 @@ class Pipeline:
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
-            self.save_to_preset(preset)
+            with files.replacing_folder(preset) as new:
+                self._write_with_card(new)
             arguments = {
                 "folder": os.path.abspath(folder),
                 "version": version,
@@ -158,11 +159,14 @@ class Pipeline:
                     f"`folder`: found no model in {folder}, so `overwrite` does not replace it"
                 )
         with files.replacing_folder(folder) as temporary:
-            self._write_preset(temporary)
-            if self._card:
-                model_card.write_rows(temporary, self._card)
+            self._write_with_card(temporary)
             if system.exists(folder):
                 system.rmtree(folder)
+
+    def _write_with_card(self, folder):
+        self._write_preset(folder)
+        if self._card:
+            model_card.write_rows(folder, self._card)
 
     def _warn_if_random(self, what):
         if self._is_random:
