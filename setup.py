@@ -37,7 +37,7 @@ TENSORFLOW = [
 ]
 
 # The documentation site.
-DOCS = ["mkdocs>=1.6,<1.7", "pygments", "pymdown-extensions"]
+DOCS = ["mkdocs>=1.6,<1.7", "mkdocstrings[python]>=1,<2", "pygments", "pymdown-extensions"]
 
 
 def long_description():
