@@ -3,30 +3,27 @@ r"""Measure how long a single text takes, with one client and with several.
 
     python benchmarks/latency.py --model=FOLDER --input_file=lines.txt
 
-All libraries have the same weights, with a random head for two labels, and a process of their own:
-an exported model in `serving.Predictor`, the pipeline of transformers, and ONNX Runtime after the
-tokenizer of Hugging Face. ONNX Runtime's model is exported by `torch.onnx` and fused by
+All libraries have the same weights, with a random head for two labels: an exported model in
+`serving.Predictor`, the pipeline of transformers, and ONNX Runtime after the tokenizer of Hugging
+Face. ONNX Runtime's model is exported by `torch.onnx` and fused by
 `onnxruntime.transformers.optimizer`. Clients are threads that send a line (a text, or two separated
-by a tab), wait for the answer and repeat. The libraries take turns.
+by a tab), wait for the answer and repeat.
 """
 
-import dataclasses
 import functools
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 
+import helpers
 import numpy as np
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
-from bert_tf.pipelines.saving import write_pretrained
 
 flags.DEFINE_string("model", None, "Folder of the model.", required=True)
 flags.DEFINE_string("input_file", None, "Text file, one or two texts per line.", required=True)
@@ -35,7 +32,7 @@ flags.DEFINE_float("seconds", 5.0, "Duration of a turn.")
 flags.DEFINE_integer("turns", 4, "Number of turns.")
 flags.DEFINE_integer("num_lines", 1000, "Number of lines to choose from.")
 flags.DEFINE_integer("threads", None, "Threads of an operation. Default: the library's default.")
-flags.DEFINE_string("library", None, "Serve only this library; used by the script itself.")
+flags.DEFINE_string("serve", None, "Settings of a worker; used by the script itself.")
 
 
 def bert_tf_answer(folder, dtype="float32"):
@@ -59,7 +56,7 @@ def transformers_answer(folder):
     if FLAGS.threads:
         torch.set_num_threads(FLAGS.threads)
     pipeline = transformers.pipeline(
-        "text-classification", os.path.join(folder, "pretrained"), top_k=None
+        "text-classification", os.path.join(folder, "hugging_face"), top_k=None
     )
 
     def answer(texts):
@@ -74,7 +71,7 @@ def onnxruntime_answer(folder):
     import onnxruntime
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.join(folder, "pretrained"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.join(folder, "hugging_face"))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = FLAGS.threads or 0
     session = onnxruntime.InferenceSession(os.path.join(folder, "fused.onnx"), options)
@@ -104,18 +101,8 @@ def write_models(folder, num_texts):
     import transformers
     from onnxruntime.transformers import optimizer
 
-    from bert_tf.tasks.classification.servable import classification_servable
-
-    classifier = bert_tf.TextClassifier.from_preset(FLAGS.model, labels=["0", "1"])
-    model = classifier.model
-    config = dataclasses.replace(classifier.config, num_texts=num_texts)
-    for dtype in ("float32", "bfloat16"):
-        options = bert_tf.configs.ServingConfig(dtype=dtype, warm_up=False)
-        servable = classification_servable(model, config, options)
-        bert_tf.serving.export(servable, os.path.join(folder, dtype))
-    pretrained = os.path.join(folder, "pretrained")
-    tokenizer = bert_tf.FullTokenizer(config.vocab_file)
-    write_pretrained(pretrained, bert_tf.checkpoints.tensors(model), model.config, tokenizer)
+    helpers.write_classifier(FLAGS.model, folder, num_texts, ("float32", "bfloat16"))
+    pretrained = os.path.join(folder, "hugging_face")
     peer = transformers.AutoModelForSequenceClassification.from_pretrained(pretrained).eval()
     names = ("input_ids", "attention_mask", "token_type_ids")
     batch = torch.export.Dim("batch"), torch.export.Dim("length", max=512)
@@ -128,7 +115,7 @@ def write_models(folder, num_texts):
         dynamic_shapes={name: dict(enumerate(batch)) for name in names},
         dynamo=True,
     )
-    sizes = model.config
+    sizes = peer.config
     fused = optimizer.optimize_model(
         plain,
         "bert",
@@ -140,22 +127,19 @@ def write_models(folder, num_texts):
     fused.save_model_to_file(os.path.join(folder, "fused.onnx"))
 
 
-def serve(name, folder):
-    """Answer orders from standard input: a number of clients and a duration, in JSON."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # libraries may print to standard output
-    rows, answer = read_rows(), LIBRARIES[name](folder)
-    first = [answer(row) for row in rows[:50]]
-    print(json.dumps(first), file=answers)
-    for line in sys.stdin:
-        clients, seconds = json.loads(line)
+def start(name, folder):
+    """Return the first answers, and a function from (number of clients, seconds) to latencies."""
+    rows, ask = helpers.read_rows(FLAGS.input_file, FLAGS.num_lines), LIBRARIES[name](folder)
+
+    def answer(order):
+        clients, seconds = order
         latencies, stop = [], time.monotonic() + seconds
 
-        def send(seed, latencies=latencies, stop=stop):
+        def send(seed):
             rng = random.Random(seed)
             while time.monotonic() < stop:
                 start = time.perf_counter()
-                answer(rng.choice(rows))
+                ask(rng.choice(rows))
                 latencies.append(time.perf_counter() - start)
 
         threads = [threading.Thread(target=send, args=(seed,)) for seed in range(clients)]
@@ -163,42 +147,34 @@ def serve(name, folder):
             thread.start()
         for thread in threads:
             thread.join()
-        print(json.dumps(latencies), file=answers)
+        return latencies
 
-
-def read_rows():
-    rows = [line.rstrip("\n").split("\t") for line in bert_tf.io.files.read_lines(FLAGS.input_file)]
-    return [row for row in rows if row[0].strip()][: FLAGS.num_lines]
+    return [ask(row) for row in rows[:50]], answer
 
 
 def main():
-    if FLAGS.library:
-        return serve(*json.loads(FLAGS.library))
+    if FLAGS.serve:
+        return helpers.serve(lambda: start(*json.loads(FLAGS.serve)))
     with tempfile.TemporaryDirectory() as folder:
-        write_models(folder, max(map(len, read_rows())))
-        processes, first = {}, {}
-        for name in LIBRARIES:
-            command = [sys.executable, *sys.argv, f"--library={json.dumps([name, folder])}"]
-            processes[name] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-            )
-            first[name] = np.array(json.loads(processes[name].stdout.readline()))
-        for name, values in first.items():
-            print(f"{name}: difference {np.abs(values - first['bert_tf']).max():.1e}")
+        rows = helpers.read_rows(FLAGS.input_file, FLAGS.num_lines)
+        write_models(folder, max(map(len, rows)))
+        workers = {name: helpers.Worker(name, folder) for name in LIBRARIES}
+        first = np.array(workers["bert_tf"].first)
+        for name, worker in workers.items():
+            print(f"{name}: difference {np.abs(np.array(worker.first) - first).max():.1e}")
         print("| clients | | requests per second | median, ms | 99th percentile, ms |")
         print("| --- | --- | --- | --- | --- |")
         for clients in map(int, FLAGS.clients):
             latencies = {name: [] for name in LIBRARIES}
             for _ in range(FLAGS.turns):
-                for name, process in processes.items():
-                    process.stdin.write(json.dumps([clients, FLAGS.seconds]) + "\n")
-                    latencies[name] += json.loads(process.stdout.readline())
+                for name, worker in workers.items():
+                    latencies[name] += worker.ask([clients, FLAGS.seconds])
             for name, values in latencies.items():
                 p50, p99 = np.percentile(values, (50, 99)) * 1e3
                 rate = len(values) / (FLAGS.turns * FLAGS.seconds)
                 print(f"| {clients} | {name} | {rate:.0f} | {p50:.2f} | {p99:.2f} |", flush=True)
-        for process in processes.values():
-            process.communicate()
+        for worker in workers.values():
+            worker.close()
 
 
 if __name__ == "__main__":

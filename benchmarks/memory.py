@@ -117,7 +117,7 @@ def main(_):
         plain = plain or result
         share = result["step"] / plain["step"]
         seconds = statistics.median(result["seconds"])
-        print(f"| {setting} | {result['step']:.0f} MB | {share:.0%} | {seconds:.2f} |", flush=True)
+        print(f"| {setting} | {result['step']:.0f} MiB | {share:.0%} | {seconds:.2f} |", flush=True)
     save = statistics.median(plain["saves"])
     steps = save / statistics.median(plain["seconds"])
     print(f"\nmemory before the first step: {plain['before']:.0f} MB")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the speed and memory of making pre-training data, compared with a plain Python port.
+"""Measure the speed and memory of making pre-training data, compared with the release.
 
 Every figure covers a whole process and its children, from command line to files: total processor
 seconds, processor seconds of the workers alone, and the peak memory of all processes together
@@ -9,16 +9,13 @@ work on the machine than wall-clock time.
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt
 
 --release_dir measures the release's own code too; it is the folder `bert` of the unpacked package
-bert-tensorflow 1.0.4. --megabytes repeats and shuffles the documents of the text up to that size
-and omits the plain port. Ratios are relative to the first line of each turn.
+bert-tensorflow 1.0.4. --megabytes repeats and shuffles the documents of the text up to that size.
 
     python benchmarks/pretraining_data.py --input_file=corpus.txt --vocab_file=vocab.txt \
       --megabytes=2000 --dupe_factor=1 --num_shards=40 --processes=2
 """
 
-import hashlib
 import os
-import pathlib
 import random
 import shutil
 import subprocess
@@ -26,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import helpers
 from absl import app, flags
 
 FLAGS = flags.FLAGS
@@ -38,8 +36,6 @@ flags.DEFINE_list("processes", ["1", "2"], "Numbers of processes to measure.")
 flags.DEFINE_integer("megabytes", 0, "Size to repeat the text to; 0 leaves it as it is.")
 flags.DEFINE_integer("turns", 1, "Number of turns.")
 flags.DEFINE_string("folder", None, "Output folder; a temporary folder by default.")
-
-HERE = pathlib.Path(__file__).parent
 
 # Runs a script and prints the processor seconds of the script and of its workers.
 RUN = """
@@ -110,57 +106,38 @@ def run(*command):
     return own, workers, time.monotonic() - start, peak
 
 
-def digest(path):
-    sha = hashlib.sha256()
-    with open(path, "rb") as reader:
-        while data := reader.read(1 << 20):
-            sha.update(data)
-    return sha.hexdigest()
-
-
 def main(_):
     with tempfile.TemporaryDirectory(dir=FLAGS.folder) as folder:
         text = repeated(folder) if FLAGS.megabytes else FLAGS.input_file
-        script = HERE.parent / "create_pretraining_data.py"
-        common = [script, f"--input_file={text}", f"--vocab_file={FLAGS.vocab_file}",
+        script = os.path.join(helpers.ROOT, "create_pretraining_data.py")
+        common = [f"--input_file={text}", f"--vocab_file={FLAGS.vocab_file}",
                   f"--dupe_factor={FLAGS.dupe_factor}"]  # fmt: skip
-        plain, whole = os.path.join(folder, "plain"), os.path.join(folder, "whole")
         commands = {}
-        if not FLAGS.megabytes:
-            port = HERE / "plain_pretraining.py"
-            commands["plain port"] = [port, text, FLAGS.vocab_file, plain, FLAGS.dupe_factor]
         if FLAGS.release_dir:
             release = os.path.dirname(os.path.abspath(FLAGS.release_dir))
-            commands["the release"] = [release, *common[1:], f"--output_file={folder}/release"]
-        if not FLAGS.megabytes or FLAGS.release_dir:
-            commands["bert_tf"] = [*common, f"--output_file={whole}"]
+            commands["the release"] = [release, *common, f"--output_file={folder}/release"]
+        commands["bert_tf"] = [script, *common, f"--output_file={folder}/bert_tf"]
         for count in FLAGS.processes:
             name = f"{FLAGS.num_shards} shards, {count} process{'es' * (count != '1')}"
             commands[name] = [
+                script,
                 *common,
                 f"--output_file={folder}/shards-{count}/x",
                 f"--num_shards={FLAGS.num_shards}",
                 f"--num_processes={count}",
             ]
         print(f"{os.path.getsize(text) / 1e6:.1f} MB of text, dupe_factor {FLAGS.dupe_factor}")
-        print("| | processor, s | of which workers | clock, s | times the first | MB |")
-        print("| --- | --- | --- | --- | --- | --- |")
+        print("| | processor, s | of which workers | clock, s | MB |")
+        print("| --- | --- | --- | --- | --- |")
         for _ in range(FLAGS.turns):
-            baseline = 0
             for name, command in commands.items():
-                for shards in pathlib.Path(folder).glob("shards*"):
-                    shutil.rmtree(shards)
+                for count in FLAGS.processes:
+                    shutil.rmtree(f"{folder}/shards-{count}", ignore_errors=True)
                 own, workers, clock, peak = run(*command)
-                baseline = baseline or own + workers
-                times = f"{baseline / (own + workers):.1f}"
                 print(
-                    f"| {name} | {own + workers:.2f} | {workers:.2f} | {clock:.1f} | {times} | "
-                    f"{peak:.0f} |",
+                    f"| {name} | {own + workers:.2f} | {workers:.2f} | {clock:.1f} | {peak:.0f} |",
                     flush=True,
                 )
-        if not FLAGS.megabytes:
-            is_same = digest(plain) == digest(whole)
-            print(f"plain port and bert_tf wrote {'the same' if is_same else 'DIFFERENT'} files")
 
 
 if __name__ == "__main__":

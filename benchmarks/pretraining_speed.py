@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import helpers
 import step_time
 from absl import app, flags
 
@@ -26,10 +27,6 @@ FLAGS = flags.FLAGS  # step_time.py defines more flags: sizes, dtypes, turns, li
 flags.DEFINE_string("input_file", None, "Records of create_pretraining_data.py.", required=True)
 flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked words of a record.")
 flags.DEFINE_integer("num_steps", 9, "Number of steps in a run.")
-
-_SCRIPT = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "run_pretraining.py"
-)
 
 
 def bert_tf_speed(job):
@@ -40,8 +37,11 @@ def bert_tf_speed(job):
         config = os.path.join(folder, "bert_config.json")
         with open(config, "w", encoding="utf-8") as writer:
             json.dump(step_time.sizes(job), writer)
-        command = [sys.executable, _SCRIPT, "--do_train", f"--dtype={job.dtype}"]
-        command += [
+        command = [
+            sys.executable,
+            os.path.join(helpers.ROOT, "run_pretraining.py"),
+            "--do_train",
+            f"--dtype={job.dtype}",
             f"--input_file={FLAGS.input_file}",
             f"--max_seq_length={job.length}",
             f"--max_predictions_per_seq={FLAGS.max_predictions_per_seq}",
@@ -149,8 +149,7 @@ SPEEDS = {
 def main(_):
     if FLAGS.serve:
         name, job = json.loads(FLAGS.serve)
-        print(SPEEDS[name](step_time.Job(*job)))
-        return
+        return helpers.serve(lambda: (SPEEDS[name](step_time.Job(*job)), None))
     names = [name for name in step_time.selected_libraries() if name in SPEEDS]
     print("| | | examples per second | from - to | time, bert_tf is 1 |")
     print("| --- | --- | --- | --- | --- |", flush=True)
@@ -160,14 +159,13 @@ def main(_):
         for _ in range(FLAGS.turns):
             for name in names:
                 python = FLAGS.official_python if name == "tf-models-official" else sys.executable
-                command = [python, *sys.argv, f"--serve={json.dumps([name, job])}"]
-                output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-                speeds[name].append(float(output.stdout.split()[-1]))
+                worker = helpers.Worker(name, job, python=python)
+                speeds[name].append(worker.first)
+                worker.close()
         for name, values in speeds.items():
-            pairs = zip(speeds[names[0]], values, strict=True)
             print(
                 f"| {dtype} | {name} | {statistics.median(values):.2f} | {min(values):.2f} - "
-                f"{max(values):.2f} | {statistics.median(a / b for a, b in pairs):.2f} |",
+                f"{max(values):.2f} | {helpers.ratio(speeds[names[0]], values):.2f} |",
                 flush=True,
             )
 

@@ -2,7 +2,7 @@
 r"""Train sentence vectors on MRPC with bert_tf and with sentence-transformers, seed by seed.
 
     python benchmarks/sentence_training.py --data_dir=MRPC --model_dir=MODEL \
-      --output_dir=/tmp/vectors --num_train_epochs=1 --max_seq_length=64
+      --num_train_epochs=1 --max_seq_length=64
 
 Paraphrases have the score 1, other pairs 0, and the loss is CoSENT's. The result is Spearman's
 correlation between these scores and the cosines of the development pairs, before and after
@@ -18,18 +18,18 @@ import peer_training
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS, run
+from bert_tf.tasks.classification import glue, reading
 
 peer_training.define_flags(num_seeds=3)
 
 
 def main():
-    peer_training.compare(train_bert_tf, train_sentence_transformers, range(FLAGS.num_seeds))
+    peer_training.compare(bert_tf=train_bert_tf, transformers=train_sentence_transformers)
 
 
 def read(split):
     """Return the pairs of a split, and their scores."""
-    dataset = bert_tf.tasks.classification.find_task("MRPC")
-    examples = bert_tf.tasks.classification.read_examples(dataset, FLAGS.data_dir, split)
+    examples = reading.read_examples(glue.find_task("MRPC"), FLAGS.data_dir, split)
     pairs = [(example.text_a, example.text_b) for example in examples]
     return pairs, [float(example.label == "1") for example in examples]
 
@@ -92,11 +92,8 @@ def train_sentence_transformers(seed):
         columns = zip(*(pairs[i] for i in rows), strict=True)
         return {"columns": list(columns), "labels": torch.tensor(np.float32(scores)[rows])}
 
-    num_steps = -(-len(pairs) // FLAGS.batch_size) * int(FLAGS.num_train_epochs)
     started = time.perf_counter()
-    peer_training.train(
-        Training(), batch_of, len(pairs), num_steps, FLAGS.batch_size, FLAGS.learning_rate, seed
-    )
+    peer_training.train(Training(), batch_of, len(pairs), seed)
     seconds = time.perf_counter() - started
     return {"before": before, "spearman": evaluate(model.encode), "training": seconds}
 

@@ -18,8 +18,8 @@ import threading
 import time
 from unittest import mock
 
+import numpy as np
 from absl import flags
-from record_shards import write_shards
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS
@@ -30,7 +30,6 @@ flags.DEFINE_integer("texts", 1000, "Number of text files.")
 flags.DEFINE_integer("milliseconds", 75, "Duration of a call.")
 flags.DEFINE_integer("max_seq_length", 24, "Sequence length.")
 flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
-flags.DEFINE_list("only", [], "Start of the names of cases to measure; all by default.")
 
 _NAMES_PER_LISTING = 1000
 
@@ -108,21 +107,21 @@ class Started(Exception):
     """Raised when the first shard would be created."""
 
 
-def make_shards(folder, work_dir):
-    """Return the `Shards` of the texts in a folder; without a work folder they are on the store."""
+def make_shards(folder):
+    """Return the `Shards` of the texts in a folder, with their work folder on the local disk."""
     from bert_tf.data import pretraining
 
     paths = bert_tf.io.files.expand(f"file://{folder}/texts/*", "input_file")
     tokenizer = bert_tf.FullTokenizer(os.path.join(folder, "vocab.txt"))
     return pretraining.Shards(
         pretraining.FileSource(paths), f"file://{folder}/records/x", tokenizer,
-        pretraining.InstanceConfig(), FLAGS.shards, work_dir,
+        pretraining.InstanceConfig(), FLAGS.shards, f"{folder}/work",
     )  # fmt: skip
 
 
-def create(folder, work_dir=None):
-    """Start create_pretraining_data.py; no local work folder simulates Beam."""
-    shards = make_shards(folder, work_dir)
+def create(folder):
+    """Start create_pretraining_data.py."""
+    shards = make_shards(folder)
 
     def create_missing():
         shards.missing()
@@ -132,8 +131,8 @@ def create(folder, work_dir=None):
         shards.create_with(create_missing)
 
 
-def train(folder, step=0, num_hosts=1, num_streams=1):
-    """Start run_pretraining.py at a step, on the first of several hosts."""
+def train(folder, num_hosts=1, num_streams=1):
+    """Start run_pretraining.py on the first of several hosts."""
     import tensorflow as tf
 
     from bert_tf import BertConfig
@@ -150,115 +149,78 @@ def train(folder, step=0, num_hosts=1, num_streams=1):
     )
     data = PretrainingData(config, BertConfig(vocab_size=30522))
     data.check()
-    if step:
-        data.train.load_counts(os.path.join(config.output_dir, "records.counts.json"))
     context = tf.distribute.InputContext(num_hosts, 0, num_hosts)
-    next(iter(data.train.batches(step, context)))
+    next(iter(data.train.batches(0, context)))
 
 
-class Store:
-    """A folder with texts and the shards of a finished run of create_pretraining_data.py."""
+def write_records(path):
+    """Write a shard of random instances."""
+    from bert_tf.data import tfrecord
 
-    def __init__(self, folder):
-        self._folder, self._num_shards = folder, FLAGS.shards
-        for name in ("texts", "records", "work"):
-            os.mkdir(os.path.join(folder, name))
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-        self._write("vocab.txt", "\n".join(words))
-        for number in range(FLAGS.texts):
-            self._write(f"texts/{number:05d}.txt", "a b\na\n")
-        lengths = {"S": FLAGS.max_seq_length, "P": 20}
-        (path,) = write_shards(folder, 1, FLAGS.records, lengths)
-        for shard in range(self._num_shards):
-            os.link(path, self._shard(shard))
-        shards = make_shards(folder, None)
-        counts = {"documents": 1, "instances": FLAGS.records}
-        self._counts = bert_tf.data.pretraining.Counts(**counts)._asdict()
-        self._fingerprint = shards._fingerprint
-        self.write_metadata(is_complete=True)
-        bert_tf.data.record_files.write_counts(dict.fromkeys(shards.paths(), FLAGS.records))
+    ids = np.random.default_rng(0).integers(5, 30000, (FLAGS.records, FLAGS.max_seq_length))
+    features = {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+        "masked_lm_positions": np.tile(np.arange(20), (FLAGS.records, 1)),
+        "masked_lm_ids": ids[:, :20],
+        "masked_lm_weights": np.ones((FLAGS.records, 20), np.float32),
+        "next_sentence_labels": ids[:, :1] % 2,
+    }
+    with open(path, "wb") as writer:
+        writer.write(tfrecord.frame_records(tfrecord.examples(features)))
 
-    def _write(self, name, text):
-        with open(os.path.join(self._folder, name), "w") as writer:
+
+def write_store(folder, is_finished):
+    """Write texts and their shards, of which half are missing if `is_finished` is false."""
+    from bert_tf.data.pretraining.workdir import to_json
+
+    def write(name, text):
+        with open(os.path.join(folder, name), "w") as writer:
             writer.write(text)
 
-    def _shard(self, shard):
-        name = f"x-{shard:05d}-of-{self._num_shards:05d}"
-        return os.path.join(self._folder, "records", name)
-
-    def write_metadata(self, is_complete):
-        """Write the metadata of a finished or an unfinished set of shards."""
-        metadata = {"made_of": self._fingerprint}
-        if is_complete:
-            metadata["shards"] = [self._counts] * self._num_shards
-        self._write("records/x.json", json.dumps(metadata))
-
-    def remove_shards(self, fraction):
-        """Remove some of the shards, at least one."""
-        for shard in range(max(1, int(self._num_shards * fraction))):
-            os.remove(self._shard(shard))
-
-    def write_work_dir(self, name):
-        """Write the work folder of the existing shards."""
-        from bert_tf.data.pretraining.workdir import to_json
-
-        os.makedirs(os.path.join(self._folder, name))
-        self._write(f"{name}/made_of.json", to_json(self._fingerprint))
-        for shard in filter(lambda x: os.path.exists(self._shard(x)), range(self._num_shards)):
-            self._write(f"{name}/{shard:05d}.json", json.dumps(self._counts))
+    for name in ("texts", "records", "work"):
+        os.mkdir(os.path.join(folder, name))
+    write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]))
+    for number in range(FLAGS.texts):
+        write(f"texts/{number:05d}.txt", "a b\na\n")
+    write_records(os.path.join(folder, "shard"))
+    for shard in range(0 if is_finished else FLAGS.shards // 2, FLAGS.shards):
+        name = f"x-{shard:05d}-of-{FLAGS.shards:05d}"
+        os.link(os.path.join(folder, "shard"), os.path.join(folder, "records", name))
+    shards = make_shards(folder)
+    counts = bert_tf.data.pretraining.Counts(documents=1, instances=FLAGS.records)._asdict()
+    metadata = {"made_of": shards._fingerprint}
+    if is_finished:
+        metadata["shards"] = [counts] * FLAGS.shards
+        bert_tf.data.record_files.write_counts(dict.fromkeys(shards.paths(), FLAGS.records))
+    else:
+        write("work/made_of.json", to_json(shards._fingerprint))
+        for shard in range(FLAGS.shards // 2, FLAGS.shards):
+            write(f"work/{shard:05d}.json", json.dumps(counts))
+    write("records/x.json", json.dumps(metadata))
 
 
-def finished(store):
-    """Leave the finished set as it is."""
-
-
-def without_counts(store):
-    """Remove the file with the numbers of records."""
-    os.remove(os.path.join(store._folder, "records", "x.counts.json"))
-
-
-def one_missing(store):
-    """Remove one of the finished shards."""
-    store.remove_shards(0)
-
-
-def half_missing(store, work_dir):
-    """Interrupt the creation after half of the shards."""
-    store.remove_shards(0.5)
-    store.write_metadata(is_complete=False)
-    store.write_work_dir(work_dir)
-
-
-# For each case: the change to the finished set, and the program to start.
+# For each case: whether data creation has finished, and the program to start.
 CASES = {
-    "create, finished": (finished, create),
-    "create, without counts": (without_counts, create),
-    "create, one missing": (one_missing, lambda x: create(x, f"{x}/work")),
-    "create, one missing, Beam": (one_missing, create),
-    "create, half missing": (
-        lambda store: half_missing(store, "work/x.work"),
-        lambda x: create(x, f"{x}/work"),
-    ),
-    "create, half missing, Beam": (lambda store: half_missing(store, "records/x.work"), create),
-    "train": (finished, train),
-    "train, step 1000": (finished, lambda x: train(x, 1000)),
-    "train, host 1 of 8": (finished, lambda x: train(x, 0, 8)),
-    "train, host 1 of 8, 8 streams": (finished, lambda x: train(x, 0, 8, 8)),
+    "create, finished": (True, create),
+    "create, half of the shards missing": (False, create),
+    "train": (True, train),
+    "train on the first of 8 hosts": (True, lambda x: train(x, 8)),
+    "the same with 8 streams": (True, lambda x: train(x, 8, 8)),
 }
 
 
 def main():
-    print(f"{'':34}{'calls':>9}{'seconds':>9}")
-    for name, (prepare, start) in CASES.items():
-        if FLAGS.only and not name.startswith(tuple(FLAGS.only)):
-            continue
+    print("| | calls | seconds |\n| --- | --- | --- |")
+    for name, (is_finished, start) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
-            prepare(Store(folder))
+            write_store(folder, is_finished)
             with SlowStore(FLAGS.milliseconds / 1000) as store:
                 begin = time.perf_counter()
                 start(folder)
                 seconds = time.perf_counter() - begin
-            print(f"{name:34}{store.num_calls:9,}{seconds:9.1f}", flush=True)
+            print(f"| {name} | {store.num_calls:,} | {seconds:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

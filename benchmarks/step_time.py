@@ -11,20 +11,13 @@ The settings of each library:
 | | forward, bfloat16 | training, bfloat16 | optimizer |
 | --- | --- | --- | --- |
 | bert_tf | weights in bfloat16 | policy mixed_bfloat16 | its own, in the loop of `training` |
-| bert_tf, all positions | | the same, padding is computed | |
 | bert_tf, Keras fit | | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | keras-hub | weights in bfloat16 | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | tf-models-official | weights in bfloat16 | policy mixed_bfloat16 | tf_keras' AdamW, as above |
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
 | transformers, compiled | the same through torch.compile | | |
-| products alone | bfloat16 operands | bfloat16 operands | none |
 
-"Products alone" are the matrix products of all layers for all positions, a lower bound for a
-library that computes all of them.
-
-Training keeps weights and moments in float32 everywhere. Each library runs in its own process, so
-that their threads do not interfere, and they take turns, so that other work on the machine affects
-all of them alike.
+Training keeps weights and moments in float32 everywhere.
 
     python benchmarks/step_time.py --turns=15 --official_python=OTHER_VENV/bin/python
 
@@ -34,7 +27,6 @@ tf-models-official requires a different TensorFlow, and therefore its own enviro
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +35,7 @@ from typing import NamedTuple
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
+import helpers
 import numpy as np
 from absl import app, flags
 
@@ -125,10 +118,7 @@ def _keras_train(model, inputs, labels):
     return lambda: model.train_on_batch(inputs, labels)
 
 
-def bert_tf_step(job, skip_padding=None):
-    """With `skip_padding=None` the training loop decides."""
-    if skip_padding is not None and not job.trains:
-        return None
+def bert_tf_step(job):
     import tensorflow as tf
 
     from bert_tf import BertConfig, configs, modeling, optimization, tasks, training
@@ -145,8 +135,6 @@ def bert_tf_step(job, skip_padding=None):
         trainer = training.Trainer(
             lambda: tasks.ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
         )
-    if skip_padding is not None:
-        trainer.model.skip_padding = skip_padding
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
     optimizer.build(training.checkpointing.weights(trainer.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
@@ -274,56 +262,13 @@ def transformers_step(job, compiled=False):
     return train
 
 
-def products_step(job):
-    import tensorflow as tf
-
-    rows, head_width = job.batch * job.length, job.width // job.heads
-    heads = (job.batch, job.heads, job.length, head_width)
-    shapes = 4 * [(job.width, job.width)]
-    shapes += [(job.width, job.intermediate), (job.intermediate, job.width)]
-
-    def random(shape):
-        return tf.cast(tf.random.normal(shape, stddev=shape[0] ** -0.5), job.dtype)
-
-    weights = [[random(shape) for shape in shapes] for _ in range(job.layers)]
-    x, upstream = random((rows, job.width)), random((rows, job.width))
-
-    def layer(x, query, key, value, dense, intermediate, output):
-        query, key, value = (tf.reshape(x @ w, heads) for w in (query, key, value))
-        context = tf.matmul(tf.matmul(query, key, transpose_b=True), value)
-        return ((tf.reshape(context, (rows, job.width)) @ dense) @ intermediate) @ output
-
-    @tf.function
-    def forward(x, weights):
-        for layer_weights in weights:
-            x = layer(x, *layer_weights)
-        return x
-
-    @tf.function
-    def step(x, upstream, weights):
-        gradients = []
-        for layer_weights in weights:
-            sources = (x, *layer_weights)
-            with tf.GradientTape() as tape:
-                tape.watch(sources)
-                y = layer(*sources)
-            gradients += tape.gradient(y, sources, upstream)
-        return gradients
-
-    if not job.trains:
-        return lambda: forward(x, weights).numpy()
-    return lambda: step(x, upstream, weights)[-1].numpy()
-
-
 LIBRARIES = {
     "bert_tf": bert_tf_step,
-    "bert_tf, all positions": lambda job: bert_tf_step(job, skip_padding=False),
     "bert_tf, Keras fit": bert_tf_fit_step,
     "keras-hub": keras_hub_step,
     "tf-models-official": official_step,
     "transformers": transformers_step,
     "transformers, compiled": lambda job: transformers_step(job, compiled=True),
-    "products alone": products_step,
 }
 
 FLAGS = flags.FLAGS
@@ -339,53 +284,37 @@ flags.DEFINE_float(
 )
 flags.DEFINE_integer("turns", 15, "Number of turns of each library.")
 flags.DEFINE_string("official_python", None, "Python interpreter with tf-models-official.")
-flags.DEFINE_string(
-    "serve", None, "Run the process of one library: a job in JSON; used by the script itself."
-)
+flags.DEFINE_string("serve", None, "Settings of a worker; used by the script itself.")
 
 
-def serve(name, job):
-    """Run a step of one library for each input line, and print its milliseconds.
+def start(name, job):
+    """Return whether a library has the mode, and a function that returns the times of a step.
 
-    It prints wall-clock time, and processor time of all threads, which other work affects less.
+    They are the milliseconds of wall-clock time, and of processor time of all threads, which other
+    work affects less.
     """
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # libraries may print to standard output
     step = LIBRARIES[name](job)
     for _ in range(3 if step else 0):  # traces, compiles, and creates the optimizer's moments
         step()
-    print(json.dumps(step is not None), file=answers)
-    for _ in sys.stdin if step else ():
+
+    def answer(_):
         wall, cpu = time.perf_counter(), time.process_time()
         step()
-        spent = (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
-        print(json.dumps(spent), file=answers)
+        return (time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000
+
+    return step is not None, answer
 
 
 def measure(names, job, turns):
-    """Return a dict from each library that supports the job to the times of its turns."""
-    processes = {}
-    for name in names:
-        python = FLAGS.official_python if name == "tf-models-official" else sys.executable
-        command = [python, __file__, f"--serve={json.dumps([name, *job])}"]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        # Start them one after the other, so that they do not slow each other down.
-        line = process.stdout.readline()
-        if not line:
-            sys.exit(f"{name} did not start; see its last lines above")
-        if json.loads(line):
-            processes[name] = process
-        else:
-            process.communicate()
-    spent = {name: [] for name in processes}
+    """Return a dict from each library that has the mode to the times of its turns."""
+    pythons = {"tf-models-official": FLAGS.official_python}
+    workers = {x: helpers.Worker(x, job, python=pythons.get(x, sys.executable)) for x in names}
+    spent = {name: [] for name, worker in workers.items() if worker.first}
     for _ in range(turns):
-        for name, process in processes.items():
-            process.stdin.write("\n")
-            spent[name].append(json.loads(process.stdout.readline()))
-    for process in processes.values():
-        process.communicate()
+        for name, times in spent.items():
+            times.append(workers[name].ask())
+    for worker in workers.values():
+        worker.close()
     return spent
 
 
@@ -404,8 +333,8 @@ def job_of_flags(mode, dtype):
 
 def main(_):
     if FLAGS.serve:
-        name, *job = json.loads(FLAGS.serve)
-        return serve(name, Job(*job))
+        name, job = json.loads(FLAGS.serve)
+        return helpers.serve(lambda: start(name, Job(*job)))
     names = selected_libraries()
     first = names[0]
     print(f"| | | milliseconds | from - to | ratio to {first} | processor time | ratio |")
@@ -416,18 +345,13 @@ def main(_):
             # Two columns for each library: wall-clock and processor time.
             times = {name: list(zip(*spent, strict=True)) for name, spent in times.items()}
             for name, (wall, cpu) in times.items():
-                ratios = [ratio(times[name][i], times[first][i]) for i in range(2)]
+                ratios = [helpers.ratio(times[name][i], times[first][i]) for i in range(2)]
                 print(
                     f"| {mode}, {dtype} | {name} | {statistics.median(wall):.0f} | "
                     f"{min(wall):.0f} - {max(wall):.0f} | {ratios[0]:.2f} | "
                     f"{statistics.median(cpu):.0f} | {ratios[1]:.2f} |",
                     flush=True,
                 )
-
-
-def ratio(times, baseline):
-    """Return the median ratio of turns, so that a busy moment of the machine affects both."""
-    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
 
 
 if __name__ == "__main__":

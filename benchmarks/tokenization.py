@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Measure tokenizers on one text: bert_tf in Python and in the graph, and other libraries.
 
-The tokenizers take turns in one process, so that other work on the machine affects all of them
-alike. The script prints the median and the range, and the median by CPU time of all threads, which
-other work affects less. A turn converts texts to ids in each library's form: lists in Python,
-ragged tensors in TensorFlow. With `--threads=2`, tokenizers that support it use two threads.
+The tokenizers take turns in one process. A turn converts texts to ids in each library's form: lists
+in Python, ragged tensors in TensorFlow. With `--threads=2`, tokenizers that support it use two
+threads.
 
     python benchmarks/tokenization.py --input_file=corpus.txt --vocab_file=vocab.txt
 """
@@ -24,8 +23,6 @@ flags.DEFINE_string("vocab_file", None, "Uncased vocabulary.", required=True)
 flags.DEFINE_integer("threads", 1, "Threads of tokenizers that can use more than one.")
 flags.DEFINE_integer("turns", 7, "Number of turns of each tokenizer.")
 flags.DEFINE_integer("batch", 1000, "Number of lines in a batch.")
-flags.DEFINE_integer("repeat", 1, "Copies of the text to tokenize in a turn.")
-flags.DEFINE_bool("plain", True, "Whether to measure the slow plain port.")
 
 
 def tensorflow_turn(tokenize, lines):
@@ -38,19 +35,6 @@ def tensorflow_turn(tokenize, lines):
     return lambda: sum(threads.imap_unordered(lambda batch: num_tokens(function(batch)), batches))
 
 
-def dataset_turn(tokenize, lines):
-    """Return a turn of a tensor tokenizer in `Dataset.map`, one batch at a time."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.autotune.enabled = False  # nothing is computed ahead, while another turn runs
-    dataset = tf.data.Dataset.from_tensor_slices(lines).batch(FLAGS.batch).cache()
-    num_batches = len(dataset)
-    # Making an iterator takes about as long as tokenizing 2 MB, so all turns share one.
-    batches = iter(dataset.repeat().map(tokenize).with_options(options))
-    return lambda: sum(num_tokens(next(batches)) for _ in range(num_batches))
-
-
 def num_tokens(batch):
     """Return the number of tokens in a batch of ragged ids, with or without starts and ends."""
     ids = batch[0] if isinstance(batch, tuple) else batch
@@ -61,7 +45,6 @@ def tokenizers(texts):
     """Return a dict from name to a function that tokenizes `texts` and counts the tokens."""
     import tensorflow as tf
     import tensorflow_text
-    from plain_tokenizer import PlainTokenizer
     from tokenizers import BertWordPieceTokenizer
 
     import bert_tf
@@ -79,7 +62,6 @@ def tokenizers(texts):
     )
     stock = tensorflow_text.BertTokenizer(table, lower_case=True)
     warm = bert_tf.FullTokenizer(FLAGS.vocab_file)
-    plain = PlainTokenizer(vocab)
 
     def python(tokenizer):
         return sum(len(ids) for batch in batches for ids in tokenizer.encode_batch(batch))
@@ -95,22 +77,17 @@ def tokenizers(texts):
         return stock.tokenize(batch).merge_dims(-2, -1)
 
     # The lambdas keep the tokenizer alive; its functions hold only weak references to it.
-    turns = {
+    return {
         "bert_tf, graph": tensorflow_turn(lambda batch: graph.tokenize(batch), lines),
-        "bert_tf, graph, Dataset.map": dataset_turn(lambda batch: graph.tokenize(batch), lines),
         "bert_tf, graph, offsets": tensorflow_turn(
             lambda batch: graph.tokenize_with_offsets(batch), lines
         ),
         "bert_tf, Python, empty cache": lambda: python(bert_tf.FullTokenizer(FLAGS.vocab_file)),
         "bert_tf, Python": lambda: python(warm),
-        "plain port": lambda: sum(len(plain.encode(text)) for text in texts),
         "Hugging Face tokenizers": rust,
         "tensorflow-text FastBertTokenizer": tensorflow_turn(fast.tokenize, lines),
         "tensorflow-text BertTokenizer": tensorflow_turn(words_joined, lines),
     }
-    if not FLAGS.plain:
-        del turns["plain port"]
-    return turns
 
 
 def main(_):
@@ -122,7 +99,7 @@ def main(_):
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     with open(FLAGS.input_file, encoding="utf-8") as reader:
-        texts = [line for line in reader.read().split("\n") if line.strip()] * FLAGS.repeat
+        texts = [line for line in reader.read().split("\n") if line.strip()]
     size = sum(len(text.encode()) for text in texts)
     print(f"{len(texts)} lines, {size / 1e6:.2f} MB, {FLAGS.threads} threads, {FLAGS.turns} turns")
 
@@ -131,26 +108,16 @@ def main(_):
     speeds = {name: [] for name in turns}
     for _ in range(FLAGS.turns):
         for name, turn in turns.items():
-            wall, cpu = time.perf_counter(), time.process_time()
+            start = time.perf_counter()
             turn()
-            spent = time.perf_counter() - wall, time.process_time() - cpu
-            speeds[name].append([size / 1e6 / seconds for seconds in spent])
-    print("| tokenizer | MB/s | from - to | MB per CPU second | tokens |")
-    print("| --- | --- | --- | --- | --- |")
-    medians = {}
-    for name, rates in speeds.items():
-        wall, cpu = zip(*rates, strict=True)
-        medians[name] = statistics.median(wall), statistics.median(cpu)
+            speeds[name].append(size / 1e6 / (time.perf_counter() - start))
+    print("| tokenizer | MB/s | from - to | tokens |")
+    print("| --- | --- | --- | --- |")
+    for name, x in speeds.items():
         print(
-            f"| {name} | {medians[name][0]:.1f} | {min(wall):.1f} - {max(wall):.1f} | "
-            f"{medians[name][1]:.1f} | {counts[name]} |"
+            f"| {name} | {statistics.median(x):.1f} | {min(x):.1f} - {max(x):.1f} | "
+            f"{counts[name]} |"
         )
-    pairs = [("bert_tf, graph", "Hugging Face tokenizers")]
-    if FLAGS.plain:
-        pairs += [("bert_tf, Python, empty cache", "plain port"), ("bert_tf, Python", "plain port")]
-    for name, baseline in pairs:
-        ratios = [medians[name][i] / medians[baseline][i] for i in range(2)]
-        print(f"{name} / {baseline}: {ratios[0]:.1f}, by CPU time {ratios[1]:.1f}")
 
 
 if __name__ == "__main__":

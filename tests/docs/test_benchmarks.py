@@ -1,118 +1,97 @@
-"""The benchmarks import existing names, and their shared code works."""
+"""The benchmarks run in their smallest settings."""
 
-import ast
-import importlib
-import re
+import http.server
+import subprocess
 import sys
-import types
-import warnings
+import threading
 
 import pytest
-from absl.testing import flagsaver
 
 import bert_tf
+from bert_tf import checkpoints
+from examples import toy_corpus
+from tests.common import tiny, write_vocab
+from tests.docs.test_rehearsal import write_glue
+
+SIZES = "--layers=1 --width=8 --heads=2 --intermediate=16 --vocab=300 --batch=2 --length=32"
+PEERS = "--data_dir=MRPC --model_dir=model --num_seeds=1 --num_train_epochs=1 --max_seq_length=16"
+TEXT = "--input_file=corpus.txt --vocab_file=vocab.txt --turns=1"
+LINES = "--model=model --input_file=lines.txt"
+
+# The flags of each benchmark, and the libraries that it compares.
+BENCHMARKS = {
+    "fine_tuning.py": (f"--task_name=mrpc {PEERS}", "transformers"),
+    "latency.py": (f"{LINES} --clients=2 --seconds=0.1 --turns=1", "transformers onnxruntime"),
+    "memory.py": ("--layers=1 --hidden_size=64 --batch_size=4 --max_seq_length=8 --steps=1", ""),
+    "predicting.py": (f"{LINES} --turns=1", "transformers"),
+    "pretraining_data.py": (f"{TEXT} --dupe_factor=1 --processes=1,2", ""),
+    "pretraining_speed.py": (
+        f"{SIZES} --input_file=records --library=bert_tf --turns=1 --dtypes=float32", ""
+    ),
+    "sentence_training.py": (PEERS, "sentence_transformers"),
+    "serving_load.py": ("--input_file=rows.jsonl --seconds=0.1 --server=SERVER", ""),
+    "shard_startup.py": ("--shards=40 --records=5 --texts=3 --milliseconds=1", ""),
+    "startup_time.py": ("--model=model --turns=1", "transformers"),
+    "step_time.py": (
+        f"{SIZES} --turns=1 --library=bert_tf --library=transformers", "transformers"
+    ),
+    "tokenization.py": (TEXT, "tensorflow_text"),
+}  # fmt: skip
 
 
-def test_names_exist(root):
-    """Names imported from bert_tf, often inside functions, exist and are not deprecated."""
-    paths = sorted((root / "benchmarks").glob("*.py"))
-    assert len(paths) > 20
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        for path in paths:
-            check_names(ast.parse(path.read_text(encoding="utf-8")), path.name)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder in which the benchmarks run, with their input files."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    write_vocab(folder)
+    write_glue(folder)
+    (folder / "corpus.txt").write_text(toy_corpus.make(corpus=5, heldout=1)["corpus"])
+    (folder / "lines.txt").write_text("a b\nc d e\n")
+    (folder / "rows.jsonl").write_text('{"text": "a"}\n')
+    model = bert_tf.BertModel(tiny(max_position_embeddings=512))
+    vocab_file = str(folder / "vocab.txt")
+    checkpoints.write_hugging_face(
+        str(folder / "model"), checkpoints.tensors(model), model.config, vocab_file
+    )
+    return folder
 
 
-def check_names(tree, name):
-    """Resolve the imports from bert_tf and the attributes of its modules in a syntax tree."""
-    imported = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and any(x.name == "bert_tf" for x in node.names):
-            imported["bert_tf"] = bert_tf
-        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "bert_tf":
-            module = importlib.import_module(node.module)
-            for x in node.names:
-                if not hasattr(module, x.name):
-                    importlib.import_module(f"{node.module}.{x.name}")
-                imported[x.asname or x.name] = getattr(module, x.name)
-    for node in ast.walk(tree):
-        path = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-        if not re.fullmatch(r"\w+(\.\w+)+", path):
-            continue
-        first, *names = path.split(".")
-        value = imported.get(first)
-        for x in names:
-            if isinstance(value, types.ModuleType):
-                assert hasattr(value, x), f"{name}, line {node.lineno}: {path}"
-                value = getattr(value, x)
+def run(path, flags, folder):
+    command = [sys.executable, str(path), *flags.split()]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
-@pytest.fixture
-def peer_training(root, monkeypatch):
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    import peer_training
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers every request, like a model server."""
 
-    return peer_training
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
 
-
-def test_saved_results_are_reused_with_the_same_flags_only(
-    peer_training, tmp_path, monkeypatch, capsys
-):
-    # absl finds the flags of a script by the module name in sys.argv[0].
-    monkeypatch.setattr(sys, "argv", [__name__])
-    trained_seeds = []
-
-    def run(seed):
-        trained_seeds.append(seed)
-        return {"eval_f1": seed / 10}
-
-    before = set(bert_tf.cli.flags.FLAGS)
-    peer_training.define_flags(num_seeds=2)
-    try:
-        required = ["--data_dir=a", "--model_dir=b", f"--output_dir={tmp_path}"]
-
-        def compare(seeds, *flags):
-            with flagsaver.flagsaver():
-                bert_tf.cli.flags.FLAGS([__name__, *required, *flags])
-                peer_training.compare(run, run, range(seeds))
-
-        compare(1)
-        assert trained_seeds == [0, 0]
-        compare(3, "--libraries=bert_tf")
-        assert trained_seeds == [0, 0, 1, 2]
-        assert "mean 0.1000" in capsys.readouterr().out.split("bert_tf ")[-2]
-        with pytest.raises(bert_tf.UserError, match=r"bert_tf\.json has results .*batch_size"):
-            compare(3, "--batch_size=4")
-    finally:
-        for name in set(bert_tf.cli.flags.FLAGS) - before:
-            delattr(bert_tf.cli.flags.FLAGS, name)
-    assert trained_seeds == [0, 0, 1, 2]
+    def log_message(self, *_):
+        pass
 
 
-@pytest.mark.slow  # test_pretraining_shards.py counts the calls
-def test_shard_startup_starts_each_program(root, monkeypatch, run_script, capsys):
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    flags = ["--shards=40", "--records=5", "--texts=3", "--milliseconds=1"]
-    run_script("shard_startup", *flags)
-    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
-    calls = {name: int(count) for name, count, *_ in rows}
-    assert len(calls) == len(rows) == 10
-    assert 40 < calls["create, finished"] < calls["create, without counts"]
-    for name in ("one missing", "half missing", "one missing, Beam", "half missing, Beam"):
-        assert calls[f"create, {name}"] < 80
-    assert calls["train, host 1 of 8, 8 streams"] < calls["train, host 1 of 8"]
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_runs(root, name, folder):
+    flags, libraries = BENCHMARKS[name]
+    for library in libraries.split():
+        pytest.importorskip(library)
+    if name == "pretraining_speed.py":
+        data = "--input_file=corpus.txt --vocab_file=vocab.txt --output_file=records"
+        run(root / "create_pretraining_data.py", f"{data} --max_seq_length=32", folder)
+    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        flags = flags.replace("SERVER", f"localhost:{server.server_port}")
+        output = run(root / "benchmarks" / name, flags, folder)
+        server.shutdown()
+    assert "per second" in output or output.count("\n| ") > 1, output
 
 
-@pytest.mark.slow  # test_input_pipeline.py counts the files that a resumed run opens
-def test_startup_reads_counts_files_and_bytes(root, monkeypatch, run_script, capsys):
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    flags = ["--shards=30", "--records=5", "--max_seq_length=64", "--batch_size=8"]
-    run_script("startup_reads", *flags)
-    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()[1:]]
-    opened = {name: int(opens) for name, _, opens, *_ in rows}
-    assert len(opened) == 5
-    # The first records of 20 files, and all 30 files as one block.
-    # The side file, and files of the next epoch that are read ahead.
-    for name in opened.keys() - {"the same, without counts"}:
-        assert 50 <= opened[name] <= 81
-    assert opened["the same, without counts"] >= 79
+def test_every_benchmark_is_run(root):
+    scripts = {path.name for path in (root / "benchmarks").glob("*.py")}
+    assert scripts - {"helpers.py", "peer_training.py"} == set(BENCHMARKS)

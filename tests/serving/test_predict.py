@@ -9,19 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import types
 
-import keras
 import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf import configs, serving
 from bert_tf.serving.predictor import METADATA, BasePredictor
-from tests import scripts_alone
-from tests.common import WORDS, write_vocab
 from tests.serving import serving_models
-from tests.serving.serving_models import LENGTH, TINY, classifier_config, rows_of
+from tests.serving.serving_models import rows_of
 
 
 def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_path):
@@ -223,36 +219,3 @@ def test_batches_have_fewer_rows_of_longer_texts():
     sizes.clear()
     predictor(rows, batch_size=100)
     assert sizes == [100] * 7 + [40]
-
-
-@pytest.mark.slow
-def test_the_benchmark_gives_transformers_the_same_texts(root, monkeypatch, tmp_path, capsys):
-    """Texts are sorted by length; transformers is replaced by a fake."""
-    vocab_file = str(write_vocab(tmp_path, [*WORDS, *"klmnopq"]))
-    task_config = classifier_config(vocab_file, labels=("0", "1"))
-    keras.utils.set_random_seed(0)
-    model = bert_tf.BertClassifier(TINY, 2)
-    bert_tf.TextClassifier(model, task_config).save_to_preset(tmp_path / "m")
-    (tmp_path / "lines").write_text("a b a\tc\n\na\tb\n")
-
-    def make_pipeline(task, folder, dtype, **options):
-        weights = bert_tf.TextClassifier.from_preset(folder).model.get_weights()
-        for weight, expected in zip(weights, model.get_weights(), strict=True):
-            np.testing.assert_array_equal(weight, expected)
-        return pipeline
-
-    def pipeline(inputs, max_length, **options):
-        assert max_length == LENGTH
-        pairs = [{"text": "a", "text_pair": "b"}, {"text": "a b a", "text_pair": "c"}]
-        assert inputs == pairs
-        return [[{"label": "LABEL_0", "score": 0.9}, {"label": "LABEL_1", "score": 0.1}]] * 2
-
-    fake = types.SimpleNamespace(pipeline=make_pipeline)
-    monkeypatch.setitem(sys.modules, "transformers", fake)
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    with scripts_alone.imported("predicting") as run_script:
-        run_script("predicting", f"--model={tmp_path}/m", "--turns=1",
-                   f"--input_file={tmp_path}/lines")  # fmt: skip
-    _, half, *peers = capsys.readouterr().out.splitlines()
-    assert half.startswith("bert_tf, bfloat16") and 0 < float(half.split()[-1]) < 0.01
-    assert len(peers) == 2 and all(float(line.split()[-1]) > 1e-3 for line in peers)

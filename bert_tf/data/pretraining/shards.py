@@ -31,7 +31,7 @@ from bert_tf.tokenization.settings import extra_settings
 _VERSION = 2
 
 # Memory of a process without its shard, and bytes per token, sentence, instance and mask, as
-# measured in benchmarks/RESULTS.md.
+# measured for WikiText-2.
 _PROCESS_MB = 130
 _COMPILED_MB = 120  # additional memory of a process with compiled code
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12

@@ -1,0 +1,86 @@
+"""Shared by the benchmarks: processes that take turns, models for several libraries, ratios."""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Worker:
+    """A process of the running script with `--serve=SETTINGS`, which calls `serve`.
+
+    Libraries in separate processes do not share threads. They take turns, so that other work on the
+    machine affects all of them alike.
+    """
+
+    def __init__(self, *settings, python=sys.executable):
+        self._process = subprocess.Popen(
+            [python, *sys.argv, f"--serve={json.dumps(settings)}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        self.first = self._read()  # other workers start after this one is ready
+
+    def ask(self, order=None):
+        self._process.stdin.write(json.dumps(order) + "\n")
+        return self._read()
+
+    def _read(self):
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else sys.exit("a worker stopped; see the lines above")
+
+    def close(self):
+        self._process.communicate()
+
+
+def serve(start):
+    """Answer the orders of a `Worker`.
+
+    Args:
+      start: function that returns the first answer and a function from an order to its answer.
+    """
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # libraries may print to standard output
+    first, answer = start()
+    print(json.dumps(first), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), file=answers)
+
+
+def ratio(times, baseline):
+    """Return the median ratio of neighboring turns."""
+    return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
+
+
+def read_rows(path, count=None):
+    """Return the lines of a text file as lists of one or two texts, which a tab separates."""
+    with open(path, encoding="utf-8") as reader:
+        rows = [line.rstrip("\n").split("\t") for line in reader if line.strip()]
+    return rows[:count]
+
+
+def write_classifier(model, folder, num_texts=1, dtypes=("float32",)):
+    """Write a classifier of two labels for bert_tf and for other libraries.
+
+    Args:
+      model: folder of a pre-trained encoder, which gets a random head, or of a classifier.
+      folder: output folder. `folder/DTYPE` is an exported model, `folder/hugging_face` a Hugging
+        Face folder.
+      num_texts: number of texts of an example.
+      dtypes: types of the exported models.
+    """
+    import bert_tf
+
+    classifier = bert_tf.TextClassifier.from_preset(model, labels=["0", "1"])
+    classifier.config = dataclasses.replace(classifier.config, num_texts=num_texts)
+    for dtype in dtypes:
+        classifier.export(os.path.join(folder, dtype), dtype=dtype)
+    bert_tf.checkpoints.write_hugging_face(
+        os.path.join(folder, "hugging_face"),
+        bert_tf.checkpoints.tensors(classifier.model),
+        classifier.model.config,
+        classifier.config.vocab_file,
+    )
