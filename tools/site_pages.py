@@ -41,33 +41,6 @@ _TITLE = re.compile(r"# @title (.+?)(?: \{.*\})?\n")
 _MAX_LINES = 30
 
 
-# Page -> title in the navigation.
-TITLES: dict[str, str] = {}
-
-
-def on_config(config):
-    """Add the notebooks to the navigation, after the page that describes them."""
-    for group, title, page in list(_entries(config.nav)):
-        if page == "notebooks.md":
-            group[title] = [page, *(f"{path.stem}.md" for path in NOTEBOOKS)]
-        if title:
-            TITLES[page] = title
-    return config
-
-
-def _entries(nav):
-    """Yield each page of the navigation with its title and its dict; both are None if untitled."""
-    for entry in nav:
-        if isinstance(entry, str):
-            yield None, None, entry
-            continue
-        for title, page in entry.items():
-            if isinstance(page, list):
-                yield from _entries(page)
-            else:
-                yield entry, title, page
-
-
 def on_files(files, config):
     """Add the pages."""
     for path, name in PAGES.items():
@@ -116,26 +89,11 @@ def _code(source):
 
 
 def _output(output):
-    data = {kind: "".join(value) for kind, value in output.get("data", {}).items()}
-    for kind in ("image/png", "image/jpeg"):
-        if kind in data:
-            content = data[kind].replace("\n", "")
-            return f'<p class="output"><img alt="" src="data:{kind};base64,{content}"></p>'
-    if "image/svg+xml" in data:
-        return f'<div class="output">{data["image/svg+xml"]}</div>'
-    if "text/html" in data:
-        page = data["text/html"]
-        if "<script" not in page and "<html" not in page:
-            lines = (line for line in page.splitlines() if line.strip())
-            return '<div class="output">' + "\n".join(lines) + "</div>"
-        return f'<iframe class="output" srcdoc="{html.escape(page)}"></iframe>'
-    if "text/markdown" in data:
-        return data["text/markdown"]
-    text = (
-        data.get("text/plain")
-        or "".join(output.get("text", ()))
-        or "\n".join(output.get("traceback", ()))
-    )
+    data = output.get("data", {})
+    if "image/png" in data:
+        content = "".join(data["image/png"]).replace("\n", "")
+        return f'<p class="output"><img alt="" src="data:image/png;base64,{content}"></p>'
+    text = "".join(data.get("text/plain") or output.get("text", ()))
     text = _TERMINAL.sub("", text).rstrip()
     if not text:
         return ""
@@ -167,8 +125,6 @@ def _rewrite_links(text, path, name):
         page = PAGES.get(target) or target.removeprefix("docs/") * target.startswith("docs/")
         if not page:
             return label
-        if label.endswith(".md"):
-            label = TITLES.get(page, label)
         return f"[{label}]({posixpath.relpath(page, posixpath.dirname(name) or '.')}{anchor})"
 
     return _LINK.sub(rewrite, text)

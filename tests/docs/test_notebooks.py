@@ -1,7 +1,6 @@
 """The notebooks run from top to bottom without a network, and are saved with outputs."""
 
 import ast
-import functools
 import importlib.metadata
 import os
 import re
@@ -9,8 +8,6 @@ import sys
 import types
 
 import pytest
-
-import bert_tf
 
 nbformat = pytest.importorskip("nbformat")
 
@@ -73,27 +70,8 @@ def test_saved_outputs(root, name):
     assert (root / "notebooks" / f"{name}.ipynb").stat().st_size < 1_500_000
 
 
-def test_saved_results_make_sense(root):
-    """BERT needs fewer labels than counted words, and the page of attention is embedded."""
-    cells = code_cells(read(root, "bert_for_the_first_time"))
-    text = "\n".join(map(output_text, cells))
-    rows = re.findall(r"(?m)^ *(20|100|1,000) +([\d.]+)% +([\d.]+)% +([\d.]+)%$", text)
-    words, frozen, fine_tuned = ([float(row[i]) for row in rows] for i in (1, 2, 3))
-    assert len(rows) == 3 and words == sorted(words) and words[0] < 50
-    assert frozen[0] > words[0] + 20 and fine_tuned[0] > words[0] + 20
-    data = [output.get("data", {}) for cell in cells for output in cell.outputs]
-    (page,) = (x["text/html"] for x in data if "text/html" in x)
-    assert "srcdoc" in page and "script" in page
-    text = "\n".join(map(output_text, code_cells(read(root, "bert_on_colab"))))
-    baselines = re.findall(r"(?m)^(?:the most|counted words|frozen BERT).* ([\d.]+)%$", text)
-    (fine_tuned,) = re.findall(r"(?m)^fine-tuned BERT +([\d.]+)%$", text)
-    assert len(baselines) == 3 and all(float(fine_tuned) > float(x) + 2 for x in baselines)
-    text = "\n".join(map(output_text, code_cells(read(root, "bert_finetuning_with_cloud_tpus"))))
-    assert float(re.search(r"eval_accuracy = (0\.\d+)", text)[1]) > 0.7
-
-
 @pytest.mark.parametrize("name", NUM_IMAGES)
-@pytest.mark.parametrize("place", ["clone", "wheel and clone", "wheel", "empty", "address"])
+@pytest.mark.parametrize("place", ["clone", "wheel", "empty", "address"])
 def test_setup_cell(root, name, place, tmp_path, monkeypatch):
     """It finds or clones the repository, installs bert_tf from there, and can be run again."""
     transformer = pytest.importorskip("IPython.core.inputtransformer2").TransformerManager()
@@ -148,38 +126,6 @@ def test_setup_cell(root, name, place, tmp_path, monkeypatch):
     assert not ran
 
 
-@pytest.mark.parametrize("name", NUM_IMAGES)
-def test_forms(root, name):
-    """Forms take text without Python syntax, and cells with a title are folded."""
-    for cell in code_cells(read(root, name)):
-        is_folded = cell.source.startswith("# @title")
-        assert is_folded == (cell.metadata.get("cellView") == "form")
-        assert is_folded == cell.metadata.get("jupyter", {}).get("source_hidden", False)
-        assert is_folded == ('{ display-mode: "form" }' in cell.source)
-        for value, kind in re.findall(r"(?m)^[A-Z_]+ = (.+)  # @param (.+)$", cell.source):
-            types_of_forms = ('{type:"string"}', '{type:"integer"}', '{type:"number"}')
-            assert kind in types_of_forms or kind.startswith('["'), kind
-            assert type(ast.literal_eval(value)) is {"i": int, "n": float}.get(kind[7], str)
-
-
-@pytest.mark.parametrize("name", NUM_IMAGES)
-def test_names_exist(root, name, recwarn):
-    """Each `bert_tf.x.y` of the code exists and is not deprecated."""
-    modules, names = {"bert_tf"}, set()
-    for cell in code_cells(read(root, name)):
-        tree = ast.parse(re.sub(r"(?m)^( *)[%!](?:.*\\\n)*.*", r"\1pass", cell.source))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module == "bert_tf":
-                modules |= {alias.name for alias in node.names}
-            if isinstance(node, ast.Attribute):
-                names.add(ast.unparse(node))
-    names = {x.removeprefix("bert_tf.") for x in names if x.partition(".")[0] in modules}
-    assert len(names) > 3
-    for path in (x for x in names if re.fullmatch(r"[\w.]+", x)):
-        functools.reduce(getattr, path.split("."), bert_tf)
-    assert not [w for w in recwarn if w.category is FutureWarning]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "backend"), [*((name, "auto") for name in NUM_IMAGES), ("bert_on_colab", "jax")]
@@ -213,16 +159,8 @@ def test_run_without_network(root, name, backend, tmp_path, monkeypatch):
     assert "I0000" not in text
     if name == "bert_on_colab":
         assert f"runs on {'jax' if backend == 'jax' else 'tensorflow'}, on cpu:0" in text
-        assert "saved_model.pb" in text
-        assert len(re.findall(r"(?m)^(?:keras|matplotlib|pandas|scipy|sklearn) \(\d", text)) == 4
-        assert len(re.findall(r"(?m)^(0\.\d{6})  \1  \w+$", text)) == 4
-    elif name == "bert_for_the_first_time":
-        assert "so a toy model is trained" in text and "BERT, fine-tuned" in text
-    else:
-        assert "http://127.0.0.1:9" in text and "pairs of generated sentences" in text
-        assert re.search(r"eval_accuracy = [01]\.\d", text)
-        assert len(re.findall(r"(?m)^[01] \(\d+\.\d%\)", text)) == 3
-        assert "bert_model.ckpt.index" in text
+        assert len(re.findall(r"(?m)^(0\.\d{6})  \1  \w+$", text)) == 4  # saved and loaded
+    elif name == "bert_finetuning_with_cloud_tpus":
         requests = re.findall(r"ids: ([\d. ]+) strings: ([\d. ]+)", text)
         assert len(requests) == 3
         for ids, strings in requests:

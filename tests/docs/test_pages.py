@@ -1,7 +1,6 @@
 """The pages: their commands, flags, links and error messages exist, and the site builds."""
 
 import ast
-import json
 import logging
 import re
 import subprocess
@@ -70,36 +69,6 @@ def test_commands_use_flags_that_exist(commands, run_script):
     assert {"run_squad.py", "bert-tf convert", "bert-tf vocab learn"} <= set(scripts)
 
 
-def test_help_has_two_examples(root):
-    examples = [command for block in pages.help_blocks(root) for command in pages.commands(block)]
-    scripts = [command.words[0].replace("predict.py", "bert-tf predict") for command in examples]
-    names = {path.name for path in root.glob("*.py")} - {"setup.py", "quickstart.py", "predict.py"}
-    for name in names | {f"bert-tf {name}" for name in COMMANDS}:
-        assert scripts.count(name) == 2, name
-
-
-@pytest.mark.parametrize(
-    ("line", "script", "flag"),
-    [
-        ("bert-tf vocab learn --vocab_file=v", "bert-tf vocab learn", "--vocab_file=v"),
-        (".venv/bin/bert-tf ask --api=rest", "bert-tf ask", "--api=rest"),
-        ("python -m bert_tf convert --input=a > log", "bert-tf convert", "--input=a"),
-        ("cat lines | python predict.py --model=m", "predict.py", "--model=m"),
-        ("A=1 python run_ner.py \\\n  --do_train", "run_ner.py", "--do_train"),
-        ("python -m examples.toy_corpus --seed=1", "-m examples.toy_corpus", "--seed=1"),
-    ],
-)
-def test_commands_are_recognised(line, script, flag):
-    *_, command = pages.commands(pages.Block("page.md", 1, "bash", f"{line}\n"))
-    assert command == pages.Command("page.md, line 1", [script, flag], True)
-
-
-def test_unknown_commands_are_reported():
-    block = pages.Block("page.md", 7, "bash", "bert-tf fly --high\n")
-    with pytest.raises(AssertionError, match=r"page\.md, line 7.*bert-tf fly"):
-        list(pages.commands(block))
-
-
 def test_other_programs_are_known(commands):
     for command in commands:
         name, *rest = command.words
@@ -115,14 +84,6 @@ def test_bash_blocks_are_bash(root):
     for block in pages.blocks(root):
         if block.language == "python":
             ast.parse(block.text, block.place)
-
-
-def test_the_quick_start_is_two_commands(root):
-    section = (root / "README.md").read_text().split("\n## Quick start\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"```bash\n(.*?)\n```", section, re.DOTALL)
-    assert blocks[0].endswith("python quickstart.py")
-    assert blocks[1].endswith("python -m pytest")
-    assert not any("\n" in block for block in blocks[:2])
 
 
 def test_flags_in_the_text_exist(root, run_script):
@@ -154,12 +115,6 @@ def test_links_have_targets(root):
             linked = (path.parent / name).resolve() if name else path.resolve()
             assert linked.exists(), f"{path}: {target}"
             assert not anchor or anchor in anchors[linked], f"{path}: {target}"
-
-
-def test_pages_and_notebooks_have_no_placeholders(root):
-    for path in [*pages.paths(root), *(root / "notebooks").glob("*.ipynb")]:
-        match = re.search(r"@[A-Z_]+@", path.read_text(encoding="utf-8"))
-        assert not match, f"{path}: {match[0]}"
 
 
 def test_tests_named_in_pages_exist(root):
@@ -222,18 +177,8 @@ def site(root, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
-def test_the_site_builds(root, site):
-    index = (site / "index.html").read_text(encoding="utf-8")
-    for path in pages.paths(root):
-        if path.parent == root / "docs" and path.stem != "index":
-            assert f'href="{path.stem}/"' in index, path
-    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    titles = {entry["title"] for entry in found["docs"]}
-    assert {"Long documents", "Fine-tune in Python", "BERT for the first time"} <= titles
-
-
-def test_the_site_loads_nothing_from_other_servers(site):
+def test_the_site_loads_nothing_from_other_servers(root, site):
+    assert all((site / path.stem).is_dir() for path in (root / "notebooks").glob("*.ipynb"))
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=[\"']?(?:https?:)?//[^\s>]*", text)
@@ -241,28 +186,6 @@ def test_the_site_loads_nothing_from_other_servers(site):
             r"<link(?![^>]*canonical)[^>]*\shref=[\"']?(?:https?:)?//[^\s>]*", text
         )
         assert not loaded, (path, loaded)
-
-
-def test_the_site_has_its_images(site):
-    found = 0
-    for path in site.rglob("*.html"):
-        for source in re.findall(r'<img[^>]*\ssrc="([^"]*)"', path.read_text(encoding="utf-8")):
-            if not source.startswith(("data:", "/")):
-                assert (path.parent / source).exists(), (path, source)
-                found += 1
-    assert found > 2
-
-
-def test_the_site_highlights_code_and_shows_notebooks(root, site):
-    page = (site / "fine_tune_in_python" / "index.html").read_text(encoding="utf-8")
-    assert '<span class="kn">import</span>' in page
-    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    rendered = [site / path.stem / "index.html" for path in notebooks]
-    text = [path.read_text(encoding="utf-8") for path in rendered]
-    assert text and all('<span class="kn">import</span>' in page for page in text)
-    assert any('src="data:image/png' in page and 'class="output"' in page for page in text)
-    summary = r"<details>\s*<summary>Setup: install what is missing</summary>"
-    assert all(re.search(summary, page) for page in text)
 
 
 def test_names_of_keras_hub(root):

@@ -75,11 +75,7 @@ def test_metadata_for_an_index(root, wheel):
     links = re.findall(r"\]\(([^)]*)\)|src=\"([^\"]*)", description)
     targets = [target for pair in links for target in pair if target]
     assert targets and all(target.startswith("https://") for target in targets), targets
-    assert "what stays and what changed" in description  # a relative link in the README
     assert description.count("```") == (root / "README.md").read_text("utf-8").count("```")
-    classifiers = metadata.get_all("Classifier")
-    assert {"Typing :: Typed", "Programming Language :: Python :: 3.13"} <= set(classifiers)
-    assert "question answering" in metadata["Keywords"]
 
 
 def test_no_package_of_a_runtime_is_replaced(wheel):
