@@ -1,8 +1,6 @@
 """The benchmarks run in their smallest settings."""
 
 import http.server
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from examples import toy_corpus
-from tests.common import tiny, write_vocab
+from tests.common import WORDS, run_python, tiny, write_vocab
 from tests.docs.test_rehearsal import write_glue
 
 SIZES = "--layers=1 --width=8 --heads=2 --intermediate=16 --vocab=300 --batch=2 --length=32"
@@ -48,19 +46,12 @@ def folder(tmp_path_factory):
     (folder / "corpus.txt").write_text(toy_corpus.make(corpus=5, heldout=1)["corpus"])
     (folder / "lines.txt").write_text("a b\nc d e\n")
     (folder / "rows.jsonl").write_text('{"text": "a"}\n')
-    model = bert_tf.BertModel(tiny(max_position_embeddings=512))
+    model = bert_tf.BertModel(tiny(vocab_size=len(WORDS), max_position_embeddings=512))
     vocab_file = str(folder / "vocab.txt")
     checkpoints.write_hugging_face(
         str(folder / "model"), checkpoints.tensors(model), model.config, vocab_file
     )
     return folder
-
-
-def run(path, flags, folder):
-    command = [sys.executable, str(path), *flags.split()]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -82,12 +73,14 @@ def test_runs(root, name, folder):
     for library in libraries.split():
         pytest.importorskip(library)
     if name == "pretraining_speed.py":
-        data = "--input_file=corpus.txt --vocab_file=vocab.txt --output_file=records"
-        run(root / "create_pretraining_data.py", f"{data} --max_seq_length=32", folder)
+        run_python(
+            root / "create_pretraining_data.py", "--input_file=corpus.txt",
+            "--vocab_file=vocab.txt", "--output_file=records", "--max_seq_length=32", cwd=folder,
+        )  # fmt: skip
     with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         flags = flags.replace("SERVER", f"localhost:{server.server_port}")
-        output = run(root / "benchmarks" / name, flags, folder)
+        output = run_python(root / "benchmarks" / name, *flags.split(), cwd=folder)
         server.shutdown()
     assert "per second" in output or output.count("\n| ") > 1, output
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -13,10 +14,12 @@ from tests import scripts_alone
 
 
 @pytest.fixture
-def quickstart(root, monkeypatch):
+def quickstart(root, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported("quickstart.py"):
-        yield sys.modules["quickstart"]
+        module = sys.modules["quickstart"]
+        monkeypatch.setattr(module, "FLAGS", types.SimpleNamespace(output_dir=str(tmp_path)))
+        yield module
 
 
 @pytest.mark.slow  # the first command of the README does the same, and is run for every issue
