@@ -22,8 +22,7 @@ import numpy as np
 import peer_training
 from absl import flags
 
-import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 from bert_tf.tasks.classification import glue, reading
 from bert_tf.training import metrics
 
@@ -134,4 +133,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

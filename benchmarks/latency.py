@@ -23,7 +23,7 @@ import numpy as np
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 
 flags.DEFINE_string("model", None, "Folder of the model.", required=True)
 flags.DEFINE_string("input_file", None, "Text file, one or two texts per line.", required=True)
@@ -178,4 +178,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

@@ -55,6 +55,7 @@ def measure(setting):
     import tensorflow as tf
 
     import bert_tf
+    from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.training import checkpointing
 
     config = bert_tf.BertConfig(
@@ -64,9 +65,7 @@ def measure(setting):
         num_attention_heads=FLAGS.hidden_size // 64,
         intermediate_size=4 * FLAGS.hidden_size,
     )
-    task = bert_tf.tasks.ClassificationTask(
-        config, 2, "mixed_bfloat16" if "bfloat16" in setting else None
-    )
+    task = ClassificationTask(config, 2, "mixed_bfloat16" if "bfloat16" in setting else None)
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     step = bert_tf.training.TrainStep(

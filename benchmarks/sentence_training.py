@@ -19,6 +19,8 @@ import peer_training
 import bert_tf
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.tasks.classification import glue, reading
+from bert_tf.tasks.sentence_embedding.evaluation import correlations
+from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
 
 peer_training.define_flags(num_seeds=3)
 
@@ -37,11 +39,8 @@ def read(split):
 def evaluate(encode):
     """Return Spearman's correlation on the development pairs."""
     pairs, scores = read("dev")
-    first, second = (
-        bert_tf.tasks.sentence_embedding.l2_normalize(encode(list(texts)))
-        for texts in zip(*pairs, strict=True)
-    )
-    return bert_tf.tasks.sentence_embedding.correlations(first, second, scores)["spearman"]
+    first, second = (l2_normalize(encode(list(texts))) for texts in zip(*pairs, strict=True))
+    return correlations(first, second, scores)["spearman"]
 
 
 def train_bert_tf(seed):

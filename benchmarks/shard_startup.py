@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 
 flags.DEFINE_integer("shards", 10000, "Number of shards.")
 flags.DEFINE_integer("records", 100, "Records in a shard.")
@@ -173,6 +173,7 @@ def write_records(path):
 
 def write_store(folder, is_finished):
     """Write texts and their shards, of which half are missing if `is_finished` is false."""
+    from bert_tf.data import pretraining, record_files
     from bert_tf.data.pretraining.workdir import to_json
 
     def write(name, text):
@@ -189,11 +190,11 @@ def write_store(folder, is_finished):
         name = f"x-{shard:05d}-of-{FLAGS.shards:05d}"
         os.link(os.path.join(folder, "shard"), os.path.join(folder, "records", name))
     shards = make_shards(folder)
-    counts = bert_tf.data.pretraining.Counts(documents=1, instances=FLAGS.records)._asdict()
+    counts = pretraining.Counts(documents=1, instances=FLAGS.records)._asdict()
     metadata = {"made_of": shards._fingerprint}
     if is_finished:
         metadata["shards"] = [counts] * FLAGS.shards
-        bert_tf.data.record_files.write_counts(dict.fromkeys(shards.paths(), FLAGS.records))
+        record_files.write_counts(dict.fromkeys(shards.paths(), FLAGS.records))
     else:
         write("work/made_of.json", to_json(shards._fingerprint))
         for shard in range(FLAGS.shards // 2, FLAGS.shards):
@@ -224,4 +225,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

@@ -19,8 +19,7 @@ import time
 import helpers
 from absl import flags
 
-import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 
 flags.DEFINE_string("model", None, "Folder of the model.", required=True)
 flags.DEFINE_integer("turns", 5, "Number of runs of each program.")
@@ -67,4 +66,4 @@ def run_seconds(arguments):
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

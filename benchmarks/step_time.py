@@ -121,8 +121,9 @@ def _keras_train(model, inputs, labels):
 def bert_tf_step(job):
     import tensorflow as tf
 
-    from bert_tf import BertConfig, configs, modeling, optimization, tasks, training
+    from bert_tf import BertConfig, configs, modeling, optimization, training
     from bert_tf.io.processes import keep_freed_memory
+    from bert_tf.tasks.classification.task import ClassificationTask
 
     config, batch = BertConfig(**sizes(job)), features(job)
     if not job.trains:
@@ -133,7 +134,7 @@ def bert_tf_step(job):
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
         trainer = training.Trainer(
-            lambda: tasks.ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
+            lambda: ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
         )
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
     optimizer.build(training.checkpointing.weights(trainer.model))
