@@ -148,8 +148,6 @@ setup(
         ],
         # create_pretraining_data.py --runner.
         "beam": ["apache-beam>=2.60"],
-        # bert-tf ask --api=grpc.
-        "grpc": ["tensorflow-serving-api>=2.19,<2.22"],
         # Data files in Excel format.
         "excel": ["openpyxl>=3.1"],
         # hf://OWNER/NAME.

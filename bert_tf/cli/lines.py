@@ -21,8 +21,8 @@ flags.disclaim_key_flags()
 _CHUNK_SIZE = 2048
 
 
-def define_line_flags(batch_size=None):
-    """Define the flags for input and output; `batch_size` is the default of --batch_size."""
+def define_line_flags():
+    """Define the flags for input and output."""
     flags.DEFINE_string(
         "input_file",
         None,
@@ -44,9 +44,8 @@ def define_line_flags(batch_size=None):
     flags.DEFINE_bool("json", False, "Whether lines are JSON objects of inputs or columns.")
     flags.DEFINE_integer(
         "batch_size",
-        batch_size,
-        "Maximum number of lines in a batch."
-        + ("" if batch_size else " Default: from 32 long lines to 256 short ones."),
+        None,
+        "Maximum number of lines in a batch. Default: from 32 long lines to 256 short ones.",
         lower_bound=1,
     )
 

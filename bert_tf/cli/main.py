@@ -8,7 +8,6 @@ from bert_tf.cli import flags
 # Command -> (module with its flags and `main`, one-line description).
 COMMANDS = {
     "predict": ("predict", "Answer lines of text with a model."),
-    "ask": ("ask", "Answer lines of text with a model served by TF Serving."),
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
     "fill-mask": ("fill_mask", "Predict [MASK] words, or score texts by pseudo-likelihood."),
     "attention": ("attention", "Draw the attention of a text as a picture or a page."),

@@ -1,4 +1,4 @@
-"""Export SavedModels for TF Serving and TensorFlow programs, and query them."""
+"""Export SavedModels for TF Serving and TensorFlow programs, and load them."""
 
 from bert_tf.lazy import lazy_names
 
@@ -7,9 +7,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "answers": ("Answers",),
-        "client": ("Client",),
         "exporting": ("Servable", "export"),
-        "predictor": ("Predictor", "ServablePredictor", "is_exported", "read_metadata"),
-        "transports": ("ServerError",),
+        "predictor": ("Predictor", "ServablePredictor", "is_exported"),
     },
 )

@@ -1,22 +1,13 @@
-"""Conversion of an exported model's outputs to JSON answers; does not need TensorFlow."""
+"""Conversion of an exported model's outputs to JSON answers."""
 
 import numpy as np
 
-from bert_tf.errors import UserError, check_unicode
+from bert_tf.errors import UserError
 from bert_tf.training.task_spec import served_tasks
 
 
 class Answers:
-    """Converts the outputs of a task's exported model; this base class returns all outputs.
-
-    Attributes:
-      outputs: names of the outputs that the answers need.
-      tensors: names of inputs and outputs. A model without `model.json` gets the first registered
-        task whose `tensors` it all has; a task with () never matches.
-    """
-
-    outputs: tuple[str, ...] = ()
-    tensors: tuple[str, ...] = ()
+    """Converts the outputs of a task's exported model; this base class returns all outputs."""
 
     @staticmethod
     def answer(outputs, metadata):
@@ -35,25 +26,14 @@ def answers_class(name):
     return (served and served.answers) or Answers
 
 
-def identify_task(tensors):
-    """Return the name of the served task with these inputs and outputs, "" if there is none."""
-    for name in served_tasks():
-        expected = answers_class(name).tensors
-        if expected and tensors >= set(expected):
-            return name
-    return ""
-
-
 def plain(value):
     """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray):
         return [plain(x) for x in value]
-    if isinstance(value, str):
-        check_unicode(value, "an output of the model")
-    elif isinstance(value, (float, np.floating)) and not np.isfinite(value):
-        raise UserError(f"an output of the model is {value}, expected a finite number")
     if isinstance(value, np.floating):
+        if not np.isfinite(value):
+            raise UserError(f"an output of the model is {value}, expected a finite number")
         return float(np.format_float_positional(value, precision=6, fractional=False))
     return value.item() if isinstance(value, np.generic) else value

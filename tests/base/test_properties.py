@@ -13,15 +13,16 @@ import random
 import typing
 
 import hypothesis
-import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies as st
 
 import bert_tf
 from bert_tf import configs, tasks
 from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.io import files, json_files, locks
-from bert_tf.serving.predictor import BasePredictor, read_metadata
+from bert_tf.serving.exporting import string_specs
+from bert_tf.serving.predictor import BasePredictor
 from bert_tf.tasks import classification
 from bert_tf.tasks.token_classification import Tags
 from bert_tf.tokenization import tokenizer_json
@@ -151,20 +152,6 @@ def test_text_in_place_of_json(holds, tmp_path):
     holds(check, st.binary(max_size=20) | brackets)
 
 
-def test_metadata_of_exported_models(holds, tmp_path):
-    path = tmp_path / "model.json"
-    valid = {"task": "classification", "inputs": ["text"], "labels": ["a", "b"], "columns": {}}
-
-    def check(values):
-        path.write_text(json.dumps(values))
-        if is_accepted(read_metadata, str(path)):
-            predictor = BasePredictor(["text"], 0, read_metadata(str(path)), 8)
-            outputs = {"probabilities": np.array([0.25, 0.75], "float32")}
-            is_accepted(predictor.answers.answer, outputs, predictor.metadata)
-
-    holds(check, changed(valid))
-
-
 @pytest.mark.parametrize("name", ["best.json", "checkpoint"])
 def test_records_of_a_run(name, holds, tmp_path):
     (tmp_path / "best").mkdir()
@@ -254,8 +241,10 @@ def _encoded(value):
 
 
 def test_lines_of_requests(holds):
+    specs = string_specs("text", "text_a", "text_b", "context", "endings")
+    specs["numbers"] = tf.TensorSpec((None, 2), tf.float64)
     predictors = [
-        BasePredictor(inputs, 2, {"task": "classification"}, 8)
+        BasePredictor(None, {name: specs[name] for name in inputs}, {"task": "classification"})
         for inputs in (["text"], ["text", "numbers"], ["text_a", "text_b"], ["context", "endings"])
     ]
 

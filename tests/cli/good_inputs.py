@@ -116,12 +116,6 @@ COMMANDS = {
         "--output_file=out/a.jsonl",
         "--model=served_token_classification --input_file=text/lines.txt --output_file=out/a",
     ],
-    "bert-tf ask": [
-        "--server=SERVER --model_name=m --input_file=text/lines.txt --output_file=out/a "
-        "--timeout=2 --retries=0 --model_json=replies/model.json",
-        "--server=SERVER --model_name=m --input_file=text/lines.txt --output_file=out/a "
-        "--timeout=2 --retries=0",
-    ],
     "bert-tf embed": [
         f"--model=hf --input_file=text/lines.txt --output_file=out/v.npy --layer=-1 {_SHORT}",
         f"--model=hf --input_file=text/lines.txt --query=a --layer=0 {_SHORT}",
@@ -158,7 +152,6 @@ class Inputs:
 
     def copy(self, command_line, target):
         """Copy the inputs named in a command line to a folder."""
-        command_line = command_line.replace("SERVER", "replies")
         for name in sorted(set(re.findall(r"[=,](\w+)", command_line))):
             if self.make(name):
                 shutil.copytree(self._folder / name, target / name)
@@ -267,15 +260,3 @@ class Inputs:
         vocab_file = str(self._folder / "model" / "vocab.txt")
         servable = make_servable(task, vocab_file, configs.ServingConfig(warm_up=False))
         serving.export(servable, str(folder))
-
-    def _make_replies(self, folder):
-        """Write the metadata and the responses of a server, and the model.json of its model."""
-        tensor = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1"}]}}
-        scores = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "2"}]}}
-        signature = {"inputs": {"text": tensor}, "outputs": {"probabilities": scores}}
-        signatures = {"signature_def": {"serving_default": signature}}
-        metadata = {"metadata": {"signature_def": signatures}}
-        (folder / "metadata.json").write_text(json.dumps(metadata))
-        (folder / "predict.json").write_text(json.dumps({"outputs": [[0.25, 0.75]] * 4}))
-        model = {"task": "classification", "inputs": ["text"], "labels": ["x", "y"]}
-        (folder / "model.json").write_text(json.dumps(model))

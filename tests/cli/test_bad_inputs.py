@@ -8,16 +8,13 @@ depends only on a seed and its number; a failure prints both. To repeat cases 40
 
 import contextlib
 import hashlib
-import http.server
 import io
 import os
-import pathlib
 import random
 import re
 import shutil
 import signal
 import sys
-import threading
 import traceback
 
 import keras
@@ -43,10 +40,10 @@ _LISTS = ["", ",", "a,a", "1,2,x", "-1", "9" * 30, "nan", "0", *"x"]
 # Large values of these are valid but would take days or start thousands of processes.
 _ENDLESS = {
     "num_train_steps", "num_train_epochs", "num_seeds", "dupe_factor", "num_processes",
-    "num_shards", "timeout", "retries", "max_eval_steps",
+    "num_shards", "max_eval_steps",
 }  # fmt: skip
 # These search the network for machines.
-_NETWORK = {"use_tpu", "tpu_name", "master", "tpu_zone", "gcp_project", "server", "api"}
+_NETWORK = {"use_tpu", "tpu_name", "master", "tpu_zone", "gcp_project"}
 
 # A failed run may leave these complete files, which the next run uses.
 _KEPT = re.compile(
@@ -83,59 +80,29 @@ def inputs(commands, tmp_path_factory):
     return good_inputs.Inputs(tmp_path_factory.mktemp("inputs"), commands)
 
 
-@pytest.fixture(scope="module")
-def server():
-    """The host:port of a server that sends the files in `replies` of the working directory."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            name = "metadata" if self.path.endswith("/metadata") else "predict"
-            try:
-                data = pathlib.Path(f"replies/{name}.json").read_bytes()
-            except OSError:
-                return self.send_error(404)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, *_):
-            pass
-
-    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{httpd.server_address[1]}"
-    httpd.shutdown()
-    httpd.server_close()
-
-
-def test_quick_commands(commands, inputs, server, tmp_path):
-    check_cases(range(30), good_inputs.QUICK_COMMANDS, commands, inputs, server, tmp_path)
+def test_quick_commands(commands, inputs, tmp_path):
+    check_cases(range(30), good_inputs.QUICK_COMMANDS, commands, inputs, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(FIRST, LAST + 1, _BLOCK))
-def test_all_commands(first, commands, inputs, server, tmp_path):
+def test_all_commands(first, commands, inputs, tmp_path):
     numbers = range(first, min(first + _BLOCK, LAST + 1))
-    check_cases(numbers, good_inputs.COMMANDS, commands, inputs, server, tmp_path)
+    check_cases(numbers, good_inputs.COMMANDS, commands, inputs, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", good_inputs.COMMANDS)
-def test_without_damage(script, commands, inputs, server, tmp_path):
+def test_without_damage(script, commands, inputs, tmp_path):
     """The undamaged command lines succeed."""
     for number, command_line in enumerate(good_inputs.COMMANDS[script]):
         folder = tmp_path / str(number)
         folder.mkdir()
         inputs.copy(command_line, folder)
-        commands(script, folder, command_line.replace("SERVER", server).split())
+        commands(script, folder, command_line.split())
 
 
-def check_cases(numbers, command_lines, commands, inputs, server, folder):
+def check_cases(numbers, command_lines, commands, inputs, folder):
     """Run cases and report all failures."""
     failures, errors = [], 0
     for number in numbers:
@@ -145,7 +112,7 @@ def check_cases(numbers, command_lines, commands, inputs, server, folder):
         script = rng.choice(list(command_lines))
         command_line = rng.choice(command_lines[script])
         inputs.copy(command_line, case_folder)
-        arguments = command_line.replace("SERVER", server).split()
+        arguments = command_line.split()
         damages = [
             damage_something(commands.flags_of[script], arguments, case_folder, rng)
             for _ in range(rng.choice([1, 1, 1, 2]))

@@ -11,19 +11,21 @@ import pytest
 PROGRAM = """
 import bert_tf
 from bert_tf.cli import flags, lines
-from bert_tf.serving.predictor import BasePredictor
 
 
-class Echo(BasePredictor):
-    def _run(self, columns):
-        import numpy as np
+class Echo:
+    inputs = ("text",)
 
-        return {"echo": np.array(columns["text"], object)}
+    def read(self, line, as_json):
+        return line
+
+    def __call__(self, rows):
+        return [{"echo": row} for row in rows]
 
 
 def main():
     lines.check_line_flags()
-    lines.answer_lines(Echo(("text",), 0, {}, 32), "echo")
+    lines.answer_lines(Echo(), "echo")
 
 
 lines.define_line_flags()

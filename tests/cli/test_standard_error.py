@@ -53,7 +53,7 @@ SLOW = [
         "bert-tf convert",
         *sorted(good_inputs.COMMANDS.keys() - good_inputs.QUICK_COMMANDS),
     )
-    if script not in ("bert-tf ask", "run_sentence_encoder")
+    if script != "run_sentence_encoder"
 ]
 
 

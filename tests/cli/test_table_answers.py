@@ -3,11 +3,12 @@
 import gzip
 import json
 
-import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf.cli.table_answers import answer_table, open_table
+from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
 
 
@@ -16,15 +17,21 @@ class Fake(BasePredictor):
 
     def __init__(self, *inputs, task="classification", **metadata):
         metadata = {"task": task, "labels": ["no", "yes"], **metadata}
-        super().__init__(inputs, 2 if "numbers" in inputs else 0, metadata, 32)
-        self.rows = []
+        self.rows, signature = [], string_specs(*inputs)
+        if "numbers" in inputs:
+            signature["numbers"] = tf.TensorSpec((None, 2), tf.float64)
+        super().__init__(self._find_x, signature, metadata)
 
-    def _run(self, columns):
-        self.rows += zip(*columns.values(), strict=True)
-        p = np.array([0.75 if "x" in text else 0.25 for text in columns[self.inputs[0]]])
+    def __call__(self, rows):
+        self.rows += [tuple(row[name] for name in self.inputs) for row in rows]
+        return super().__call__(rows)
+
+    def _find_x(self, columns):
+        texts = columns[self.inputs[0]].numpy()
+        p = tf.constant([0.75 if b"x" in text else 0.25 for text in texts])
         if self.metadata["task"] == "regression":
             return {"score": p, "logits": p[:, None]}
-        return {"probabilities": np.stack([1 - p, p], 1)}
+        return {"probabilities": tf.stack([1 - p, p], 1)}
 
 
 @pytest.fixture
@@ -109,7 +116,7 @@ def test_pairs_and_numbers(answer):
     answer("a.csv", "age,review,price\n35,x, 2.50\n", model)
     assert model.rows == [("age: 35, price: 2.50. x",)]
     model = Fake("question", "context", task="question_answering")
-    model._run = lambda columns: {"answer": np.array(columns["context"], object)}
+    model._serve = lambda columns: {"answer": columns["context"]}
     assert answer("a.csv", "context,question\nc,q\n", model).endswith(b"c,q,c\n")
 
 

@@ -25,6 +25,7 @@ OTHER_FLAGS = {
     "depth", "editable", "enable_batching", "environment_config", "environment_type",
     "dask_client_address",
     "experiment", "find-links", "flink_master", "help", "helpfull", "logdir", "model_base_path",
+    "model_name",
     "na-prob-file", "name", "no-deps", "output", "port", "project", "quiet", "region",
     "rest_api_port", "saved-model", "saved_model_dir", "sdk_container_image",
     "tensorflow_intra_op_parallelism",

@@ -16,7 +16,7 @@ from tests.docs import pages, shell
 NOT_RUN = {
     "-m venv": "installs packages from a network",
     "pip install": "the same",
-    "tests/": "test_native.py compiles and runs the program, pytest runs the tests",
+    "tests/": "pytest runs the tests",
     "tflite_convert": "test_other_runtimes.py converts models, where the converters are installed",
     "python benchmarks/": "measures for minutes; test_pages.py checks the flags",
     "--use_tpu": "needs a TPU",
@@ -24,7 +24,7 @@ NOT_RUN = {
     "DataflowRunner": "needs a cloud project; test_pretraining_shards.py runs Beam on this machine",
     "docker run": "needs the container of TF Serving",
     "tensorflow_model_server": "needs TF Serving",
-    "localhost:8501": "needs a server; test_client.py and test_transports.py use a stand-in",
+    "localhost:8501": "needs a server; test_requests.py uses a stand-in",
 }
 
 # Flags that make a page's commands quick.

@@ -13,7 +13,7 @@ from bert_tf import configs, serving
 from bert_tf.serving import exporting
 from tests import scripts_alone
 from tests.common import write_vocab
-from tests.serving import serving_models, serving_stand_in
+from tests.serving import serving_models
 from tests.serving.serving_models import LENGTH, padded_ids
 
 BUCKETS = (5, 9)
@@ -233,17 +233,3 @@ def run_predict(root, monkeypatch, capsys):
             return capsys.readouterr().out
 
         yield run
-
-
-@pytest.fixture(scope="session")
-def _stand_in(classifier):
-    versions = serving_stand_in.load(classifier, f"{classifier}/batching_parameters.txt")
-    with serving_stand_in.StandIn(versions, "m") as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
-def served(_stand_in):
-    """A stand-in for TF Serving that serves the classifier as model "m"."""
-    yield _stand_in
-    _stand_in.before = lambda: None

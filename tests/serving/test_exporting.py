@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags
@@ -17,44 +16,20 @@ from bert_tf import configs, serving, tasks
 from bert_tf.io import locks
 from bert_tf.serving import exporting
 from tests import scripts_alone
-from tests.serving.serving_batches import read_parameters
 from tests.serving.serving_models import LENGTH, TINY, make_servable
-from tests.serving.serving_stand_in import StandIn, Version, signature
 
 # Files that an export writes next to the versions.
 _SIDE_FILES = {"batching_parameters.txt", "README.md", ".lock"}
 
 
-def find_words(columns):
-    """Act as a token classifier that finds every word; the output width depends on the batch."""
-    rows = [text.decode().split() for text in columns["text"]]
-    width = max(map(len, rows))
-    words = [[*row, *[""] * (width - len(row))] for row in rows]
-    shape, is_entity = (len(rows), width), np.array(words) != ""
-    return {
-        "entity": np.array([[word.encode() for word in row] for row in words], object),
-        "label": np.full(shape, b"X", object),
-        "start": np.where(is_entity, 0, -1),
-        "end": np.where(is_entity, 1, -1),
-        "score": np.ones(shape, np.float32),
-    }
-
-
-def test_requests_with_outputs_of_variable_width_are_not_split(tmp_path):
-    """TF Serving concatenates the parts of a request even if their widths differ."""
-    exporting._write_batching_parameters(str(tmp_path), has_variable_width=True)
-    types = {"entity": "DT_STRING", "label": "DT_STRING", "start": "DT_INT64", "end": "DT_INT64",
-             "score": "DT_FLOAT"}  # fmt: skip
-    signatures = {"serving_default": signature({"text": "DT_STRING"}, types)}
-    parameters = read_parameters(tmp_path / "batching_parameters.txt")
-    version = Version(signatures, {"serving_default": find_words}, parameters)
-    rows = [{"text": " ".join("abcdefghij"[: 1 + i % 10])} for i in range(40)]
-    with StandIn({1: version}, "m") as stand_in:
-        answers = serving.Client(stand_in.rest, "m", batch_size=32, retries=0)(rows)
-        with pytest.raises(bert_tf.UserError, match=r"40 .* maximum input batch size 32"):
-            serving.Client(stand_in.rest, "m", batch_size=40, retries=0)(rows)
-    entities = [[entity["entity"] for entity in answer["entities"]] for answer in answers]
-    assert entities == [row["text"].split() for row in rows]
+@pytest.mark.parametrize("has_variable_width", [False, True])
+def test_batching_parameters(has_variable_width, tmp_path):
+    """TF Serving cannot concatenate outputs of different widths."""
+    exporting._write_batching_parameters(str(tmp_path), has_variable_width)
+    text = (tmp_path / "batching_parameters.txt").read_text()
+    limit = 32 if has_variable_width else 1024
+    assert f"max_batch_size {{ value: {limit} }}" in text
+    assert ("enable_large_batch_splitting" in text) == (not has_variable_width)
 
 
 @pytest.mark.slow

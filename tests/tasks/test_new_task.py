@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib
-import subprocess
 import sys
 
 import numpy as np
@@ -125,15 +124,3 @@ def test_names_of_the_package():
         getattr(tasks, name)
     for name in tasks.TASKS:
         assert getattr(tasks, name).servable
-
-
-def test_answers_do_not_import_tensorflow():
-    code = """
-import sys
-from bert_tf import serving, tasks
-from bert_tf.serving.answers import answers_class
-[answers_class(name) for name in tasks.served_tasks()]
-serving.Client
-assert "tensorflow" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,17 +14,17 @@ SPEC = TaskSpec(
     pipeline=f"{__name__}.pipeline:TextClassifier",
     served={
         "classification": ServedTask(
-            f"{__name__}.answers:ClassificationAnswers",
+            f"{__name__}.servable:ClassificationAnswers",
             {"task_type": "classification"},
             options=("labels", "num_texts"),
         ),
         "multi_label": ServedTask(
-            f"{__name__}.answers:MultiLabelAnswers",
+            f"{__name__}.servable:MultiLabelAnswers",
             {"task_type": "multi_label"},
             options=("labels", "num_texts"),
         ),
         "regression": ServedTask(
-            f"{__name__}.answers:RegressionAnswers",
+            f"{__name__}.servable:RegressionAnswers",
             {"task_type": "regression"},
             options=("num_texts",),
         ),

@@ -3,12 +3,17 @@
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.errors import UserError
+from bert_tf.serving.answers import Answers, plain
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.packing_graph import Windows, pack
+
+# A multi-label answer lists the labels with at least this probability.
+_LABEL_THRESHOLD = 0.5
 
 
 def classification_servable(model, config, serving_config):
@@ -129,3 +134,48 @@ class DocumentClassifier(tf.Module):
         (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
         pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
         return pool(logits, windows.texts)
+
+
+class ClassificationAnswers(Answers):
+    """The most probable label, and the probabilities of all labels."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        probabilities = _by_label(outputs, metadata)
+        best = metadata["labels"][int(outputs["probabilities"].argmax())]
+        return {"label": best, "probabilities": probabilities}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["label"], "probabilities": answer["probabilities"]}
+
+
+class MultiLabelAnswers(Answers):
+    """The labels above the threshold, and the probabilities of all labels."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        probabilities = _by_label(outputs, metadata)
+        likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
+        return {"labels": likely, "probabilities": probabilities}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["labels"], "probabilities": answer["probabilities"]}
+
+
+class RegressionAnswers(Answers):
+    """All outputs of the model; tables get only the score."""
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["score"]}
+
+
+def _by_label(outputs, metadata):
+    values, labels = plain(outputs["probabilities"]), metadata.get("labels", ())
+    if len(labels) != len(values):
+        raise UserError(
+            f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
+        )
+    return dict(zip(labels, values, strict=True))

@@ -6,7 +6,7 @@ from bert_tf.training.task_spec import ServedTask, TaskSpec
 SPEC = TaskSpec(
     name="encoder",
     pretrained_servable=f"{__name__}.servable:pretrained_servable",
-    served={"encoder": ServedTask(f"{__name__}.answers:EncoderAnswers")},
+    served={"encoder": ServedTask(f"{__name__}.servable:EncoderAnswers")},
 )
 
 __getattr__, __all__ = lazy_names(__name__, {"servable": ()})

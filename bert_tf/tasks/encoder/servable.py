@@ -1,9 +1,11 @@
 """Servable for the encoder: returns the vectors of texts and their tokens."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel
+from bert_tf.serving.answers import Answers
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.training.task_config import valid_length
@@ -32,3 +34,13 @@ def encoder_servable(model, tokenizer, max_seq_length, serving_config):
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
     return text_servable("encoder", prepared, tokenizer, serve_ids, has_variable_width=True)
+
+
+class EncoderAnswers(Answers):
+    """The outputs without the padding of texts shorter than others in the batch."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
+        cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
+        return Answers.answer({**outputs, **cut}, metadata)

@@ -8,7 +8,7 @@ SPEC = TaskSpec(
     pretrained_servable=f"{__name__}.servable:pretrained_servable",
     pipeline=f"{__name__}.pipeline:FillMask",
     served={
-        "fill_mask": ServedTask(f"{__name__}.answers:FillMaskAnswers", options=("num_best",)),
+        "fill_mask": ServedTask(f"{__name__}.servable:FillMaskAnswers", options=("num_best",)),
     },
     heads=("ForMaskedLM", "ForPreTraining"),
 )

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.modeling.models import INPUTS
+from bert_tf.serving.answers import Answers
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.fill_mask import SPEC
@@ -58,3 +59,12 @@ def fill_mask_servable(model, tokenizer, max_seq_length, serving_config, num_bes
         "fill_mask", prepared, tokenizer, serve_ids,
         sample_text=sample_text, has_variable_width=True,
     )  # fmt: skip
+
+
+class FillMaskAnswers(Answers):
+    """The outputs without the padding of texts with fewer masks than others in the batch."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        size = int((outputs["probabilities"][:, 0] != 0).sum())
+        return Answers.answer({name: value[:size] for name, value in outputs.items()}, metadata)

@@ -12,7 +12,7 @@ SPEC = TaskSpec(
     make_model=f"{__name__}.task:make_model",
     make_servable=f"{__name__}.servable:multiple_choice_servable",
     pipeline=f"{__name__}.pipeline:MultipleChoice",
-    served={"multiple_choice": ServedTask(f"{__name__}.answers:MultipleChoiceAnswers")},
+    served={"multiple_choice": ServedTask(f"{__name__}.servable:MultipleChoiceAnswers")},
     heads=("ForMultipleChoice",),
 )
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bert_tf.serving.answers import Answers, plain
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tokenization.graph import GraphTokenizer
@@ -42,3 +43,12 @@ def multiple_choice_servable(model, config, serving_config):
         ids_signature=token_id_specs(None, None, None),
         sample_text=lambda text: {"context": text, "endings": ["", ""]},
     )
+
+
+class MultipleChoiceAnswers(Answers):
+    """The index of the most probable ending, and the probability of each ending."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        values = outputs["probabilities"]
+        return {"choice": int(values.argmax()), "probabilities": plain(values)}

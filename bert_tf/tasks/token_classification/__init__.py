@@ -14,7 +14,7 @@ SPEC = TaskSpec(
     pipeline=f"{__name__}.pipeline:TokenClassification",
     served={
         "token_classification": ServedTask(
-            f"{__name__}.answers:TokenClassificationAnswers", options=("labels",)
+            f"{__name__}.servable:TokenClassificationAnswers", options=("labels",)
         ),
     },
     heads=("ForTokenClassification",),

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.serving.answers import Answers, plain
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.serving.sequences import substrings
@@ -217,3 +218,17 @@ def token_classification_servable(model, config, serving_config):
         metadata={"labels": config.tags.names},
         has_variable_width=True,
     )
+
+
+class TokenClassificationAnswers(Answers):
+    """The entities of a text, as dicts."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        columns = {
+            name: plain(outputs[name]) for name in ("entity", "label", "start", "end", "score")
+        }
+        entities = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        )
+        return {"entities": [entity for entity in entities if entity["start"] >= 0]}
