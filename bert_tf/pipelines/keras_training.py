@@ -145,12 +145,8 @@ class KerasTraining:
         steps_per_epoch = options.pop("steps_per_epoch", None)
         return FitConfig(steps_per_epoch=steps_per_epoch, **arguments).validate()
 
-    def _fit(self, dataset, validation, config, callbacks, options, examples=None):
-        """Train on batches of inputs, targets and optionally weights.
-
-        `config` is a `FitConfig`. The model card shows the number of the `examples`, which is None
-        if `dataset` was made from a dataset.
-        """
+    def _fit(self, dataset, validation, config, callbacks, options):
+        """Train on batches of inputs, targets and optionally weights; `config` is a `FitConfig`."""
         rate = config.learning_rate
         optimizer = self._trained_model.optimizer if self._trained_model.compiled else None
         # With float16, Keras has wrapped the optimizer.
@@ -180,28 +176,7 @@ class KerasTraining:
                 **options,
             )
         self._is_random = False
-        self._record_fit(config, rate, examples, history)
         return history
-
-    def _record_fit(self, config, rate, examples, history):
-        """Add a call of `fit` to the model card; it shows the last call, but counts all epochs."""
-        is_sized = hasattr(examples, "__len__")
-        previous = self._card.get("training", {}).get("epochs", 0)
-        values = {
-            "training examples": len(examples) if is_sized else None,
-            "epochs": previous + len(history.epoch),
-            "batch size": config.batch_size if is_sized else None,
-            "peak learning rate": rate,
-        }
-        self._add_to_card("training", values)
-        last = {name: x[-1] for name, x in history.history.items() if name.startswith("val_")}
-        self._add_metrics(last)
-
-    def _add_metrics(self, metrics):
-        """Add a dict of metrics to the model card, and return it."""
-        values = {name: float(x) for name, x in metrics.items() if np.ndim(x) == 0}
-        self._add_to_card("evaluation", values)
-        return metrics
 
     def _restart_default_optimizer(self, optimizer, rate, num_steps):
         """Compile the model for a run of `num_steps`, or reuse the compiled training step."""
@@ -221,8 +196,7 @@ class KerasTraining:
             self.compile()
         with self._running_keras():
             dataset = divide_batches(dataset, not self._compares_examples)
-            results = self._trained_model.evaluate(dataset, **{"return_dict": True, **options})
-        return self._add_metrics(results) if isinstance(results, dict) else results
+            return self._trained_model.evaluate(dataset, **{"return_dict": True, **options})
 
     @contextlib.contextmanager
     def _running_keras(self):

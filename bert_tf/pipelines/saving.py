@@ -15,7 +15,6 @@ from bert_tf.commands import environment
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
-from bert_tf.serving import model_card
 from bert_tf.tokenization.vocabulary import to_text
 
 
@@ -23,8 +22,6 @@ class Pipeline:
     """Base class of pipelines that can be saved and exported."""
 
     model: keras.Model
-    # What `fit` and `evaluate` record for the model card; see `serving.export`.
-    _card: dict[str, dict] = {}  # noqa: RUF012
     # Whether the head was neither loaded nor trained.
     _is_random = False
 
@@ -94,18 +91,14 @@ class Pipeline:
         if keras.backend.backend() != "tensorflow":
             return self._export_by_tensorflow(os.fspath(folder), version, serving_config)
         servable = self._servable(serving_config)
-        return serving.export(servable, os.fspath(folder), version, card=self._card)
-
-    def _add_to_card(self, section, values):
-        """Add a dict of values to the section "training" or "evaluation" of the model card."""
-        self._card = {**self._card, section: {**self._card.get(section, {}), **values}}
+        return serving.export(servable, os.fspath(folder), version)
 
     def _export_by_tensorflow(self, folder, version, serving_config):
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
             with files.replacing_folder(preset) as new:
-                self._write_with_card(new)
+                self._write_preset(new)
             arguments = {
                 "folder": os.path.abspath(folder),
                 "version": version,
@@ -159,14 +152,9 @@ class Pipeline:
                     f"`folder`: found no model in {folder}, so `overwrite` does not replace it"
                 )
         with files.replacing_folder(folder) as temporary:
-            self._write_with_card(temporary)
+            self._write_preset(temporary)
             if system.exists(folder):
                 system.rmtree(folder)
-
-    def _write_with_card(self, folder):
-        self._write_preset(folder)
-        if self._card:
-            model_card.write_rows(folder, self._card)
 
     def _warn_if_random(self, what):
         if self._is_random:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import operator
-import os
 
 import keras
 import numpy as np
@@ -11,12 +10,10 @@ import tensorflow as tf
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.train import BatchConfig
-from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
-from bert_tf.serving import model_card
 from bert_tf.tokenization.packing import log_truncated
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, model_strategy
@@ -75,11 +72,6 @@ class TaskPipeline(KerasTraining, Pipeline):
             loaded = checkpoints.warm_start(
                 pipeline.model, checkpoint, labels=config.labels or None, argument="preset"
             )
-        if load_weights:
-            is_hub = isinstance(preset, str) and preset.startswith(files.HUB)
-            name = preset if is_hub else os.path.basename(os.path.abspath(model_files.folder))
-            initial = {"training": {"initial weights": name}}
-            pipeline._card = model_card.read_rows(model_files.folder) or initial
         pipeline._is_random = all(name.startswith("bert/") for name in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")

@@ -93,7 +93,6 @@ def export(
     export_dir: str,
     version: int | None = None,
     run_dir: str | None = None,
-    card: dict | None = None,
 ) -> str:
     """Write a SavedModel atomically.
 
@@ -106,8 +105,6 @@ def export(
       export_dir: folder for all versions of the model, as TF Serving expects it.
       version: version number; None for the next free one.
       run_dir: folder of the run that trained the model, for the card, or None.
-      card: rows of the card for a model without a run, a dict from "training" and "evaluation" to
-        dicts, or None.
 
     Returns:
       The new folder, EXPORT_DIR/VERSION.
@@ -123,9 +120,12 @@ def export(
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
-        text = _write(servable, folder, run_dir, card or {})
+        metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
-        model_card.write_card(export_dir, text)
+        sample, inputs = None, servable.ids_signature
+        if metadata["inputs"]:
+            sample, inputs = servable.sample_text("He slept."), metadata["inputs"]
+        model_card.write(folder, metadata, inputs, sample, run_dir)
     return folder
 
 
@@ -146,8 +146,8 @@ def _creation_order(variable):
     return int(variable._unique_id.rpartition("_")[2])
 
 
-def _write(servable, folder, run_dir, card):
-    """Write the SavedModel; return the text of its card."""
+def _write(servable, folder):
+    """Write the SavedModel; return the contents of its `model.json`."""
     model, _, buckets, serving_config = servable.prepared
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
@@ -199,9 +199,7 @@ def _write(servable, folder, run_dir, card):
         folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
         serving_config.stored_type, hint,
     )  # fmt: skip
-    inputs = endpoints["serving_default"][1]
-    sample = servable.sample_text("He slept.") if takes_text else None
-    return model_card.make_card(folder, metadata, inputs, sample, run_dir, card)
+    return metadata
 
 
 def _checking_rows(serve):

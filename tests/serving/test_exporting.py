@@ -60,18 +60,17 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
         serving.export(servable, str(tmp_path), version=7)
 
 
-def test_model_card(vocab_file, tmp_path, caplog):
-    """The card is made from model.json, run.json and eval_results.txt; a user's card is kept."""
+def test_model_card(vocab_file, tmp_path):
+    """The card is made from model.json and run.json; a user's card is kept."""
     run, export_dir = tmp_path / "run", tmp_path / "moods"
     run.mkdir()
     record = {
         "versions": {"bert_tf": "0.2", "tensorflow": "2.21"},
         "weights": {"path": "/models/uncased_L-4_H-256_A-4/bert_model.ckpt", "revision": None},
         "data": {"/private/train.tsv": {"bytes": 1}, "dev.tsv": {"bytes": 2}},
+        "metrics": {"dev": {"eval_accuracy": 0.91234, "global_step": 24}},
     }
     (run / "run.json").write_text(json.dumps(record))
-    (run / "eval_results.txt").write_text("eval_accuracy = 0.9\n")
-    (run / "eval_results_mismatched.txt").write_text("eval_accuracy = 0.8\n")
     serving_config = configs.ServingConfig(warm_up=False)
     servable = make_servable("classification", vocab_file, serving_config)
     serving.export(servable, str(export_dir), run_dir=str(run))
@@ -82,18 +81,17 @@ def test_model_card(vocab_file, tmp_path, caplog):
         "| inputs | text, numbers |", "| numeric features | x, y |",
         "| data | train.tsv, dev.tsv |",
         "| initial weights | uncased_L-4_H-256_A-4/bert_model.ckpt |",
-        "| versions | bert_tf 0.2, tensorflow 2.21 |", "| eval_accuracy | 0.9 |",
-        "| eval_accuracy_mismatched | 0.8 |", f"curl -d '{sample}' ", f"at most {LENGTH} tokens",
+        "| versions | bert_tf 0.2, tensorflow 2.21 |", "| eval_accuracy (dev) | 0.9123 |",
+        f"curl -d '{sample}' ", f"at most {LENGTH} tokens",
     ):  # fmt: skip
         assert text in card, text
-    # The next export replaces the card; a damaged run.json does not stop the export.
-    (run / "run.json").write_text('{"data": 1}')
-    serving_config = configs.ServingConfig("ids", warm_up=False)
-    servable = make_servable("classification", vocab_file, serving_config)
-    serving.export(servable, str(export_dir), run_dir=str(run))
+    # The next export replaces the card.
+    servable = make_servable(
+        "classification", vocab_file, configs.ServingConfig("ids", warm_up=False)
+    )
+    serving.export(servable, str(export_dir))
     card = (export_dir / "README.md").read_text()
     assert "| version | 2 |" in card and card.count("Not recorded.") == 2
-    assert "the model card is incomplete" in caplog.text
     (export_dir / "README.md").write_text("mine\n")
     serving.export(servable, str(export_dir))
     assert (export_dir / "README.md").read_text() == "mine\n"

@@ -214,7 +214,7 @@ class TextClassifier(TaskPipeline):
         if isinstance(spec[0], tuple) and len(spec[0]) == 2:
             pair_config = dataclasses.replace(self.config, num_texts=2)
             self.config = pair_config.keep_vocabulary(self.config)
-        return self._fit(dataset, validation_data, config, callbacks, options, targets)
+        return self._fit(dataset, validation_data, config, callbacks, options)
 
     @with_keras_names(x="texts", y="labels")
     @with_columns(**_TABLE)

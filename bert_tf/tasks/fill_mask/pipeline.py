@@ -186,7 +186,7 @@ class FillMask(KerasTraining, TextPipeline):
         # One dataset for all epochs, so that each epoch has different masks.
         steps = config.steps_per_epoch or int(dataset.cardinality()) // epochs
         config = dataclasses.replace(config, steps_per_epoch=steps)
-        return self._fit(dataset, validation, config, callbacks, options, texts)
+        return self._fit(dataset, validation, config, callbacks, options)
 
     @with_columns(**_TABLE)
     def evaluate(

@@ -149,7 +149,7 @@ class QuestionAnswering(TaskPipeline):
             if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
                 raise UserError("`validation_data`: expected (questions, contexts, answers)")
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
-        return self._fit(dataset, validation_data, config, callbacks, options, data[0])
+        return self._fit(dataset, validation_data, config, callbacks, options)
 
     @with_columns(**_TABLE)
     def evaluate(

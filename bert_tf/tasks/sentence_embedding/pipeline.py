@@ -228,13 +228,13 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             if scores is not None:
                 callbacks.insert(0, AddScores(lambda: self._correlations(*validation_data)))
         dataset = self._dataset(data, batch_size, shuffle)
-        return self._fit(dataset, validation, config, callbacks, options, columns[0])
+        return self._fit(dataset, validation, config, callbacks, options)
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, scores: Any) -> dict[str, float]:
         """Return a dict of the Spearman and Pearson correlations between cosines and scores."""
         data = self._check_data(texts, scores, ("texts", "scores"))
-        return self._add_metrics(self._correlations(*data))
+        return self._correlations(*data)
 
     def evaluate_search(
         self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10

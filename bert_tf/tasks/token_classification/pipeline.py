@@ -194,7 +194,7 @@ class TokenClassification(TaskPipeline):
             names = ["validation_data"] * 2
             validation = self._dataset(validation_data, names, batch_size)
             callbacks.insert(0, AddScores(lambda: self._scores(validation)))
-        return self._fit(dataset, None, config, callbacks, options, data[0])
+        return self._fit(dataset, None, config, callbacks, options)
 
     @with_columns(**_TABLE)
     def evaluate(self, texts: Any, labels: Any, batch_size: int = BATCH_SIZE) -> dict[str, float]:
@@ -205,7 +205,7 @@ class TokenClassification(TaskPipeline):
         conlleval.
         """
         dataset = self._dataset((texts, labels), ("texts", "labels"), batch_size)
-        return self._add_metrics(self._scores(dataset))
+        return self._scores(dataset)
 
     @with_columns(**_TABLE)
     def predict(self, texts: Any, batch_size: int = 32) -> Any:
