@@ -48,7 +48,7 @@ def test_inputs_of_unequal_lengths(lengths):
     specs = string_specs("text_a", "text_b")
     serve = tf.function(_checking_rows(dict), input_signature=[specs])
     a, b = (tf.constant(["x"] * length) for length in lengths)
-    expected = rf"text_a, text_b: expected the same number of rows.*\[{lengths[0]} {lengths[1]}\]"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){expected}"):
+    expected = rf"(?s)text_a, text_b: .*\[{lengths[0]} {lengths[1]}\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
         serve({"text_a": a, "text_b": b})
     assert serve({"text_a": a, "text_b": a})["text_b"].shape == lengths[:1]
