@@ -20,7 +20,7 @@ from bert_tf.cli import fine_tuning
 from bert_tf.cli.flags import run
 from bert_tf.tasks.classification.config import ClassificationConfig
 
-fine_tuning.define_flags(ClassificationConfig, can_distill=True)
+fine_tuning.define_flags(ClassificationConfig)
 
 
 def main():

@@ -8,12 +8,9 @@ from bert_tf.configs.train import FineTuneConfig
 
 flags.disclaim_key_flags()
 
-_DISTILLATION = ("teacher_dir", "teacher_weight", "teacher_temperature")
 
-
-def define_flags(config_class, can_distill=False):
-    skip = () if can_distill else _DISTILLATION
-    define_options(FineTuneConfig(), skip=("num_warmup_steps", *skip))
+def define_flags(config_class):
+    define_options(FineTuneConfig(), skip=("num_warmup_steps",))
     define_options(config_class())
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")

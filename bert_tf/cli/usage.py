@@ -12,7 +12,7 @@ FLAGS = flags.FLAGS
 _TITLES = (
     "Flags", "Run", "Data", "TensorFlow Datasets", "Columns and labels", "Model", "Task",
     "Sequences", "Instances", "Shards", "Training", "Optimizer", "Evaluation and prediction",
-    "Answers", "Distillation", "Serving", "Devices, speed and memory", "Other",
+    "Answers", "Serving", "Devices, speed and memory", "Other",
 )  # fmt: skip
 
 _VALUES = {

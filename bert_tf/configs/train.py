@@ -234,10 +234,7 @@ class FineTuneConfig(Config):
     """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
 
     GROUP = "Run"
-    GROUPS = (
-        ("Training", "num_seeds"),
-        ("Distillation", "teacher_dir teacher_weight teacher_temperature"),
-    )
+    GROUPS = (("Training", "num_seeds"),)
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: Config | None = None
@@ -253,25 +250,6 @@ class FineTuneConfig(Config):
         "Number of runs, with the seeds seed, seed + 1, ..., each in output_dir/seed_N. Their mean "
         "and standard deviation are written to eval_seeds.tsv. (bert_tf)",
         minimum=1,
-    )
-    teacher_dir: str | None = option(
-        None,
-        "output_dir of a fine-tuned teacher model to distill. Its labels, task_type and "
-        "numeric_columns must be the same. (bert_tf)",
-    )
-    teacher_weight: float = option(
-        1.0,
-        "Weight of the distillation loss; the loss on labels has the weight 1 - teacher_weight. "
-        "(bert_tf)",
-        minimum=0.0,
-        maximum=1.0,
-        requires="teacher_dir",
-    )
-    teacher_temperature: float = option(
-        1.0,
-        "Temperature of the distillation loss; it divides the logits of both models. (bert_tf)",
-        minimum=0.01,
-        requires="teacher_dir",
     )
 
     @property
@@ -292,7 +270,7 @@ class FineTuneConfig(Config):
         seeds = range(self.train.seed, self.train.seed + self.num_seeds)
         return {seed: os.path.join(self.output_dir, f"seed_{seed}") for seed in seeds}
 
-    def check(self, spec):
+    def check(self):
         """Raise UserError for invalid values, before any data is read."""
         self.validate()
         if not (self.do_train or self.do_eval or self.do_predict):
@@ -303,13 +281,3 @@ class FineTuneConfig(Config):
             raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {_MAX_SEED}")
         if self.num_seeds > 1 and not self.do_eval:
             console.warning("`num_seeds` without `do_eval`: eval_seeds.tsv will not be written")
-        if not self.teacher_dir:
-            return
-        if not spec.can_distill:
-            raise UserError(f"`teacher_dir` is not supported by {spec.name}")
-        teacher_dir = os.path.normpath(self.teacher_dir)
-        for folder in map(os.path.normpath, (self.output_dir, *self.seed_folders.values())):
-            if teacher_dir in (folder, os.path.join(folder, "best")):
-                raise UserError("`teacher_dir`: a model cannot be its own teacher")
-        if not self.do_train:
-            console.warning("`teacher_dir` has no effect without `do_train`")

@@ -24,7 +24,7 @@ class FeatureCache:
     """
 
     def __init__(self, path, fingerprint, write):
-        """Check whether the file can be reused; `write` takes the arguments of `rebuild`."""
+        """Check whether the file can be reused; `write` returns a dict of metadata."""
         self.path, self._write = path, write
         # JSON turns tuples into lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))
@@ -33,9 +33,9 @@ class FeatureCache:
         if not self.stale_reason:
             console.info("reusing %s: data, vocabulary and options are the same", path)
 
-    def rebuild(self, **arguments):
+    def rebuild(self):
         console.info("writing %s: %s", self.path, self.stale_reason)
-        results = self._write(**arguments) or {}
+        results = self._write() or {}
         # Written after the records, so that the digests differ if the run is killed in between.
         metadata = {**self._fingerprint, **results, "records": file_digest(self.path)}
         metadata["metadata"] = digest([metadata])

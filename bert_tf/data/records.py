@@ -102,9 +102,8 @@ SENTENCES = {
     "is_real_example": _SCALAR,
 }
 
-# Additions to the schemas above: normalized numeric features, and the logits of a teacher model.
+# Normalized numeric features, an addition to the schemas above.
 NUMBERS = {"numbers": Feature("float32", "F")}
-TEACHER = {"teacher_logits": Feature("float32", "L")}
 
 SQUAD = {"unique_ids": _SCALAR, **_TOKENS}
 SQUAD_TRAINING = {
@@ -118,7 +117,7 @@ SQUAD_TRAINING = {
 # predicted in this sequence, and 2 if the word also starts a sentence.
 TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
 
-ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS | TEACHER
+ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS
 ALL |= SQUAD_TRAINING | TAGGING | {"text_ids": SENTENCES["text_ids"]}
 
 

@@ -30,7 +30,6 @@ __getattr__, _names = lazy_names(
             "TASK_CLASSES",
             "ClassificationConfig",
             "ClassificationTask",
-            "DistillationConfig",
         ),
         "multiple_choice": ("MultipleChoiceConfig",),
         "question_answering": ("QuestionAnsweringConfig",),

@@ -60,7 +60,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(config, stored)
-    config.check(spec)
+    config.check()
     config.task.check(config, checkpointing.latest(config.output_dir) is not None)  # type: ignore[union-attr]
     if stored:
         _check_seed_folders(config)
@@ -70,7 +70,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
-    run = Run(spec, config, data, strategy, model, command_line)
+    run = Run(config, data, strategy, model, command_line)
     with exclusive_directory(config.output_dir, run.workers, config.do_train):
         metrics = run.run_seeds()
         run.workers.chief_first(lambda: run.record.finish(metrics))
@@ -126,19 +126,16 @@ def load_model(config, config_class):
 class Run:
     """A run, or one run per seed (the current `folder` and `trainer`), with shared data."""
 
-    def __init__(self, spec, config, data, strategy, model, command_line=None):
+    def __init__(self, config, data, strategy, model, command_line=None):
         self.config, self.data = config, data
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
         self.record = RunRecord(config, data.data_files, model, command_line)
         self.train_config = train = data.train_config(config)
-        has_teacher = bool(config.do_train and config.teacher_dir)
-        evaluates = "dev" in config.splits or has_teacher
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
-        check_batch_sizes(train, strategy, config.do_train, evaluates, predicts)
+        check_batch_sizes(train, strategy, config.do_train, "dev" in config.splits, predicts)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
-        self.teacher = data.make_teacher(spec, config) if has_teacher else None
         self.folder, self.trainer = config.output_dir, None
         self.folders = config.seed_folders
         if config.do_train and (count := data.num_train_units(None)) is not None:
@@ -168,20 +165,10 @@ class Run:
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
-            teacher = self._record_teacher(split)
-            features = self.data.features(split, path, self.model.tokenizer, teacher)
+            features = self.data.features(split, path, self.model.tokenizer)
             runs = self.folders.values() if split == "train" else ()
             if self._must_rebuild(features, runs):
-                arguments = {}
-                if teacher:
-                    arguments["teacher_logits"] = teacher.logits(
-                        self.data.examples[split],
-                        self.strategy,
-                        self.train_config.eval_batch_size,
-                        self.config.output_dir,
-                    )
-                    gc.collect()  # frees the teacher's weights
-                self.workers.chief_first(functools.partial(features.rebuild, **arguments))
+                self.workers.chief_first(features.rebuild)
                 if not self.workers.is_chief:
                     features.reload()
             if features.stale_reason:
@@ -228,7 +215,7 @@ class Run:
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):
-        record_format = self.data.record_format(split, self._record_teacher(split) is not None)
+        record_format = self.data.record_format(split)
         paths, multiple = [self.paths[split]], self.length_multiple
         return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
 
@@ -238,10 +225,6 @@ class Run:
         return input_pipeline.EvaluationInput(
             batch_size=batch_size, source=source, **self._input_options(split)
         )
-
-    def _record_teacher(self, split):
-        """Return the teacher whose logits the records of a split contain, or None."""
-        return self.teacher if split == "train" else None
 
     def evaluate(self, split, on_predictions=None):
         return self.trainer.evaluate(
@@ -284,7 +267,7 @@ class Run:
         set_seed(seed)
         self.folder = folder
         self.trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy, self.teacher),
+            lambda: self.data.make_task(train.dtype_policy),
             self.strategy,
             folder,
             self.model.checkpoint,

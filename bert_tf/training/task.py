@@ -104,28 +104,24 @@ class TaskData:
         """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
         return config.train
 
-    def schema(self, split, with_teacher=False):
-        """Return the schema of a split's records; `with_teacher` if they have teacher logits."""
+    def schema(self, split):
+        """Return the schema of a split's records."""
         raise NotImplementedError
 
     def fingerprint(self, split):
         """Return a dict of JSON values that the features depend on, besides the tokenizer."""
         raise NotImplementedError
 
-    def write_features(self, split, path, tokenizer, **teacher_logits):
+    def write_features(self, split, path, tokenizer):
         """Write the features of a split to a TFRecord file; return a dict for its metadata."""
         raise NotImplementedError
 
-    def features(self, split, path, tokenizer, teacher=None):
-        """Return the `FeatureCache` of a split, whose TFRecord file is `path`.
-
-        `teacher` is the result of `make_teacher` if the records have its logits, or None.
-        """
+    def features(self, split, path, tokenizer):
+        """Return the `FeatureCache` of a split, whose TFRecord file is `path`."""
         fingerprint = {
             **self.fingerprint(split),
             **tokenizer_fingerprint(tokenizer),
-            "teacher": teacher.fingerprint if teacher else None,
-            "schema": digest(self.schema(split, bool(teacher)).items()),
+            "schema": digest(self.schema(split).items()),
             "version": self.version,
         }
         write = functools.partial(self.write_features, split, path, tokenizer)
@@ -162,26 +158,14 @@ class TaskData:
         """Return the number of labels; label ids in the records must be lower."""
         return 2
 
-    def record_format(self, split, with_teacher=False):
-        """Return the `RecordFormat` of a split; `with_teacher` if it has teacher logits."""
-        schema, lengths = self.schema(split, with_teacher), self.lengths(split)
+    def record_format(self, split):
+        """Return the `RecordFormat` of a split."""
+        schema, lengths = self.schema(split), self.lengths(split)
         limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
         return RecordFormat(schema, lengths, limits)
 
-    def make_task(self, dtype=None, teacher=None):
-        """Make the `Task`, in the strategy's scope.
-
-        `dtype` is a Keras dtype policy; `teacher` is the result of `make_teacher`, or None.
-        """
-        raise NotImplementedError
-
-    def make_teacher(self, spec, config):
-        """Load the teacher of a `configs.FineTuneConfig`, for tasks that support distillation.
-
-        Returns:
-          An object with a `fingerprint`, a str, and a method `logits(examples, strategy,
-          batch_size, folder)` that returns an array (N, L) for N examples.
-        """
+    def make_task(self, dtype=None):
+        """Make the `Task`, in the strategy's scope; `dtype` is a Keras dtype policy."""
         raise NotImplementedError
 
     def evaluate(self, run, split):

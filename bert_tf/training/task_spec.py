@@ -47,7 +47,6 @@ class TaskSpec:
       pipeline: the `bert_tf.pipelines` class that takes strings.
       served: dict from names of exported models to `ServedTask`. If empty, the task is served under
         its own name with all outputs as answers.
-      can_distill: whether the task can learn from a teacher.
       heads: class-name suffixes of the transformers models with this head, such as "ForMaskedLM".
     """
 
@@ -61,7 +60,6 @@ class TaskSpec:
     pretrained_servable: Any = LazyImport()
     pipeline: Any = LazyImport()
     served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)
-    can_distill: bool = False
     heads: tuple[str, ...] = ()
 
 

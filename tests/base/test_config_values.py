@@ -30,7 +30,7 @@ CONFIGS = [
     configs.TrainConfig(best_metric="loss"),
     configs.OptimizerConfig(),
     configs.DeviceConfig(),
-    configs.FineTuneConfig("out", teacher_dir="teacher"),
+    configs.FineTuneConfig("out"),
     configs.PretrainingConfig("in", "out", dynamic_masking=True),
     InstanceConfig(),
     PretrainingDataConfig("out", "in", num_shards=2),

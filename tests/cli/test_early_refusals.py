@@ -22,7 +22,6 @@ REFUSALS = {
         ("--max_seq_length=600", "max_position_embeddings"),
         ("--best_metric=f9 --eval_steps=1", "best_metric=f9: expected a metric"),
         ("--num_seeds=2 --init_checkpoint=model/none", "model/none"),
-        ("--num_seeds=2 --seed=0 --teacher_dir=out/seed_1", "its own teacher"),
         ("--nodo_train --do_eval --init_checkpoint=", "no checkpoint"),
     ],
     "run_ner": [

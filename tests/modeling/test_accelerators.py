@@ -55,15 +55,14 @@ CASES = {
         records.TAGGING,
     ),
     "choice": (tasks.multiple_choice.MultipleChoiceTask, (), records.CHOICE),
-    "taught": (
+    "numeric": (
         functools.partial(
             tasks.ClassificationTask,
             num_numeric_features=2,
             class_weights=(1.0, 2.0, 0.5),
-            distillation=tasks.DistillationConfig(0.5, 2.0),
         ),
         (3,),
-        {**records.CLASSIFICATION, **records.NUMBERS, **records.TEACHER},
+        {**records.CLASSIFICATION, **records.NUMBERS},
     ),
 }
 VARIANTS = {

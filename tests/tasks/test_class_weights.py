@@ -1,7 +1,5 @@
 """Label weights in the training loss, given or computed from the training set."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -68,10 +66,6 @@ def test_options_that_have_no_effect(caplog):
     task_config = ClassificationConfig(class_weights=("balanced",))
     task_config.check(FineTuneConfig("out", task_config, do_eval=True), is_resumed=True)
     assert "`class_weights` has no effect without `do_train`" in caplog.text
-    config = FineTuneConfig("out", task_config, do_train=True, teacher_dir="teacher")
-    with pytest.raises(bert_tf.UserError, match=r"`class_weights`.*`teacher_weight`"):
-        task_config.check(config, is_resumed=False)
-    task_config.check(dataclasses.replace(config, teacher_weight=0.5), is_resumed=False)
 
 
 @pytest.fixture

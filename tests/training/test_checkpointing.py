@@ -163,8 +163,8 @@ def test_best_checkpoint_is_logged(tmp_path, caplog):
     evaluate(checkpointing.BestCheckpoint(str(tmp_path), "accuracy"), 2, 0.1)
     checkpointing.log_best_checkpoint(str(tmp_path))
     assert "(step 2); use it with `best_metric=accuracy`" in caplog.text
-    checkpointing.log_best_checkpoint(str(tmp_path), "teacher_dir")
-    assert f"use it with `teacher_dir={tmp_path}/best`" in caplog.text
+    checkpointing.log_best_checkpoint(str(tmp_path), "checkpoint")
+    assert f"use it with `checkpoint={tmp_path}/best`" in caplog.text
 
 
 def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):

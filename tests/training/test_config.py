@@ -75,7 +75,7 @@ def test_number_of_steps():
 def test_numbers_out_of_bounds(values, message):
     train = TrainConfig(**values)
     with pytest.raises(bert_tf.UserError, match=message):
-        FineTuneConfig("out", None, train=train, do_train=True).check(SPEC)
+        FineTuneConfig("out", None, train=train, do_train=True).check()
     with pytest.raises(bert_tf.UserError, match=message):
         training.pretrain(PretrainingConfig("in", "out", train=train, do_train=True))
 
@@ -188,40 +188,22 @@ def test_model_config(monkeypatch):
             {"do_train": True, "train": TrainConfig(seed=2**32 - 1), "num_seeds": 2},
             "`num_seeds=2`: the last seed",
         ),
-        ({"do_train": True, "teacher_dir": "out"}, "`teacher_dir`: .*its own teacher"),
-        ({"do_train": True, "teacher_dir": "out/best/"}, "`teacher_dir`: .*its own teacher"),
-        (
-            {
-                "do_train": True,
-                "train": TrainConfig(seed=3),
-                "num_seeds": 2,
-                "teacher_dir": "./out/seed_4",
-            },
-            "`teacher_dir`: .*its own teacher",
-        ),
     ],
 )
 def test_fine_tune_config(values, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        FineTuneConfig("out/", None, **values).check(SPEC)
-
-
-def test_only_some_tasks_have_teachers():
-    spec = tasks.TASKS["question_answering"]
-    with pytest.raises(bert_tf.UserError, match=r"`teacher_dir`.* question_answering"):
-        FineTuneConfig("out", None, do_train=True, teacher_dir="other").check(spec)
+        FineTuneConfig("out/", None, **values).check()
 
 
 @pytest.mark.parametrize(
     ("values", "argument"),
     [
         ({"do_train": True, "num_seeds": 2}, "`num_seeds` without `do_eval`"),
-        ({"do_eval": True, "teacher_dir": "other"}, "`teacher_dir` has no effect"),
         ({"do_eval": True, "train": TrainConfig(eval_steps=3)}, "`eval_steps` has no effect"),
     ],
 )
 def test_options_without_effect_are_logged(values, argument, caplog):
-    FineTuneConfig("out", None, **values).check(SPEC)
+    FineTuneConfig("out", None, **values).check()
     assert argument in caplog.text
 
 
@@ -274,8 +256,6 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
         expected = dict(list_options(FineTuneConfig(task=task_config)))
         assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
         skipped = {"num_warmup_steps"}
-        if script != "run_classifier":
-            skipped |= {"teacher_dir", "teacher_weight", "teacher_temperature"}
         expected["do_lower_case"] = task_config.do_lower_case
     assert not skipped & defaults.keys()
     for name in expected.keys() - skipped:

@@ -29,7 +29,6 @@ SPEC = TaskSpec(
             options=("num_texts",),
         ),
     },
-    can_distill=True,
     heads=("ForSequenceClassification",),
 )
 
@@ -50,7 +49,6 @@ __getattr__, __all__ = lazy_names(
         "task": (
             "TASK_CLASSES",
             "ClassificationTask",
-            "DistillationConfig",
             "MultiLabelTask",
             "RegressionTask",
         ),

@@ -230,11 +230,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
             )
         if self.glue_submission and config.num_seeds > 1:
             raise UserError("`glue_submission` requires a single run: use `num_seeds=1`")
-        if self.class_weights and config.teacher_dir and config.teacher_weight == 1:
-            raise UserError(
-                "`class_weights` has no effect with `teacher_weight=1`, because the labels do not "
-                "contribute to the loss: use a `teacher_weight` below 1"
-            )
         if self.class_weights and not config.do_train:
             console.warning("`class_weights` has no effect without `do_train`")
 

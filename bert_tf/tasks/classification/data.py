@@ -9,7 +9,6 @@ from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
-from bert_tf.tasks.classification.distillation import Teacher
 from bert_tf.tasks.classification.examples import class_weights, measure_scores
 from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.glue import write_submission
@@ -19,7 +18,7 @@ from bert_tf.tasks.classification.source import (
     read_splits,
     with_restored_columns,
 )
-from bert_tf.tasks.classification.task import TASK_CLASSES, DistillationConfig
+from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.training import metrics, results
 from bert_tf.training.task import TaskData
 
@@ -41,9 +40,9 @@ class ClassificationData(TaskData):
                 config.class_weights, examples["train"], config.labels, config.task_type
             )
 
-    def schema(self, split, with_teacher=False):
+    def schema(self, split):
         config = self.config
-        return record_schema(self.task_class, config.numeric_inputs, with_teacher, config.windows)
+        return record_schema(self.task_class, config.numeric_inputs, config.windows)
 
     def fingerprint(self, split):
         config, examples = self.config, self.examples[split]
@@ -57,11 +56,11 @@ class ClassificationData(TaskData):
             "windows": config.windows and list(config.windows),
         }
 
-    def write_features(self, split, path, tokenizer, teacher_logits=None):
+    def write_features(self, split, path, tokenizer):
         config = self.config
         return write_features(
             path, self.examples[split], config.labels, tokenizer, config.max_seq_length,
-            self.task_class, config.numeric_inputs, teacher_logits, config.windows,
+            self.task_class, config.numeric_inputs, config.windows,
         )  # fmt: skip
 
     def log_truncated(self, split, features):
@@ -95,19 +94,14 @@ class ClassificationData(TaskData):
     def num_labels(self, split):
         return self.config.num_outputs
 
-    def make_task(self, dtype=None, teacher=None):
+    def make_task(self, dtype=None):
         config = self.config
         return self.task_class(
             config.bert_config, config.num_outputs, dtype, more_metrics=self._more_metrics,
             num_numeric_features=len(config.numeric_inputs), class_weights=self._class_weights,
-            distillation=teacher and teacher.distillation, scores=config.scores,
+            scores=config.scores,
             window_pooling=config.windows and config.window_pooling,
         )  # fmt: skip
-
-    def make_teacher(self, spec, config):
-        distillation = DistillationConfig(config.teacher_weight, config.teacher_temperature)
-        dtype = config.train.dtype_policy
-        return Teacher(config.teacher_dir, spec, self.config, distillation, dtype)
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""

@@ -8,12 +8,11 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import LengthCounter, pack_pair
 
 
-def record_schema(task_class, numeric_features=(), with_teacher=False, windows=None):
+def record_schema(task_class, numeric_features=(), windows=None):
     """Return the record schema of one of the `task.TASK_CLASSES` with optional features."""
     return {
         **(records.windowed(task_class.schema) if windows else task_class.schema),
         **(records.NUMBERS if numeric_features else {}),
-        **(records.TEACHER if with_teacher else {}),
     }
 
 
@@ -24,18 +23,17 @@ def convert_examples(
     max_seq_length,
     task_class=ClassificationTask,
     numeric_features=(),
-    teacher_logits=None,
     lengths=None,
     windows=None,
 ):
     """Yield a dict for `record_schema` for each of N examples, as in the release.
 
-    `labels` are in the order of their ids. `teacher_logits` is an array (N, L) or None, `lengths` a
-    `packing.LengthCounter` or None. Without `windows`, long texts are truncated.
+    `labels` are in the order of their ids, and `lengths` is a `packing.LengthCounter` or None.
+    Without `windows`, long texts are truncated.
     """
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
-    for i, (example, ids_a, ids_b) in enumerate(zip(examples, all_a, all_b, strict=True)):
+    for example, ids_a, ids_b in zip(examples, all_a, all_b, strict=True):
         try:
             label = task_class.encode(example.label, labels)
         except ValueError:
@@ -46,8 +44,6 @@ def convert_examples(
         values = {}
         if numeric_features:
             values["numbers"] = normalize(example.numbers, numeric_features)
-        if teacher_logits is not None:
-            values["teacher_logits"] = teacher_logits[i]
         if windows:
             if lengths:
                 lengths.add(len(ids_a) + 2)
@@ -70,7 +66,6 @@ def write_features(
     max_seq_length,
     task_class=ClassificationTask,
     numeric_features=(),
-    teacher_logits=None,
     windows=None,
 ):
     """Write the features of examples to a TFRecord file; return metadata for a `FeatureCache`.
@@ -83,14 +78,12 @@ def write_features(
       max_seq_length: maximum sequence length, in tokens; longer texts are truncated.
       task_class: one of `tasks.TASK_CLASSES`.
       numeric_features: the `NumericFeature`s of an example.
-      teacher_logits: array (N, L) of a teacher's logits, or None.
       windows: the `DocumentWindows` of long texts, or None.
     """
-    schema = record_schema(task_class, numeric_features, teacher_logits is not None, windows)
+    schema = record_schema(task_class, numeric_features, windows)
     lengths = LengthCounter(windows.max_length if windows else max_seq_length)
     values = convert_examples(
-        examples, labels, tokenizer, max_seq_length, task_class, numeric_features, teacher_logits,
-        lengths, windows,
+        examples, labels, tokenizer, max_seq_length, task_class, numeric_features, lengths, windows,
     )  # fmt: skip
     write_records(path, schema, values, total=len(examples))
     counts = lengths.counts

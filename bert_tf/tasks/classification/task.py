@@ -1,7 +1,5 @@
 """Classification, regression and multi-label classification: losses, answers and metrics."""
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -10,18 +8,6 @@ from bert_tf.data import records
 from bert_tf.modeling import BertClassifier
 from bert_tf.training import metrics
 from bert_tf.training.task import Task
-
-
-class DistillationConfig(NamedTuple):
-    """Settings of training with a teacher.
-
-    Attributes:
-      weight: weight of the teacher's loss, from 0 to 1; the loss on labels has 1 - weight.
-      temperature: divisor of the logits of both models.
-    """
-
-    weight: float = 1.0
-    temperature: float = 1.0
 
 
 class ClassificationTask(Task):
@@ -39,7 +25,7 @@ class ClassificationTask(Task):
     custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
     # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
-    class_weights = distillation = scores = None
+    class_weights = scores = None
 
     def __init__(
         self,
@@ -49,15 +35,14 @@ class ClassificationTask(Task):
         more_metrics=(),
         num_numeric_features=0,
         class_weights=None,
-        distillation=None,
         scores=None,
         window_pooling=None,
     ):
         """Make the model.
 
-        `more_metrics` are names of `metrics.METRICS`. `distillation` is for records with teacher
-        logits, `scores` for a regression with standardized logits, and `window_pooling`, "mean" or
-        "max", for records with windows of documents.
+        `more_metrics` are names of `metrics.METRICS`. `scores` is for a regression with
+        standardized logits, and `window_pooling`, "mean" or "max", for records with windows of
+        documents.
         """
         self.model = BertClassifier(
             config,
@@ -69,11 +54,7 @@ class ClassificationTask(Task):
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
-        self.distillation = distillation
         self.scores = scores
-        if distillation:
-            label_losses = self.loss_names if distillation.weight < 1 else ()
-            self.loss_names = (*label_losses, "teacher_loss")
 
     @classmethod
     def metric_names_with(cls, more_metrics=()):
@@ -99,15 +80,8 @@ class ClassificationTask(Task):
         return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def losses(self, outputs, batch, weights):
-        teacher_share = self.distillation.weight if self.distillation else 0.0
-        parts = []
-        if teacher_share < 1:
-            label_losses = self._example_losses(outputs, batch, self.class_weights)
-            parts.append((1.0 - teacher_share) * label_losses)
-        if self.distillation:
-            parts.append(teacher_share * self._teacher_losses(outputs, batch))
-        means = [tf.reduce_sum(part) / weights["examples"] for part in parts]
-        return dict(zip(self.loss_names, means, strict=True))
+        losses = self._example_losses(outputs, batch, self.class_weights)
+        return {self.loss_names[0]: tf.reduce_sum(losses) / weights["examples"]}
 
     def _example_losses(self, outputs, batch, class_weights=None):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -116,15 +90,6 @@ class ClassificationTask(Task):
         if class_weights is None:
             return losses
         return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
-
-    def _teacher_losses(self, outputs, batch):
-        """Return the cross entropy (B,) with the teacher (arXiv:1503.02531, section 2)."""
-        temperature = self.distillation.temperature
-        # The factor temperature**2 makes the size of gradients independent of the temperature.
-        return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(
-            labels=tf.nn.softmax(batch["teacher_logits"] / temperature),
-            logits=outputs["logits"] / temperature,
-        )
 
     def predictions(self, outputs, batch):
         return {
@@ -150,7 +115,7 @@ class RegressionTask(ClassificationTask):
     """Trains a `BertClassifier` with one logit to predict a score, by mean squared error.
 
     With a `ScoreScale`, the logit is the standardized score, so that the initial loss is about 1
-    for any units. Predictions, their losses and a teacher's logits keep the units of the data.
+    for any units. Predictions and their losses keep the units of the data.
     """
 
     task_type = "regression"
@@ -197,9 +162,6 @@ class RegressionTask(ClassificationTask):
     def _example_losses(self, outputs, batch, class_weights=None):
         return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
 
-    def _teacher_losses(self, outputs, batch):
-        return tf.math.squared_difference(outputs["logits"], batch["teacher_logits"])[:, 0]
-
 
 class MultiLabelTask(ClassificationTask):
     """Trains a `BertClassifier` to predict any number of L labels, by sigmoid cross entropy."""
@@ -234,14 +196,6 @@ class MultiLabelTask(ClassificationTask):
             pos_weight=1.0 if class_weights is None else tf.constant(class_weights, tf.float32),
         )
         return tf.reduce_mean(losses, -1)
-
-    def _teacher_losses(self, outputs, batch):
-        temperature = self.distillation.temperature
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=tf.sigmoid(batch["teacher_logits"] / temperature),
-            logits=outputs["logits"] / temperature,
-        )
-        return temperature**2 * tf.reduce_mean(losses, -1)
 
 
 TASK_CLASSES = {

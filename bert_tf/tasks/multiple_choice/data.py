@@ -25,7 +25,7 @@ class MultipleChoiceData(TaskData):
         super().__init__(examples, config)
         self.endings = endings
 
-    def schema(self, split, with_teacher=False):
+    def schema(self, split):
         return records.CHOICE
 
     def fingerprint(self, split):
@@ -48,7 +48,7 @@ class MultipleChoiceData(TaskData):
     def num_labels(self, split):
         return len(self.endings[split])
 
-    def make_task(self, dtype=None, teacher=None):
+    def make_task(self, dtype=None):
         return MultipleChoiceTask(self.config.bert_config, dtype)
 
     def evaluate(self, run, split):

@@ -56,7 +56,7 @@ class QuestionAnsweringData(TaskData):
             )
         return config.train
 
-    def features(self, split, path, tokenizer, teacher=None):
+    def features(self, split, path, tokenizer):
         source, summary = self.examples[split], self.summaries[split]
         settings = tokenizer, self.config, split == "train"
         return window_cache(path, source, summary, *settings, self.config.num_processes)
@@ -67,10 +67,10 @@ class QuestionAnsweringData(TaskData):
     def num_train_units(self, features):
         return self.summaries["train"].questions
 
-    def schema(self, split, with_teacher=False):
+    def schema(self, split):
         return records.SQUAD_TRAINING if split == "train" else records.SQUAD
 
-    def make_task(self, dtype=None, teacher=None):
+    def make_task(self, dtype=None):
         return QuestionAnsweringTask(self.config, dtype, self.extractor, self._mask_padding)
 
     def evaluate_and_predict(self, run):

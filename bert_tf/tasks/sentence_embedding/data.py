@@ -90,7 +90,7 @@ class SentenceEmbeddingData(TaskData):
     def _is_scored(self, split):
         return split in self.examples and self.examples[split][0].score is not None
 
-    def schema(self, split, with_teacher=False):
+    def schema(self, split):
         return records.SENTENCES
 
     def lengths(self, split):
@@ -124,7 +124,7 @@ class SentenceEmbeddingData(TaskData):
         write_records(path, records.SENTENCES, convert(), total=len(examples))
         return {"lengths": lengths.counts}
 
-    def make_task(self, dtype=None, teacher=None):
+    def make_task(self, dtype=None):
         train_format = None
         if "train" in self.examples:
             train_format = self.lengths("train")["C"], self._is_scored("train")

@@ -40,7 +40,7 @@ class TokenClassificationData(TaskData):
         num_layers = self.config.bert_config.num_hidden_layers
         return dataclasses.replace(config.train, num_frozen_layers=num_layers)
 
-    def schema(self, split, with_teacher=False):
+    def schema(self, split):
         return records.TAGGING
 
     def fingerprint(self, split):
@@ -67,7 +67,7 @@ class TokenClassificationData(TaskData):
     def num_labels(self, split):
         return len(self.config.tags.names)
 
-    def make_task(self, dtype=None, teacher=None):
+    def make_task(self, dtype=None):
         return TokenClassificationTask(self.config, dtype)
 
     def evaluate(self, run, split):
