@@ -1,7 +1,6 @@
 """Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
-import os
 
 from bert_tf import console
 from bert_tf.configs.base import Config, option
@@ -234,7 +233,6 @@ class FineTuneConfig(Config):
     """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
 
     GROUP = "Run"
-    GROUPS = (("Training", "num_seeds"),)
 
     output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
     task: Config | None = None
@@ -245,12 +243,6 @@ class FineTuneConfig(Config):
     do_train: bool = option(False, "Whether to train.")
     do_eval: bool = option(False, "Whether to evaluate.")
     do_predict: bool = option(False, "Whether to predict.")
-    num_seeds: int = option(
-        1,
-        "Number of runs, with the seeds seed, seed + 1, ..., each in output_dir/seed_N. Their mean "
-        "and standard deviation are written to eval_seeds.tsv. (bert_tf)",
-        minimum=1,
-    )
 
     @property
     def splits(self):
@@ -262,14 +254,6 @@ class FineTuneConfig(Config):
         }
         return {split for split, is_needed in needed.items() if is_needed}
 
-    @property
-    def seed_folders(self):
-        """Dict from the seed of each run to its folder."""
-        if self.num_seeds == 1:
-            return {self.train.seed: self.output_dir}
-        seeds = range(self.train.seed, self.train.seed + self.num_seeds)
-        return {seed: os.path.join(self.output_dir, f"seed_{seed}") for seed in seeds}
-
     def check(self):
         """Raise UserError for invalid values, before any data is read."""
         self.validate()
@@ -277,7 +261,3 @@ class FineTuneConfig(Config):
             raise UserError("at least one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)
         self.device.check_dtype(self.train.dtype)
-        if self.train.seed + self.num_seeds - 1 > _MAX_SEED:
-            raise UserError(f"`num_seeds={self.num_seeds}`: the last seed would exceed {_MAX_SEED}")
-        if self.num_seeds > 1 and not self.do_eval:
-            console.warning("`num_seeds` without `do_eval`: eval_seeds.tsv will not be written")

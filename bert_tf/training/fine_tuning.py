@@ -1,8 +1,6 @@
 """`fine_tune`: train, evaluate and predict with any task, from options to result files."""
 
 import dataclasses
-import functools
-import gc
 import os
 
 from bert_tf import checkpoints, console
@@ -14,7 +12,7 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import extra_settings
-from bert_tf.training import checkpointing, results
+from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.run_record import RunRecord
@@ -49,8 +47,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     was made, including the `command_line` (None from Python).
 
     Returns:
-      Dict from each evaluated split to its metrics; with several seeds, to a dict from seed to
-      metrics.
+      Dict from each evaluated split to its metrics.
 
     Raises:
       UserError: if an option or a file is not valid.
@@ -62,8 +59,6 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     config = _completed(config, stored)
     config.check()
     config.task.check(config, checkpointing.latest(config.output_dir) is not None)  # type: ignore[union-attr]
-    if stored:
-        _check_seed_folders(config)
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
@@ -72,7 +67,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     data.config = data.config.resumed(config.output_dir)
     run = Run(config, data, strategy, model, command_line)
     with exclusive_directory(config.output_dir, run.workers, config.do_train):
-        metrics = run.run_seeds()
+        metrics = run.run()
         run.workers.chief_first(lambda: run.record.finish(metrics))
         return metrics
 
@@ -98,16 +93,6 @@ def _completed(config, stored):
     return dataclasses.replace(config, task=task_config, model=model)
 
 
-def _check_seed_folders(config):
-    """Raise UserError if the output folder has several runs and none was chosen."""
-    folders = results.seed_folders(config.output_dir)
-    if folders and config.num_seeds == 1 and checkpointing.latest(config.output_dir) is None:
-        raise UserError(
-            f"`output_dir`: {config.output_dir} has the runs {', '.join(folders)}; use one of "
-            "these folders, or `num_seeds`"
-        )
-
-
 def load_model(config, config_class):
     """Return the `PretrainedFiles` of a run; check that they match each other and the options."""
     stored = config_class.load(config.output_dir)
@@ -124,7 +109,7 @@ def load_model(config, config_class):
 
 
 class Run:
-    """A run, or one run per seed (the current `folder` and `trainer`), with shared data."""
+    """The parts of a run, in `folder`."""
 
     def __init__(self, config, data, strategy, model, command_line=None):
         self.config, self.data = config, data
@@ -137,7 +122,6 @@ class Run:
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         self.folder, self.trainer = config.output_dir, None
-        self.folders = config.seed_folders
         if config.do_train and (count := data.num_train_units(None)) is not None:
             train.num_train_steps(count, data.unit)  # at least one batch
         splits = dict.fromkeys(split for base in _STEMS for split in data.splits(base))
@@ -153,21 +137,16 @@ class Run:
         is_best = self.config.train.best_metric
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
-    def _check_resume(self):
-        for folder in (self.config.output_dir, *self.folders.values()):
-            self.data.config.check_resume(folder)
-
-    def save_config(self, folder):
+    def save_config(self):
         self.workers.chief_first(
-            lambda: self.data.config.check_and_save(folder, write=self.config.do_train)
+            lambda: self.data.config.check_and_save(self.folder, write=self.config.do_train)
         )
 
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
             features = self.data.features(split, path, self.model.tokenizer)
-            runs = self.folders.values() if split == "train" else ()
-            if self._must_rebuild(features, runs):
+            if self._must_rebuild(split, features):
                 self.workers.chief_first(features.rebuild)
                 if not self.workers.is_chief:
                     features.reload()
@@ -192,7 +171,7 @@ class Run:
         num_examples = self.data.num_train_units(self._features[split])
         return self.train_config.num_train_steps(num_examples, self.data.unit)
 
-    def _must_rebuild(self, features, runs):
+    def _must_rebuild(self, split, features):
         """Return whether to rebuild features; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(features.key[:10], 16))
@@ -204,10 +183,10 @@ class Run:
                 f"{features.path} is up to date on some workers only: all must see the same data "
                 "and the same `output_dir`"
             )
-        if features.stale_reason and any(map(checkpointing.latest, runs)):
+        if features.stale_reason and split == "train" and checkpointing.latest(self.folder):
             console.warning(
                 "the run in %s continues, but its training data may have changed; %s: %s",
-                self.config.output_dir, features.path, features.stale_reason,
+                self.folder, features.path, features.stale_reason,
             )  # fmt: skip
         return bool(features.stale_reason)
 
@@ -244,59 +223,41 @@ class Run:
         batches = self._batches(split, self.config.train.predict_batch_size)
         return batches, "predicting", self._count(split)
 
-    def run_seeds(self):
-        """Run once, or once per seed in separate folders, with a table of all results."""
-        self.workers.chief_first(self._check_resume)  # before the others read checkpoints
-        if self.config.num_seeds == 1:
-            return self.run(self.config.output_dir, self.train_config.seed)
-        metrics: dict[str, dict] = {}
-        for i, (seed, folder) in enumerate(self.folders.items()):
-            console.info("run %d of %d: seed %d", i + 1, self.config.num_seeds, seed)
-            for split, values in self.run(folder, seed).items():
-                metrics.setdefault(split, {})[seed] = values
-            self.trainer = None
-            gc.collect()  # the model is part of reference cycles
-        for split, values in metrics.items():
-            path = result_file(self.config.output_dir, "eval_seeds", split, ".tsv")
-            self.workers.chief_first(functools.partial(results.write_seeds, path, values))
-        return metrics
-
-    def run(self, folder, seed):
-        """Train, evaluate and predict with one seed; return the metrics of each evaluated split."""
+    def run(self):
+        """Train, evaluate and predict; return the metrics of each evaluated split."""
         config, train = self.config, self.train_config
-        set_seed(seed)
-        self.folder = folder
+        # Before the other workers read checkpoints.
+        self.workers.chief_first(lambda: self.data.config.check_resume(self.folder))
+        set_seed(train.seed)
         self.trainer = Trainer(
             lambda: self.data.make_task(train.dtype_policy),
             self.strategy,
-            folder,
+            self.folder,
             self.model.checkpoint,
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
         )
         # Nothing is written until the weights are known to fit; the config is written last.
-        if not self._features:
-            self.make_features()
+        self.make_features()
         steps = self._num_train_steps() if config.do_train else 0
-        for path in dict.fromkeys((config.output_dir, folder)):
-            self.save_config(path)
+        self.save_config()
         self.workers.chief_first(self.record.start)
         if not train.best_metric and not config.do_train:
-            log_best_checkpoint(folder)
+            log_best_checkpoint(self.folder)
         with record_checks.naming_bad_records(self.paths.values()):
             if config.do_train:
-                self._train(seed, steps)
+                self._train(steps)
             if train.best_metric:
                 self.trainer.use_best(train.best_metric)
             return self.data.evaluate_and_predict(self)
 
-    def _train(self, seed, steps):
+    def _train(self, steps):
         train = self.train_config
         (split,) = self.data.splits("train")
         count = self._count(split)
         batches = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
-            seed=seed,
+            seed=train.seed,
             counts=None if count is None else [count],
             bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options(split),

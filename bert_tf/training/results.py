@@ -2,9 +2,6 @@
 
 import os
 
-import numpy as np
-import tensorflow as tf
-
 from bert_tf import console
 from bert_tf.io import files
 from bert_tf.training.task import result_file
@@ -68,29 +65,3 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     path = result_file(folder, "test_predictions", split, ".tsv")
     files.write_text(path, "\n".join(lines) + "\n")
     console.info("wrote %s and %s", path, os.path.basename(results_path))
-
-
-def seed_folders(output_dir):
-    """Return the folder names of a run with several seeds."""
-    names = (name.rstrip("/") for name in tf.io.gfile.listdir(output_dir))
-    return sorted(name for name in names if name.startswith("seed_"))
-
-
-def write_seeds(path, results):
-    """Log and write a table of the metrics of each seed, with mean and spread."""
-    names = sorted(next(iter(results.values())))
-    values = np.array(
-        [[metrics[name] for name in names] for metrics in results.values()], "float64"
-    )
-    rows = {str(seed): row for seed, row in zip(results, values, strict=True)}
-    # The sample standard deviation: the runs are a sample of all possible seeds.
-    spread = {"mean": values.mean(0), "std": values.std(0, ddof=1)}
-    rows |= {**spread, "min": values.min(0), "max": values.max(0)}
-    lines = ["\t".join(["seed", *names])]
-    lines += ["\t".join([name, *map(str, row)]) for name, row in rows.items()]
-    files.write_text(path, "\n".join(lines) + "\n")
-    console.info("%s, %d seeds:", path, len(results))
-    for i, name in enumerate(names):
-        if name != "global_step":
-            mean, std, lowest, highest = (rows[row][i] for row in ("mean", "std", "min", "max"))
-            console.info("  %s = %.4f, std %.4f, %.4f to %.4f", name, mean, std, lowest, highest)

@@ -39,7 +39,7 @@ _LISTS = ["", ",", "a,a", "1,2,x", "-1", "9" * 30, "nan", "0", *"x"]
 
 # Large values of these are valid but would take days or start thousands of processes.
 _ENDLESS = {
-    "num_train_steps", "num_train_epochs", "num_seeds", "dupe_factor", "num_processes",
+    "num_train_steps", "num_train_epochs", "dupe_factor", "num_processes",
     "num_shards", "max_eval_steps",
 }  # fmt: skip
 # These search the network for machines.

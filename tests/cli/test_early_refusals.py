@@ -21,7 +21,6 @@ REFUSALS = {
         ("--eval_batch_size=0", "eval_batch_size"),
         ("--max_seq_length=600", "max_position_embeddings"),
         ("--best_metric=f9 --eval_steps=1", "best_metric=f9: expected a metric"),
-        ("--num_seeds=2 --init_checkpoint=model/none", "model/none"),
         ("--nodo_train --do_eval --init_checkpoint=", "no checkpoint"),
     ],
     "run_ner": [

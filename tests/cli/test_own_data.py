@@ -56,7 +56,7 @@ def test_held_out_rows(run, tmp_path):
     assert f"reusing {tmp_path}/out/eval.tf_record" in log
     assert read_results(tmp_path / "out" / "eval_results.txt") == results
     run("--do_eval", f"--dev_file={tmp_path}/changed.csv")
-    with pytest.raises(bert_tf.UserError, match="rows held out for evaluation would not be"):
+    with pytest.raises(bert_tf.UserError, match="the held-out rows are not those"):
         run("--do_eval", f"--train_file={tmp_path}/changed.csv")
     with pytest.raises(bert_tf.UserError, match=r"--dev_fraction=0\.5: .* with 0\.25"):
         run("--do_eval", data[0], "--dev_fraction=0.5")

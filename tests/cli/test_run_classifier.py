@@ -1,7 +1,6 @@
 """run_classifier.py and export_model.py: each type of task from files to answers."""
 
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -21,13 +20,12 @@ def run(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_mnli_and_its_diagnostic_set(run, tmp_path):
-    data, out, submission = tmp_path / "data", tmp_path / "out", tmp_path / "submission"
+    data, out = tmp_path / "data", tmp_path / "out"
     data.mkdir()
     write_mnli(data)
     write_files(data, diagnostic__tsv="index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
     run("--task_name=MNLI", f"--data_dir={data}", "--do_train", "--do_eval", "--do_predict",
-        "--num_train_epochs=2", f"--glue_submission={submission}",
-        "--train_batch_size=1")  # fmt: skip
+        "--num_train_epochs=2", "--train_batch_size=1")  # fmt: skip
     expected = {"eval_accuracy", "eval_loss", "global_step", "loss"}
     for suffix in ("", "_mismatched"):
         assert set(read_results(out / f"eval_results{suffix}.txt")) == expected
@@ -37,14 +35,11 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
         assert row[1] == header[2 + np.argmax(np.float32(row[2:]))]
         assert read_table(out / f"test_results{suffix}.tsv") == [row[2:]]
     # Prediction reads the model and its options from the folder.
-    log = run("--task_name=ax", f"--data_dir={data}", "--do_predict",
-              f"--glue_submission={submission}")  # fmt: skip
+    log = run("--task_name=ax", f"--data_dir={data}", "--do_predict")
     taken = "bert_config_file, vocab_file, do_lower_case, max_seq_length"
     assert taken in log.partition(f"from {out}: ")[2]
     assert len(read_table(out / "test_results_ax.tsv")) == 2
     assert len(read_table(out / "test_results.tsv")) == 1  # the results of MNLI are kept
-    with zipfile.ZipFile(submission / "submission.zip") as archive:
-        assert archive.namelist() == ["MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"]
     for split in ("train", "eval", "eval_mismatched", "predict", "predict_mismatched"):
         assert (out / f"{split}.tf_record").exists()
     # Evaluation with a different length rewrites the features.
@@ -136,11 +131,6 @@ def test_several_labels(run, run_script, tmp_path):
         (["--do_train"], "--task_name, --tfds_name or a file .*--train_file"),
         (["--do_train", "--task_name=cola"], "--data_dir or --train_file must be given"),
         (["--do_train", "--task_name=cola", "--text_columns=a"], "--text_columns .*=cola"),
-        (["--do_train", "--task_name=xnli", "--glue_submission=x"], "--glue_submission: .*GLUE"),
-        (
-            ["--do_train", "--task_name=cola", "--glue_submission=x", "--skip_bad_rows"],
-            "--glue_submission cannot be combined with --skip_bad_rows",
-        ),
         (
             ["--do_train", "--task_name=mrpc", "--tfds_name=glue/mrpc"],
             "--task_name cannot be combined with --tfds_name",

@@ -70,7 +70,7 @@ def commands(block):
 
     Redirections (`> file`), assignments (`NAME=value`) and here documents (`<<`) are omitted.
     """
-    text = block.text.replace("\\\n", " ")
+    text = block.text.replace("\\\n", " ").replace("$seed", "0")
     text = re.sub(r"<<\s*'?(\w+)'?\n.*?\n\1\n", "\n", text, flags=re.DOTALL)
     for line in text.splitlines():
         try:

@@ -70,9 +70,9 @@ def experiments(monkeypatch):
 
     experiments = []
 
-    def run(self, folder, seed):
+    def run(self):
         self.make_features()
-        self.save_config(folder)
+        self.save_config()
         experiments.append(self)
         return {}
 

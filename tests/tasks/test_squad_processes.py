@@ -102,7 +102,7 @@ def test_workers_must_agree_about_features():
     ):
         experiment = types.SimpleNamespace(workers=types.SimpleNamespace(mean=mean))
         with pytest.raises(bert_tf.UserError, match=message):
-            fine_tuning.Run._must_rebuild(experiment, features, ())
+            fine_tuning.Run._must_rebuild(experiment, "dev", features)
 
 
 def children(pid):

@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -131,19 +130,6 @@ def test_optimizer_config(caplog):
     assert "found 100 warm-up steps, expected fewer than the 100 training steps" in caplog.text
 
 
-def test_a_schedule_of_keras(monkeypatch):
-    """The table of schedules accepts new entries."""
-
-    def cosine(rate, steps, warmup):
-        return keras.optimizers.schedules.CosineDecay(
-            0.0, steps - warmup, warmup_target=rate, warmup_steps=warmup
-        )
-
-    monkeypatch.setitem(bert_tf.optimization.SCHEDULES, "linear", cosine)
-    rate = make_optimizer(OptimizerConfig(learning_rate=1e-3), 100).learning_rate_at
-    assert [float(rate(step)) for step in (5, 10, 55)] == pytest.approx([5e-4, 1e-3, 5e-4])
-
-
 def test_xla_is_for_gpus(monkeypatch):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
     assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
@@ -184,10 +170,6 @@ def test_model_config(monkeypatch):
             },
             "`dtype=float16`",
         ),
-        (
-            {"do_train": True, "train": TrainConfig(seed=2**32 - 1), "num_seeds": 2},
-            "`num_seeds=2`: the last seed",
-        ),
     ],
 )
 def test_fine_tune_config(values, message):
@@ -198,7 +180,6 @@ def test_fine_tune_config(values, message):
 @pytest.mark.parametrize(
     ("values", "argument"),
     [
-        ({"do_train": True, "num_seeds": 2}, "`num_seeds` without `do_eval`"),
         ({"do_eval": True, "train": TrainConfig(eval_steps=3)}, "`eval_steps` has no effect"),
     ],
 )

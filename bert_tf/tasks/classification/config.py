@@ -59,7 +59,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         ("Columns and labels", "header delimiter numeric_columns numeric_as"),
         ("Sequences", "long_documents window_pooling max_windows"),
         ("Training", "class_weights standardize_scores"),
-        ("Evaluation and prediction", "report glue_submission"),
+        ("Evaluation and prediction", "report"),
     )
     FILE = SPEC.side_file
 
@@ -178,10 +178,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     report: bool = option(
         False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
     )
-    glue_submission: str | None = option(
-        None,
-        "Folder for prediction files for GLUE's leaderboard, and a zip of all of them. (bert_tf)",
-    )
     numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
     num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
     columns: dict = derived(None, saved=True, inferred=True)
@@ -228,8 +224,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
                 f"`dev_fraction={self.dev_fraction:g}`: expected a number between 0 and 1 "
                 "(exclusive)"
             )
-        if self.glue_submission and config.num_seeds > 1:
-            raise UserError("`glue_submission` requires a single run: use `num_seeds=1`")
         if self.class_weights and not config.do_train:
             console.warning("`class_weights` has no effect without `do_train`")
 

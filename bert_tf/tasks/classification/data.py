@@ -11,7 +11,6 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
 from bert_tf.tasks.classification.examples import class_weights, measure_scores
 from bert_tf.tasks.classification.features import record_schema, write_features
-from bert_tf.tasks.classification.glue import write_submission
 from bert_tf.tasks.classification.source import (
     columns_to_save,
     make_source,
@@ -113,20 +112,16 @@ class ClassificationData(TaskData):
         return results.evaluate_and_write(run, split, report if self.config.report else None)
 
     def predict(self, run, split):
-        """Write test_results.tsv, test_predictions.tsv and the `glue_submission` if requested."""
+        """Write test_results.tsv and test_predictions.tsv."""
         labels = self.config.labels
         task, predictions = run.trainer.task, run.predict_all(split)
         answers = predictions[task.answer_name]
         ids = [example.id for example in self.examples[split]]
         separator = self.config.label_separator
         predicted = results.as_text(task.decide(predictions), labels, separator)
-
-        def write():
-            results.write_predictions(run.folder, split, ids, predicted, labels, answers)
-            if self.config.glue_submission:
-                write_submission(self.config.glue_submission, self.dataset, split, ids, predicted)
-
-        run.workers.chief_first(write)
+        run.workers.chief_first(
+            lambda: results.write_predictions(run.folder, split, ids, predicted, labels, answers)
+        )
 
 
 def read(task_config, model, splits, stored=None):
@@ -134,14 +129,6 @@ def read(task_config, model, splits, stored=None):
     task_config, restored = with_restored_columns(task_config, stored)
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
-    if task_config.glue_submission:
-        if not dataset.submission:
-            raise UserError("`glue_submission`: this task is not on GLUE's leaderboard")
-        if task_config.skip_bad_rows:
-            raise UserError(
-                "`glue_submission` cannot be combined with `skip_bad_rows`: the leaderboard "
-                "requires all rows"
-            )
     dev_split = _dev_split(task_config, stored)
     if "dev" in splits and not (
         dev_split
@@ -211,11 +198,11 @@ def _dev_split(task_config, stored):
 
 
 def _with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if the rows have changed."""
+    """Return the `DevSplit` with the digest of its rows; UserError if it was different."""
     value = digest([e.text_a, e.text_b, e.label] for e in examples)
     if dev_split.digest not in ("", value):
         raise UserError(
-            "`train_file`: the rows have changed since training, so different rows would be held "
-            "out for evaluation; use the original file or a `dev_file`"
+            "`dev_fraction`: the held-out rows are not those of the training run, because the file "
+            "or the version of scikit-learn has changed; restore it, or use a `dev_file`"
         )
     return dev_split._replace(digest=value)

@@ -1,14 +1,9 @@
 """Datasets by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
 
 import dataclasses
-import io
-import os
-import zipfile
 
-from bert_tf import console
 from bert_tf.data.columns import Columns, Layout
 from bert_tf.errors import UserError, counted
-from bert_tf.io import files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +23,6 @@ class DatasetSpec:
       files: dict from split to `File`. Splits are "train", "dev" and "test"; a second development
         or test set has a suffix, as in "dev_mismatched", and so do its result files.
       labels: the labels in the order of their ids; None for the labels of the training set.
-      submission: dict from split to the name of its file on GLUE's leaderboard, without `.tsv`.
       features: names of the texts in tensorflow-datasets.
       label_aliases: dict from other spellings in the files to labels.
       layout: the `Layout` of custom files; None if `files` has the columns.
@@ -38,8 +32,6 @@ class DatasetSpec:
     labels: tuple | None = None
     task_type: str = "classification"
     metrics: tuple = ()
-    submission: dict = dataclasses.field(default_factory=dict)
-    score_range: tuple | None = None
     features: tuple = ()
     label_aliases: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
@@ -63,43 +55,38 @@ _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
 _XNLI = Columns((6, 7), labels=(1,), header=True, language=(0, None))
 
 
-def _glue(name, labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
-    """Make a GLUE dataset from its name on the leaderboard and the columns of its files."""
+def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
+    """Make a GLUE dataset from the columns of its files."""
     test = Columns(test_texts, id=0, header=True)
     columns = {"train": labelled, "dev": labelled, "test": test}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
-    return DatasetSpec(files, labels, features=features, submission={"test": name}, **options)
+    return DatasetSpec(files, labels, features=features, **options)
 
 
 def _mnli(*suffixes):
     """Make MNLI with the "matched" or "mismatched" development and test sets, or both."""
-    files, submission = {"train": File(("train.tsv",), _MNLI)}, {}
+    files = {"train": File(("train.tsv",), _MNLI)}
     for kind, labels in (("dev", _MNLI.labels), ("test", ())):
         for i, suffix in enumerate(suffixes):
             split = f"{kind}_{suffix}" if i else kind
             columns = dataclasses.replace(_MNLI, labels=labels)
             files[split] = File((f"{kind}_{suffix}.tsv",), columns, optional=i > 0)
-            if kind == "test":
-                submission[split] = {"matched": "MNLI-m", "mismatched": "MNLI-mm"}[suffix]
-    return DatasetSpec(files, _NLI, submission=submission, features=("premise", "hypothesis"))
+    return DatasetSpec(files, _NLI, features=("premise", "hypothesis"))
 
 
 # Add new datasets here. Examples and the order of labels are as in the release.
 DATASETS = {
-    "CoLA": _glue("CoLA", Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
-    "SST-2": _glue("SST-2", Columns((0,), (1,), header=True), ("sentence",), (1,)),
-    "MRPC": _glue("MRPC", Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
+    "CoLA": _glue(Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
+    "SST-2": _glue(Columns((0,), (1,), header=True), ("sentence",), (1,)),
+    "MRPC": _glue(Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
     "STS-B": _glue(
-        "STS-B",
         Columns((7, 8), (9,), id=0, header=True),
         _SENTENCES,
         (7, 8),
         labels=(),
         task_type="regression",
-        score_range=(0.0, 5.0),
     ),
     "QQP": _glue(
-        "QQP",
         Columns((3, 4), (5,), id=0, header=True),
         ("question1", "question2"),
         metrics=("f1",),
@@ -107,14 +94,13 @@ DATASETS = {
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),
     "MNLI-mismatched": _mnli("mismatched"),
-    "QNLI": _glue("QNLI", _PAIR, ("question", "sentence"), labels=_RTE),
-    "RTE": _glue("RTE", _PAIR, _SENTENCES, labels=_RTE),
-    "WNLI": _glue("WNLI", _PAIR, _SENTENCES),
+    "QNLI": _glue(_PAIR, ("question", "sentence"), labels=_RTE),
+    "RTE": _glue(_PAIR, _SENTENCES, labels=_RTE),
+    "WNLI": _glue(_PAIR, _SENTENCES),
     # The diagnostic set, for a model of MNLI.
     "AX": DatasetSpec(
         {"test_ax": File(("diagnostic.tsv", "AX.tsv"), dataclasses.replace(_PAIR, labels=()))},
         _NLI,
-        submission={"test_ax": "AX"},
         features=("premise", "hypothesis"),
     ),
     "XNLI": DatasetSpec(
@@ -182,40 +168,3 @@ def custom_dataset(task_type=None, labels=None, layout=None):
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         labels = ()
     return dataclasses.replace(DATASETS["tsv"], labels=labels, task_type=task_type, layout=layout)
-
-
-def write_submission(folder, dataset, split, ids, predicted):
-    """Write a file for GLUE's leaderboard, which requires all rows, and update `submission.zip`."""
-    name = dataset.submission[split]
-    rows = sorted((int(x) if x.isdecimal() else -1, y) for x, y in zip(ids, predicted, strict=True))
-    if [number for number, _ in rows] != list(range(len(rows))):
-        raise UserError(
-            f"`glue_submission`: expected the ids of the test set to be 0 to {len(rows) - 1}, "
-            f"because {name}.tsv must have a prediction for each row"
-        )
-    if dataset.score_range:
-        lowest, highest = dataset.score_range
-        rows = [(number, f"{min(max(float(y), lowest), highest):.3f}") for number, y in rows]
-    lines = ["index\tprediction", *(f"{number}\t{y}" for number, y in rows)]
-    files.write_text(os.path.join(folder, f"{name}.tsv"), "\n".join(lines) + "\n")
-    _zip(folder)
-
-
-def _zip(folder):
-    names = (x for dataset in DATASETS.values() for x in dataset.submission.values())
-    expected = list(dict.fromkeys(names))
-    names = [x for x in expected if files.system(folder).exists(os.path.join(folder, f"{x}.tsv"))]
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in names:
-            # No date, so that equal predictions give equal files.
-            info = zipfile.ZipInfo(f"{name}.tsv")
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, files.read_text(os.path.join(folder, f"{name}.tsv")))
-    path = os.path.join(folder, "submission.zip")
-    system = files.system(path)
-    with files.replacing(path) as (temporary,), system.GFile(temporary, "wb") as writer:
-        writer.write(data.getvalue())
-    missing = [name for name in expected if name not in names]
-    rest = f"; missing so far: {', '.join(missing)}" if missing else ""
-    console.info("%s contains %s%s", path, ", ".join(names), rest)
