@@ -13,11 +13,6 @@ OPTIMIZERS = {
     "lamb": LAMB,
 }
 
-# Functions from (peak rate, number of steps, number of warm-up steps) to a Keras schedule. To offer
-# another schedule as a flag, add it here and add an option to `configs.OptimizerConfig` for
-# `make_optimizer`.
-SCHEDULES = {"linear": LinearWarmupDecay}
-
 
 def make_optimizer(config, num_train_steps):
     """Return an unbuilt optimizer for an `OptimizerConfig`; raise UserError if it is invalid.
@@ -35,14 +30,13 @@ def make_optimizer(config, num_train_steps):
             "never reaches `learning_rate`",
             num_warmup_steps, num_train_steps,
         )  # fmt: skip
-    rate = SCHEDULES["linear"](config.learning_rate, num_train_steps, num_warmup_steps)
+    rate = LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps)
     return OPTIMIZERS[config.optimizer](rate, layer_decay=config.layer_decay)
 
 
 __all__ = [
     "LAMB",
     "OPTIMIZERS",
-    "SCHEDULES",
     "AdamWeightDecay",
     "LinearWarmupDecay",
     "make_optimizer",

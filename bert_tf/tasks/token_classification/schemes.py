@@ -16,7 +16,6 @@ from typing import NamedTuple
 from bert_tf.errors import UserError
 
 OUTSIDE = "O"
-SCHEMES = ("iob1", "iob2", "iobes", "none")
 
 _PREFIXES = {"iob1": ("B", "I"), "iob2": ("B", "I"), "iobes": ("B", "I", "E", "S")}
 
