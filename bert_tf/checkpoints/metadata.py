@@ -9,7 +9,7 @@ from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
-from bert_tf.io.json_files import Finite, Positive
+from bert_tf.io.json_files import Positive
 from bert_tf.tokenization.settings import RELEASE_SETTINGS
 from bert_tf.tokenization.tokenizer_json import (
     is_tokenizer_json,
@@ -64,7 +64,6 @@ _TASK_CONFIG_FIELDS = {
     "max_seq_length?": Positive | None,
     "names?": list[str],
     "numbers?": list[dict],
-    "scores?": {"mean": Finite, "deviation": Finite},
     "task_type?": str,
 }
 

@@ -12,7 +12,6 @@ from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
     find_companion_file,
-    read_json,
     read_labels,
     read_metadata,
 )
@@ -38,7 +37,6 @@ def open_checkpoint(path, argument="init_checkpoint"):
 
     Returns:
       An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
-      The head of a regression run is rescaled to predict the original scores.
 
     Raises:
       UserError: if there is no readable checkpoint; it names `argument`.
@@ -46,14 +44,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)
-    checkpoint = release.ReleaseCheckpoint(path, argument)
-    side_files = (
-        read_json(os.path.dirname(checkpoint.path), name) for name in files.TASK_CONFIG_FILES
-    )
-    scores = next((x["scores"] for x in side_files if x.get("scores")), None)
-    if not scores:
-        return checkpoint
-    return _ScoredCheckpoint(checkpoint, scores["mean"], scores["deviation"])
+    return release.ReleaseCheckpoint(path, argument)
 
 
 def weight_files(path):
@@ -64,22 +55,6 @@ def weight_files(path):
     folder, name = os.path.split(source)
     names = files.system(source).listdir(folder or ".")
     return [os.path.join(folder, x) for x in sorted(names) if x.startswith(f"{name}.")]
-
-
-class _ScoredCheckpoint:
-    """Checkpoint of a regression run, whose saved head predicts standardized scores."""
-
-    def __init__(self, checkpoint, mean, deviation):
-        self._checkpoint, self._mean, self._deviation = checkpoint, mean, deviation
-        self.path, self.shapes = checkpoint.path, checkpoint.shapes
-
-    def tensor(self, name):
-        value = self._checkpoint.tensor(name)
-        if name in _HEAD:
-            # In float64, because the mean may be much larger than the deviation.
-            value = value * np.float64(self._deviation) + self._mean * (name == "output_bias")
-            value = value.astype("float32")
-        return value
 
 
 def read_weights(source, names):

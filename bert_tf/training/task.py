@@ -15,8 +15,8 @@ class Task:
     """A model with its losses, predictions and metrics.
 
     Subclasses create `model` in their constructor, which runs in the strategy's scope. All methods
-    except `on_warm_start` and `metrics` are traced, so they must use TensorFlow operations only.
-    Their shapes are static except for the sequence length (on a TPU it is static too).
+    except `metrics` are traced, so they must use TensorFlow operations only. Their shapes are
+    static except for the sequence length (on a TPU it is static too).
     """
 
     model = None
@@ -49,9 +49,6 @@ class Task:
     def predictions(self, outputs, batch):
         """Return the predictions for a batch: a dict of tensors (B, ...)."""
         raise NotImplementedError
-
-    def on_warm_start(self, loaded):
-        """Adapt weights after a warm start; `loaded` has the names of the loaded weights."""
 
     def metrics(self, predictions):
         """Return a dict of metrics from the predictions of a split, a dict of arrays (N, ...).

@@ -65,8 +65,7 @@ class Trainer:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
-            loaded = checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
-            self.task.on_warm_start(loaded)
+            checkpoints.warm_start(self.model, init_checkpoint, must_be_trained, labels)
         elif must_be_trained:
             raise UserError(
                 f"`output_dir`: found no checkpoint in {output_dir}; without `init_checkpoint`, "

@@ -225,6 +225,14 @@ def test_datasets(encoder_folder, dtype, labels):
     assert classifier.config.num_texts == 2
 
 
+def test_a_new_regression_head_starts_at_the_mean(encoder_folder):
+    classifier = make(encoder_folder, labels=None, task_type="regression")
+    for scores in ([3.0, 5.0], [30.0, 50.0]):  # the second call continues with a trained head
+        captured_fit(classifier, TEXTS[:2], scores)
+        bias = bert_tf.checkpoints.weights(classifier.model)["output_bias"]
+        np.testing.assert_allclose(bias, [4.0])
+
+
 @pytest.mark.slow
 def test_regression_and_multi_label(encoder_folder, tmp_path):
     """One eager step has the task's loss, and the answers survive saving."""

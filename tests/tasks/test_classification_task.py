@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
-from bert_tf.data import records
 from bert_tf.tasks import TASK_CLASSES, ClassificationTask
-from bert_tf.tasks.classification import MultiLabelTask, find_task
-from tests.tasks.task_helpers import make_task_and_batch
+from bert_tf.tasks.classification import (
+    ClassificationConfig,
+    ClassificationData,
+    Example,
+    custom_dataset,
+    find_task,
+)
+from tests.tasks.task_helpers import make_task_and_batch, small_config
 
 
 @pytest.mark.parametrize(
@@ -71,14 +76,12 @@ def test_metrics_are_means_over_the_split():
     )
 
 
-def test_decisions():
-    predictions = {"probabilities": np.float32([[0.5, 0.49], [0.2, 0.7]])}
-    np.testing.assert_array_equal(MultiLabelTask.decide(predictions), [[1, 0], [0, 1]])
-    np.testing.assert_array_equal(ClassificationTask.decide(predictions), [0, 1])
-
-
-def test_schemas_differ_only_in_the_label():
-    tokens = {"input_ids", "input_mask", "segment_ids", "is_real_example"}
-    for task in TASK_CLASSES.values():
-        assert set(task.schema) == tokens | {task.label_name}
-    assert ClassificationTask.schema is records.CLASSIFICATION
+@pytest.mark.parametrize(("scores", "warns"), [((1.0, 2.0, 6.0), False), ((0.0, 100.0), True)])
+def test_a_new_regression_head_starts_at_the_mean(scores, warns, caplog):
+    config = ClassificationConfig(small_config(), task_type="regression")
+    examples = {"train": [Example("", "a", None, score) for score in scores]}
+    task = ClassificationData(custom_dataset("regression"), examples, config).make_task()
+    _, batch = make_task_and_batch("regression", 1)
+    logits = task.model(batch, training=False)["logits"]
+    np.testing.assert_allclose(logits, np.full((4, 1), np.mean(scores)), atol=0.5)
+    assert ("standard deviation of 50;" in caplog.text) == warns

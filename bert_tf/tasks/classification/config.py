@@ -33,13 +33,6 @@ class NumericFeature(NamedTuple):
     deviation: Finite
 
 
-class ScoreScale(NamedTuple):
-    """The mean and standard deviation of a training set's scores."""
-
-    mean: Finite
-    deviation: Finite
-
-
 @dataclasses.dataclass(frozen=True)
 class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     """The configuration of classification and regression, saved in `classifier.json`.
@@ -50,15 +43,13 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
       columns: dict from each column option to its value for the training file, as given or as found
         in the header.
       dev_split: the `DevSplit` of the held-out training rows, or None.
-      scores: the `ScoreScale` of a regression with standardized logits; None if the logits are the
-        scores, as in all checkpoints outside a run's folder (see `checkpoints.open_checkpoint`).
     """
 
     GROUPS = (
         ("Columns and labels", "text_columns label_column id_column labels label_separator"),
         ("Columns and labels", "header delimiter numeric_columns numeric_as"),
         ("Sequences", "long_documents window_pooling max_windows"),
-        ("Training", "class_weights standardize_scores"),
+        ("Training", "class_weights"),
         ("Evaluation and prediction", "report"),
     )
     FILE = SPEC.side_file
@@ -134,11 +125,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         minimum=0,
         maximum=2**32 - 1,
     )
-    standardize_scores: bool = option(
-        True,
-        "Standardize scores by the mean and standard deviation of the training set; predictions "
-        "and metrics keep the units of the data. A resumed run keeps its setting. (bert_tf)",
-    )
     long_documents: str = option(
         "truncate",
         "How to process texts longer than max_seq_length: truncate them, as in the release, or "
@@ -182,7 +168,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
     columns: dict = derived(None, saved=True, inferred=True)
     dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
-    scores: ScoreScale | None = derived(None, saved=True, inferred=True)
 
     def __post_init__(self):
         super().__post_init__()
@@ -235,7 +220,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         values["numbers"] = values.pop("numeric_features")
         if not values["numbers"]:
             del values["numeric_as"]
-        for name in ("numbers", "columns", "dev_split", "scores"):
+        for name in ("numbers", "columns", "dev_split"):
             if not values[name]:
                 del values[name]
         return values
@@ -259,18 +244,8 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         return dataclasses.replace(config, labels=check_labels(labels))
 
     def resumed(self, folder):
-        """Use the scale of scores and numeric features from the run in `folder`."""
+        """Use the scale of the numeric features from the run in `folder`."""
         stored = self.load(folder)
-        if stored is None:
+        if stored is None or stored.numeric_columns != self.numeric_columns:
             return self
-        changes: dict[str, Any] = {}
-        if stored.scores != self.scores:
-            changes["scores"] = stored.scores
-            scale = " and ".join(f"{value:.4g}" for value in stored.scores or ()) or "none"
-            console.info(
-                "the run in %s keeps its mean and standard deviation of the scores: %s",
-                folder, scale,
-            )  # fmt: skip
-        if stored.numeric_columns == self.numeric_columns:
-            changes["numeric_features"] = stored.numeric_features
-        return dataclasses.replace(self, **changes) if changes else self
+        return dataclasses.replace(self, numeric_features=stored.numeric_features)

@@ -9,7 +9,7 @@ from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.config import DevSplit
-from bert_tf.tasks.classification.examples import class_weights, measure_scores
+from bert_tf.tasks.classification.examples import class_weights
 from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.source import (
     columns_to_save,
@@ -17,7 +17,7 @@ from bert_tf.tasks.classification.source import (
     read_splits,
     with_restored_columns,
 )
-from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.classification.task import TASK_CLASSES, start_at_mean
 from bert_tf.training import metrics, results
 from bert_tf.training.task import TaskData
 
@@ -95,12 +95,15 @@ class ClassificationData(TaskData):
 
     def make_task(self, dtype=None):
         config = self.config
-        return self.task_class(
+        task = self.task_class(
             config.bert_config, config.num_outputs, dtype, more_metrics=self._more_metrics,
             num_numeric_features=len(config.numeric_inputs), class_weights=self._class_weights,
-            scores=config.scores,
             window_pooling=config.windows and config.window_pooling,
         )  # fmt: skip
+        if config.task_type == "regression" and "train" in self.examples:
+            # A checkpoint with a trained head replaces this.
+            start_at_mean(task.model, [example.label for example in self.examples["train"]])
+        return task
 
     def evaluate(self, run, split):
         """Write eval_results.txt and, with `report`, eval_report.txt; see `TaskData.evaluate`."""
@@ -150,9 +153,6 @@ def read(task_config, model, splits, stored=None):
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if base_split(split) in splits}
-    scores = stored.scores if stored else None
-    if dataset.task_type == "regression" and task_config.standardize_scores and "train" in examples:
-        scores = measure_scores(examples["train"])
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     if has_pairs and task_config.long_documents == "windows":
         raise UserError(
@@ -168,7 +168,6 @@ def read(task_config, model, splits, stored=None):
         num_texts=2 if has_pairs else 1,
         columns=stored.columns if stored else columns_to_save(task_config, source),
         dev_split=stored.dev_split if stored else dev_split,
-        scores=scores,
     )
     data = ClassificationData(dataset, examples, config)
     data.data_files = getattr(source, "files", ())

@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf import console
 from bert_tf.data.columns import read_number
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.config import NumericFeature, ScoreScale
+from bert_tf.tasks.classification.config import NumericFeature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,20 +137,6 @@ def measure_numbers(names, examples):
         if not value:
             console.warning("`numeric_columns`: %s has only one value in the training set", name)
     return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
-
-
-def measure_scores(examples):
-    """Return and log the `ScoreScale` of a training set; None if all scores are the same."""
-    values = np.array([example.label for example in examples], "float64")
-    if values.min() == values.max():
-        return None
-    scale = ScoreScale(values.mean().item(), values.std().item())
-    console.info(
-        "scores of the training set: mean %.4g, standard deviation %.4g; the loss uses "
-        "standardized scores",
-        *scale,
-    )
-    return scale
 
 
 def normalize(values, numeric_features):

@@ -26,6 +26,7 @@ from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
 from bert_tf.tasks.classification.labels import LabelEncoder
+from bert_tf.tasks.classification.task import start_at_mean
 from bert_tf.training.task_config import check_labels
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
@@ -129,8 +130,8 @@ class TextClassifier(TaskPipeline):
         values = {**values, "task_type": task_type, "labels": labels}
         if not stored:
             return {**values, "num_texts": 1}
-        # These describe the old training data; a loaded head returns scores in their units.
-        return {**values, "columns": {}, "dev_split": None, "scores": None}
+        # These describe the old training data.
+        return {**values, "columns": {}, "dev_split": None}
 
     @with_keras_names(x="texts", y="labels")
     @with_columns(**_TABLE)
@@ -204,6 +205,8 @@ class TextClassifier(TaskPipeline):
         if not isinstance(data, tf.data.Dataset):
             targets = data[1]
             self._log_truncated("texts", data[0])
+            if self._is_random and self.config.task_type == "regression":
+                start_at_mean(self.model, targets)
         label_weights = self._encoder().label_weights(class_weight, targets)
         dataset = self._dataset(
             data, batch_size, "texts", label_weights, shuffle=shuffle, bucket=bucket_by_length

@@ -3,11 +3,15 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.data import records
 from bert_tf.modeling import BertClassifier
 from bert_tf.training import metrics
 from bert_tf.training.task import Task
+
+# Above this standard deviation of the scores, a regression learns slowly.
+_MAX_DEVIATION = 10.0
 
 
 class ClassificationTask(Task):
@@ -25,7 +29,7 @@ class ClassificationTask(Task):
     custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
     # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
-    class_weights = scores = None
+    class_weights = None
 
     def __init__(
         self,
@@ -35,14 +39,12 @@ class ClassificationTask(Task):
         more_metrics=(),
         num_numeric_features=0,
         class_weights=None,
-        scores=None,
         window_pooling=None,
     ):
         """Make the model.
 
-        `more_metrics` are names of `metrics.METRICS`. `scores` is for a regression with
-        standardized logits, and `window_pooling`, "mean" or "max", for records with windows of
-        documents.
+        `more_metrics` are names of `metrics.METRICS`. `window_pooling`, "mean" or "max", is for
+        records with windows of documents.
         """
         self.model = BertClassifier(
             config,
@@ -54,7 +56,6 @@ class ClassificationTask(Task):
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
-        self.scores = scores
 
     @classmethod
     def metric_names_with(cls, more_metrics=()):
@@ -112,11 +113,7 @@ class ClassificationTask(Task):
 
 
 class RegressionTask(ClassificationTask):
-    """Trains a `BertClassifier` with one logit to predict a score, by mean squared error.
-
-    With a `ScoreScale`, the logit is the standardized score, so that the initial loss is about 1
-    for any units. Predictions and their losses keep the units of the data.
-    """
+    """Trains a `BertClassifier` with one logit to predict a score, by mean squared error."""
 
     task_type = "regression"
     schema = records.REGRESSION
@@ -137,27 +134,6 @@ class RegressionTask(ClassificationTask):
     @staticmethod
     def decide(predictions):
         return predictions["score"]
-
-    def losses(self, outputs, batch, weights):
-        losses = super().losses(self._in_units(outputs), batch, weights)
-        variance = self.scores.deviation**2 if self.scores else 1.0
-        return {name: loss / variance for name, loss in losses.items()}
-
-    def predictions(self, outputs, batch):
-        return super().predictions(self._in_units(outputs), batch)
-
-    def _in_units(self, outputs):
-        if self.scores is None:
-            return outputs
-        return {"logits": outputs["logits"] * self.scores.deviation + self.scores.mean}
-
-    def on_warm_start(self, loaded):
-        """Standardize a loaded head, because checkpoints outside a run have the data's units."""
-        if self.scores and "output_weights" in loaded:
-            mean, deviation = self.scores
-            head = names.weights(self.model)
-            head["output_weights"].assign(head["output_weights"] / deviation)
-            head["output_bias"].assign((head["output_bias"] - mean) / deviation)
 
     def _example_losses(self, outputs, batch, class_weights=None):
         return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
@@ -202,3 +178,15 @@ TASK_CLASSES = {
     task_class.task_type: task_class
     for task_class in (ClassificationTask, RegressionTask, MultiLabelTask)
 }
+
+
+def start_at_mean(model, scores):
+    """Set the bias of a regression head to the mean of the training scores."""
+    scores = np.array(scores, "float64")
+    names.weights(model)["output_bias"].assign([scores.mean()])
+    if scores.std() > _MAX_DEVIATION:
+        console.warning(
+            "the training scores have a standard deviation of %.4g; a model learns faster if they "
+            "are scaled to about 1",
+            scores.std(),
+        )
