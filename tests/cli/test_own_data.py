@@ -46,7 +46,7 @@ def test_columns_are_remembered(run, tmp_path):
 def test_held_out_rows(run, tmp_path):
     write_files(tmp_path, train__csv=REVIEWS, changed__csv=REVIEWS.replace("a;b", "a;d"))
     data = [f"--train_file={tmp_path}/train.csv", "--text_columns=review", "--label_column=stars"]
-    with pytest.raises(bert_tf.UserError, match="--dev_fraction to hold out"):
+    with pytest.raises(bert_tf.UserError, match="--data_dir or --dev_file must be given"):
         run("--do_train", "--do_eval", *data)
     log = run("--do_train", "--do_eval", *data, "--dev_fraction=0.25", "--num_train_epochs=1")
     assert "2 of 8 training rows held out for evaluation" in log

@@ -10,7 +10,6 @@ import bert_tf
 from bert_tf.data import input_pipeline
 from bert_tf.tasks import TASK_CLASSES, classification
 from bert_tf.tasks.classification import Example, find_task, read_examples
-from bert_tf.tokenization import packing
 from tests import golden_inputs
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
@@ -61,27 +60,6 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, 
     assert len(expected) == 200
 
 
-def test_the_longer_text_of_a_pair_is_truncated():
-    a, b = [1, 2, 3, 4, 5], [6, 7, 8]
-    packing.truncate_pair(a, b, 5)
-    assert (a, b) == ([1, 2, 3], [6, 7])  # of equally long texts, the second is truncated
-
-
-def test_features(tokenizer):
-    example = Example("x", "good soups", "bad", "1")
-    (values,) = classification.convert_examples([example], ("0", "1"), tokenizer, 8)
-    assert values == {
-        "input_ids": [2, 5, 7, 9, 3, 6, 3, 0],
-        "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
-        "segment_ids": [0, 0, 0, 0, 0, 1, 1, 0],
-        "label_ids": 1,
-        "is_real_example": 1,
-    }
-    example = Example("x", "good bad soup")
-    (values,) = classification.convert_examples([example], ("0",), tokenizer, 4)
-    assert values["input_ids"] == [2, 5, 6, 3]
-
-
 @pytest.fixture
 def write_and_read(tokenizer, tmp_path):
     """Return a function that writes records with labels and reads them as one batch."""
@@ -105,11 +83,3 @@ def test_labels_in_records(write_and_read):
     batch = write_and_read("multi_label", [("z", "x"), (), None], ("x", "y", "z"))
     np.testing.assert_array_equal(batch["label_values"], [[1, 0, 1], [0, 0, 0], [0, 0, 0]])
     assert batch["label_values"].dtype == tf.float32
-
-
-@pytest.mark.parametrize(
-    ("task_type", "label"), [("classification", "w"), ("multi_label", ("x", "w"))]
-)
-def test_unknown_labels_are_named(write_and_read, task_type, label):
-    with pytest.raises(bert_tf.UserError, match=r"x, line 1: .*'w'.* x, y"):
-        write_and_read(task_type, [label], ("x", "y"))

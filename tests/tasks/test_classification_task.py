@@ -1,15 +1,13 @@
-"""The three types of classification tasks: losses, answers, metric names, schemas."""
+"""The three types of classification tasks: losses, predictions, metrics and the initial score."""
 
 import numpy as np
 import pytest
 
-from bert_tf.tasks import TASK_CLASSES, ClassificationTask
 from bert_tf.tasks.classification import (
     ClassificationConfig,
     ClassificationData,
     Example,
     custom_dataset,
-    find_task,
 )
 from tests.tasks.task_helpers import make_task_and_batch, small_config
 
@@ -41,39 +39,6 @@ def test_losses(task_type, num_labels, loss):
     metrics = task.metrics({name: value.numpy() for name, value in predictions.items()})
     assert sorted(metrics) == sorted(task.metric_names)
     assert metrics["loss"] == metrics["eval_loss"] == pytest.approx(np.mean(expected), rel=1e-4)
-
-
-def test_metric_names():
-    averaged = ("eval_f1_macro", "eval_f1_weighted", "eval_precision_macro", "eval_recall_macro")
-    micro = ("eval_f1_micro", "eval_precision_micro", "eval_recall_micro")
-    expected = {
-        "classification": {"eval_accuracy", *averaged},
-        "regression": {"eval_pearson", "eval_spearman"},
-        "multi_label": {"eval_accuracy", *averaged, *micro},
-    }
-    for name, task in TASK_CLASSES.items():
-        names = set(task.metric_names_with(task.custom_data_metrics))
-        assert names == {*expected[name], "eval_loss", "loss"}
-    for name, more in (("cola", "eval_matthews"), ("mrpc", "eval_f1"), ("qqp", "eval_f1")):
-        names = ClassificationTask.metric_names_with(find_task(name).metrics)
-        assert names == ("eval_accuracy", more, "eval_loss", "loss")
-
-
-def test_metrics_are_means_over_the_split():
-    predictions = {
-        "probabilities": np.float32([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]),
-        "label_ids": np.array([0, 1, 1]),
-        "loss": np.float32([0.1, 0.2, 0.9]),
-    }
-    task = object.__new__(ClassificationTask)
-    task.metrics_used = (*task.metrics_used, *task.custom_data_metrics)
-    # Label 0: precision 1/2, recall 1. Label 1: precision 1, recall 1/2.
-    scores = {"f1_macro": 2 / 3, "f1_weighted": 2 / 3, "precision_macro": 0.75,
-              "recall_macro": 0.75}  # fmt: skip
-    scores = {f"eval_{name}": value for name, value in scores.items()}
-    assert task.metrics(predictions) == pytest.approx(
-        {"eval_accuracy": 2 / 3, **scores, "eval_loss": 0.4, "loss": 0.4}
-    )
 
 
 @pytest.mark.parametrize(("scores", "warns"), [((1.0, 2.0, 6.0), False), ((0.0, 100.0), True)])

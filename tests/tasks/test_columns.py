@@ -2,12 +2,10 @@
 
 import pytest
 
-import bert_tf
 from bert_tf.tasks.classification import (
     FileSource,
     Layout,
     custom_dataset,
-    find_task,
     read_examples,
 )
 from tests.common import read_data, write_files
@@ -59,48 +57,8 @@ def test_columns_by_name_and_number(read):
 @pytest.mark.parametrize("text", ["text\ngood\n", "good\n", "good\tyes\n", "text\tlabel\ngood\t?"])
 def test_test_files_with_and_without_labels(read, text):
     assert [(x[0], x[2]) for x in read(text, "test")] == [("good", None)]
-
-
-def test_a_test_file_needs_no_label_column(read):
-    examples = read("Body\tNr\nsoup\t3\n", "test", text=("Body",), label=("Stars",), id="Nr")
-    assert examples == [("soup", None, None, "3")]
-
-
-@pytest.mark.parametrize(
-    ("train", "expected"), [("a\tb\tx\n", ("good", "bad")), ("a\tx\n", ("good", None))]
-)
-def test_two_columns_to_predict_are_a_pair_if_the_training_file_has_three(
-    tmp_path, train, expected
-):
-    (tmp_path / "train.tsv").write_text(train)
-    (tmp_path / "test.tsv").write_text("good\tbad\n")
-    (example,) = read_examples(find_task("tsv"), str(tmp_path), "test")
-    assert (example.text_a, example.text_b, example.label) == (*expected, None)
-
-
-@pytest.mark.parametrize(
-    ("data", "layout", "message"),
-    [
-        ("Body\tStars\na\t1\n", {"text": ("Boody",)}, r"line 1.*'Body', 'Stars'.* 'Boody'"),
-        ("a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
-        ("a\tb\n", {"text": ("0",)}, "`text_columns`.*`label_column`"),
-        (
-            "a\tb\n",
-            {"text": ("0",), "label": ("5",)},
-            r"line 1: found 2 columns, expected label in column 6 \(",
-        ),
-        ("a\tb\n", {"label": ("1",)}, "`label_column`.*`text_columns`"),
-        ("a\tb\tc\td\n", {}, "line 1: found 4 columns"),
-        ("only\n", {}, "line 1: found 1 column"),
-        ("text\tstars\na\t1\n", {}, r"line 1.* 'label'"),
-        ("question\tlabel\na\t1\n", {}, "line 1.* 'text' or 'text_a' or .*`text_columns`"),
-        ("", {}, "no examples"),
-        ("text\tlabel\n", {}, "no examples"),
-    ],
-)
-def test_errors_name_the_line_and_the_column(read, data, layout, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        read(data, **layout)
+    columns = {"text": ("Body",), "label": ("Stars",), "id": "Nr"}
+    assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
 
 
 IMDB = (
@@ -162,8 +120,6 @@ def test_a_development_file_has_the_header_of_the_training_file(tmp_path):
 
 
 def test_common_names_that_leave_a_choice(read):
-    with pytest.raises(bert_tf.UserError, match=r"'topic' and 'class'; .*label_column"):
-        read("text,topic,class\na,x,y\n", name="a.csv")
     assert read("text,topic,class\na,x,y\n", "test", name="a.csv")[0][0] == "a"
     assert read("text,topic,class\na,x,y\n", name="a.csv", label=("class",))[0][2] == "y"
 

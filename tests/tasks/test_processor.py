@@ -2,14 +2,11 @@
 
 import sys
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf import serving
 from bert_tf.tasks.classification.processor import ProcessorSource
-from tests import golden_inputs
 from tests.common import read_results, read_table, write_files, write_model
 from tests.tasks.conftest import make_run
 
@@ -17,7 +14,6 @@ from tests.tasks.conftest import make_run
 MODULE = """
 import os
 from bert_tf import DataProcessor, InputExample, tokenization
-from tests import golden_inputs
 
 class MrpcProcessor(DataProcessor):
     def get_train_examples(self, data_dir):
@@ -43,11 +39,6 @@ class MrpcProcessor(DataProcessor):
             examples.append(InputExample(guid=f"{set_type}-{i}", text_a=text_a, text_b=text_b,
                                          label=label))
         return examples
-
-class Golden(MrpcProcessor):
-    def get_train_examples(self, data_dir):
-        return [InputExample(i, *row) for i, row in
-                enumerate(golden_inputs.classification_examples(data_dir == "pairs"))]
 
 class OfNoBaseClass:
     class Example:
@@ -108,24 +99,6 @@ def mrpc(tmp_path):
     return f"--data_dir={data}"
 
 
-@pytest.mark.parametrize("name", golden_inputs.CLASSIFICATION)
-def test_features_are_the_release_s(golden, experiments, run_script, module, tmp_path, name):
-    is_pair, length = golden_inputs.CLASSIFICATION[name]
-    words = (golden / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    model = write_model(tmp_path, words=words, vocab_size=len(words), max_position_embeddings=64)
-    run_script("run_classifier", f"--processor={module}:Golden", "--do_train", *model,
-               f"--data_dir={'pairs' if is_pair else 'single'}", f"--max_seq_length={length}",
-               f"--output_dir={tmp_path}/out")  # fmt: skip
-    records = list(tf.data.TFRecordDataset(f"{tmp_path}/out/train.tf_record").as_numpy_iterator())
-    features = [tf.train.Example.FromString(record).features.feature for record in records]
-    with np.load(golden / "classification.npz") as expected:
-        for key in ("input_ids", "input_mask", "segment_ids", "label_id"):
-            own_key = "label_ids" if key == "label_id" else key
-            values = np.array([x[own_key].int64_list.value for x in features])
-            shape = expected[f"{name}/{key}"].shape
-            np.testing.assert_array_equal(values.reshape(shape), expected[f"{name}/{key}"])
-
-
 @pytest.mark.slow
 def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
     """The run equals the built-in task's, and the model can be used without the class."""
@@ -165,34 +138,25 @@ def test_a_class_of_the_user(module):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["my_task"], "^--processor=my_task: expected MODULE:CLASS$"),
-        (["other:X"], "^--processor=other:X: ModuleNotFoundError: No module named 'other'$"),
-        (["my_task:X"], "^--processor=my_task:X: AttributeError: .*'X'"),
-        (["my_task:Failing"], "^--processor=my_task:Failing: KeyError: 'tokenization'$"),
-        (
-            ["my_task:Bad"],
-            "^--processor=my_task:Bad: found the labels a, b, a in get_labels, .* different",
-        ),
-        (["my_task:NoList"], "^--processor=.*: found None, expected a list from get_labels$"),
-        (
-            ["my_task:Wrong"],
-            "^my_task:Wrong, get_train_examples, example 0: .*'yes', expected one of 1, 0",
-        ),
-        (["my_task:Wrong", "--nodo_train", "--do_eval"], "get_dev_examples, example 0: the label"),
-        (
-            ["my_task:Wrong", "--nodo_train", "--do_predict"],
-            r"found \('x', .*, expected an InputExample",
-        ),
-        (["my_task:OfNoBaseClass", "--do_eval"], "^--processor=.*: the class has no get_dev_exam"),
-        (["my_task:OfNoBaseClass", "--task_name=cola"], "--task_name cannot be combined with --pr"),
-        (["my_task:OfNoBaseClass", "--labels=1,0"], "--labels cannot be combined with --processor"),
-        (["my_task:MrpcProcessor", "--data_dir=none"], r"none/train\.tsv"),
+        ("my_task", "expected MODULE:CLASS"),
+        ("other:X", "'other'"),
+        ("my_task:X", "'X'"),
+        ("my_task:Failing", "KeyError: 'tokenization'"),
+        ("my_task:Bad", "a, b, a in get_labels"),
+        ("my_task:NoList", "found None, .* get_labels"),
+        ("my_task:Wrong", "get_train_examples, example 0: .*'yes', .* 1, 0"),
+        ("my_task:Wrong --nodo_train --do_eval", "get_dev_examples, example 0: the label"),
+        ("my_task:Wrong --nodo_train --do_predict", r"\('x', .* InputExample"),
+        ("my_task:OfNoBaseClass --do_eval", "get_dev_examples"),
+        ("my_task:OfNoBaseClass --task_name=cola", "--task_name .*--processor"),
+        ("my_task:OfNoBaseClass --labels=1,0", "--labels .*--processor"),
+        ("my_task:MrpcProcessor --data_dir=none", r"none/train\.tsv"),
     ],
 )
 def test_errors(run_script, module, tmp_path, flags, message):
     run = make_run(run_script, "run_classifier", tmp_path)
     with pytest.raises(bert_tf.UserError, match=message):
-        run("--do_train", f"--processor={flags[0]}", *flags[1:])
+        run("--do_train", *f"--processor={flags}".split())
 
 
 def test_cells_of_a_file(tmp_path):

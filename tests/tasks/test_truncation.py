@@ -4,28 +4,8 @@ import pytest
 
 import bert_tf
 from bert_tf.pipelines.text_pipeline import TextPreprocessor
-from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from tests.common import tiny, write_model
 from tests.tasks.task_helpers import SMALL
-
-
-def test_one_line(caplog):
-    lengths = LengthCounter(8)
-    for length in (8, 9, 2, 20):
-        lengths.add(length)
-    assert lengths.counts == {"texts": 4, "truncated": 2, "longest": 20}
-    log_truncated("train", lengths.counts, 8, 16, "long_documents=windows")
-    assert caplog.messages == [
-        "warning: train: 2 of 4 texts (50.0%) have more than 8 tokens and are truncated, the "
-        "longest has 20; a larger `max_seq_length` (at most 16) keeps more of them, "
-        "`long_documents=windows` reads them in windows"
-    ]
-    caplog.clear()
-    log_truncated("dev", lengths.counts, 8, 8)
-    assert caplog.messages[0].endswith("the longest has 20")
-    caplog.clear()
-    log_truncated("dev", LengthCounter(8).counts, 8, 8)
-    assert not caplog.messages
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -52,16 +32,6 @@ def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
         assert "dev: 1 of" not in log
         # Pairs cannot use windows.
         assert (", --long_documents=windows reads them in windows" in log) == (not pairs)
-
-
-def test_choices(run_script, tmp_path, experiments):
-    text = "context,ending0,ending1,label\na b c,d,e f a b c,0\n"
-    (tmp_path / "train.csv").write_text(text)
-    log = run_script(
-        "run_multiple_choice", *write_model(tmp_path, **SMALL), f"--data_dir={tmp_path}",
-        "--max_seq_length=8", "--train_batch_size=1", "--do_train", f"--output_dir={tmp_path}/out",
-    )  # fmt: skip
-    assert "train: 1 of 2 pairs of context and ending (50.0%) have more than 8 tokens" in log
 
 
 def test_pipelines(tmp_path, caplog):

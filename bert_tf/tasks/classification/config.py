@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-from bert_tf import console
 from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
@@ -204,13 +203,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
             check_labels(self.labels)
         if self.dev_fraction is not None and self.dev_file:
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
-        if self.dev_fraction is not None and not 0 < self.dev_fraction < 1:
-            raise UserError(
-                f"`dev_fraction={self.dev_fraction:g}`: expected a number between 0 and 1 "
-                "(exclusive)"
-            )
-        if self.class_weights and not config.do_train:
-            console.warning("`class_weights` has no effect without `do_train`")
 
     def to_json(self):
         values = super().to_json()

@@ -133,16 +133,6 @@ def read(task_config, model, splits, stored=None):
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
     dev_split = _dev_split(task_config, stored)
-    if "dev" in splits and not (
-        dev_split
-        or task_config.tfds_name
-        or task_config.processor
-        or task_config.data_dir
-        or task_config.dev_file
-    ):
-        raise UserError(
-            "`dev_file` or `data_dir` must be given, or `dev_fraction` to hold out training rows"
-        )
     examples, labels, numeric_features = read_splits(
         source,
         [split for split in SPLITS if split in splits],

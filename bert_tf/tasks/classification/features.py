@@ -2,7 +2,6 @@
 
 from bert_tf.data import records
 from bert_tf.data.feature_cache import encode_batches, write_records
-from bert_tf.errors import UserError
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import LengthCounter, pack_pair
@@ -34,13 +33,6 @@ def convert_examples(
     all_a = encode_batches(tokenizer, (example.text_a for example in examples))
     all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
     for example, ids_a, ids_b in zip(examples, all_a, all_b, strict=True):
-        try:
-            label = task_class.encode(example.label, labels)
-        except ValueError:
-            raise UserError(
-                f"{example.where}: the label is {example.label!r}, expected one of "
-                f"{', '.join(labels)}"
-            ) from None
         values = {}
         if numeric_features:
             values["numbers"] = normalize(example.numbers, numeric_features)
@@ -53,7 +45,7 @@ def convert_examples(
         yield {
             **values,
             **packed,
-            task_class.label_name: label,
+            task_class.label_name: task_class.encode(example.label, labels),
             "is_real_example": 1,
         }
 

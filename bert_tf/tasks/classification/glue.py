@@ -161,8 +161,6 @@ def custom_dataset(task_type=None, labels=None, layout=None):
                 f"`labels`: found {counted(len(labels), 'name')}, expected one for each of the "
                 f"{len(layout.label)} columns of `label_column`"
             )
-    if labels and len(set(labels)) < len(labels):
-        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
     if task_type == "regression":
         if labels:
             raise UserError("`labels` cannot be combined with `task_type=regression`")

@@ -1,7 +1,5 @@
 """Convert labels to the targets of `TextClassifier`. Shapes: B texts, L labels."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import tensorflow as tf
 
@@ -192,11 +190,6 @@ class LabelEncoder:
             ids, counts = np.unique(targets, return_counts=True)
             weights[ids] = counts.sum() / (len(ids) * counts)
             return weights
-        if not isinstance(class_weight, Mapping):
-            raise UserError(
-                f"`class_weight`: found {class_weight!r:.50}, expected a dict from label to "
-                "weight, or balanced"
-            )
         for label, weight in class_weight.items():
             try:
                 weights[self._label_id(label)] = _to_number(weight)

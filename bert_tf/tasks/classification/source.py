@@ -43,8 +43,6 @@ def make_source(task_config, stored=None, restored=()):
         numeric_as=layout.numeric_as or (stored.numeric_as if stored else "vector"),
         restored=tuple(_LAYOUT[name] for name in restored),
     )
-    if len(set(layout.numbers)) < len(layout.numbers):
-        raise UserError(f"`numeric_columns`: a column occurs twice in {', '.join(layout.numbers)}")
     labels = tuple(task_config.labels) or None
     task_type = task_config.task_type or (stored and stored.task_type)
     task_config.check_source(
