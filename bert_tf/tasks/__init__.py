@@ -40,7 +40,7 @@ __getattr__, _names = lazy_names(
         "bert_tf.data.feature_cache": ("FeatureCache",),
         "bert_tf.tokenization.vocabulary": ("check_vocabulary",),
         "bert_tf.training.pretraining_task": ("PretrainingTask",),
-        "bert_tf.training.task": ("RecordFormat", "Task", "TaskData"),
+        "bert_tf.training.task": ("Task", "TaskData"),
         "bert_tf.training.task_spec": ("ServedTask", "TaskSpec", "served_tasks"),
         "bert_tf.training.task_config": ("TaskConfig", "check_length"),
     },

@@ -24,7 +24,7 @@ __getattr__, __all__ = lazy_names(
             "model_strategy",
             "use_xla",
         ),
-        "task": ("RecordFormat", "Task", "TaskData"),
+        "task": ("Task", "TaskData"),
         "task_config": ("TaskConfig", "check_length"),
         "task_spec": ("TASKS", "ServedTask", "TaskSpec", "register"),
         "trainer": ("Trainer",),

@@ -194,9 +194,8 @@ class Run:
         return self.data.count(split, self._features[split])
 
     def _input_options(self, split):
-        record_format = self.data.record_format(split)
         paths, multiple = [self.paths[split]], self.length_multiple
-        return {"paths": paths, "length_multiple": multiple, **vars(record_format)}
+        return {"paths": paths, "length_multiple": multiple, **self.data.record_format(split)}
 
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.

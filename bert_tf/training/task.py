@@ -1,6 +1,5 @@
 """The interface of a task: `Task`, the model with losses and metrics, and `TaskData`, its data."""
 
-import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -56,15 +55,6 @@ class Task:
         The keys are `metric_names`. Lower is better for names that contain "loss", else higher.
         """
         raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordFormat:
-    """The format of a split's records; the fields are as in `data.records`."""
-
-    schema: dict
-    lengths: dict
-    limits: dict
 
 
 class TaskData:
@@ -156,10 +146,10 @@ class TaskData:
         return 2
 
     def record_format(self, split):
-        """Return the `RecordFormat` of a split."""
+        """Return a dict of the schema, the lengths and the limits of a split's records."""
         schema, lengths = self.schema(split), self.lengths(split)
         limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
-        return RecordFormat(schema, lengths, limits)
+        return {"schema": schema, "lengths": lengths, "limits": limits}
 
     def make_task(self, dtype=None):
         """Make the `Task`, in the strategy's scope; `dtype` is a Keras dtype policy."""
