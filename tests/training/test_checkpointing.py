@@ -1,7 +1,6 @@
 """Checkpoints of a run: which are kept, damaged checkpoints, the record of the best."""
 
 import json
-import os
 import types
 
 import numpy as np
@@ -12,7 +11,7 @@ import bert_tf
 from bert_tf import optimization, training
 from bert_tf.training import checkpointing
 from tests.common import TINY
-from tests.training.training_helpers import assert_same, run, tensors
+from tests.training.training_helpers import tensors
 
 
 def test_checkpoints_are_kept_and_named_as_in_the_release(plain_run):
@@ -53,17 +52,6 @@ def test_damaged_newest_checkpoint_is_skipped(tmp_path, caplog):
     (tmp_path / "model.ckpt-2.data-00000-of-00001").write_bytes(b"")
     with pytest.raises(bert_tf.UserError, match=rf"`output_dir`: none of .*{tmp_path} can be read"):
         checkpointing.restore_latest(str(tmp_path), variables)
-
-
-@pytest.mark.slow
-def test_run_with_a_damaged_checkpoint_is_resumed(tmp_path):
-    run(tmp_path / "whole", 6, save=2)
-    training.set_seed(7)
-    run(tmp_path / "damaged", 4, total=6, save=2)
-    data = tmp_path / "damaged" / "model.ckpt-4.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:-1000])  # cuts only the moments
-    run(tmp_path / "damaged", 6, save=2)
-    assert_same(tmp_path / "whole", tmp_path / "damaged")
 
 
 def evaluate(best, step, value):
@@ -156,17 +144,6 @@ def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
         checkpointing.BestCheckpoint(str(tmp_path), "loss")
 
 
-def test_best_checkpoint_is_logged(tmp_path, caplog):
-    caplog.set_level("INFO", "bert_tf")
-    checkpointing.log_best_checkpoint(str(tmp_path))
-    assert not caplog.text
-    evaluate(checkpointing.BestCheckpoint(str(tmp_path), "accuracy"), 2, 0.1)
-    checkpointing.log_best_checkpoint(str(tmp_path))
-    assert "(step 2); use it with `best_metric=accuracy`" in caplog.text
-    checkpointing.log_best_checkpoint(str(tmp_path), "checkpoint")
-    assert f"use it with `checkpoint={tmp_path}/best`" in caplog.text
-
-
 def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
     assert checkpointing.latest(str(tmp_path / "missing")) is None
     for step in (2, 10, 4):
@@ -192,9 +169,3 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
 def test_hyperparameters_of_numpy_are_saved():
     optimizer = optimization.AdamWeightDecay(1e-3, weight_decay=np.float32(0.5))
     assert training.loop._describe(optimizer)["optimizer"]["weight_decay"] == 0.5
-
-
-def test_a_file_in_place_of_the_folder_has_no_checkpoint(tmp_path):
-    (tmp_path / "file").write_text("")
-    for path in (str(tmp_path / "file"), os.devnull, str(tmp_path / "nothing")):
-        assert checkpointing.latest(path) is None

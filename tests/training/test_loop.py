@@ -99,19 +99,6 @@ def test_signals_are_requests_until_the_second_ctrl_c():
     assert handlers == [signal.getsignal(number) for number in training.PreemptionHandler.signals]
 
 
-def test_handler_of_another_library_does_not_end_a_run(monkeypatch):
-    """Python returns None for a handler set by C code."""
-    previous = signal.getsignal(signal.SIGTERM)
-    set_handler = signal.signal
-    monkeypatch.setattr(signal, "signal", lambda *args: set_handler(*args) and None)
-    with training.PreemptionHandler():
-        pass
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    monkeypatch.undo()
-    signal.signal(signal.SIGTERM, previous)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def kill_at_random_times(folder, options, times, seed):
     """Start a run several times and kill it at a random time after its first step.
 
@@ -220,15 +207,3 @@ def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
     run(tmp_path, 6, save=1)
     names = {path.name for path in tmp_path.glob("model.ckpt-*.index")}
     assert names == {f"model.ckpt-{step}.index" for step in (2, 3, 4, 5, 6)}
-
-
-@pytest.mark.slow
-def test_sigterm_to_a_process(record_paths, tmp_path):
-    options = {**OPTIONS, "paths": record_paths, "save": 100000, "steps": 100000}
-    process = start(tmp_path, options)
-    while "compiled" not in log(tmp_path) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 75
-    assert "stopped by SIGTERM at step" in log(tmp_path)
-    assert tensors(tmp_path)["global_step"] > 0
