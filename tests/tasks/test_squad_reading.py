@@ -17,32 +17,25 @@ from tests.squad_helpers import letters
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "where"),
     [
-        ("[]", r"found \[\], expected an object"),
-        ('{"data": {}}', "'data' is {}, expected a list"),
-        ('{"data": [1}', "line 1, character 12: .*Expecting ',' delimiter"),
-        ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6: .*Expecting ':' delimiter"),
-        ('{"data": []}\n{', "line 2, character 1: .*Extra data"),
-        ('{"version": 1}', "found the keys version, expected 'data'"),
-        ('{"data": [\n[1, 2', "line 2, character 6: .*truncated"),
-        ('{"data": [\n["ab', "line 2, character 2: .*truncated"),
-        ('{"data": [1', "line 1, character 12: .*truncated"),
-        ("", "line 1, character 1: .*truncated"),
-        ('{"data": [' + "1" * 5000 + "]}", "line 1, .*digits"),
-        ('{"data": [' + "[" * 100_000, "line 1, .*nested"),
-        (b'{"data": ["caf\xe9"]}', "byte 14 is not UTF-8 text"),
-        ('{"data": [7]}', r"data\[0\]: found 7, expected an object"),
-        (
-            '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            r"data\[0\].paragraphs\[0\]: found .*'context'",
-        ),
+        ("[]", r"\[\]"),
+        ('{"data": {}}', "'data'"),
+        ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6"),
+        ('{"data": []}\n{', "line 2, character 1"),
+        ('{"version": 1}', "version.*'data'"),
+        ('{"data": [\n["ab', "line 2, character 2.*truncated"),
+        ('{"data": [1', "line 1, character 12.*truncated"),
+        ('{"data": [' + "[" * 100_000, "line 1"),
+        (b'{"data": ["caf\xe9"]}', "byte 14"),
+        ('{"data": [7]}', r"data\[0\]"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\].*'context'"),
     ],
 )
-def test_invalid_json_is_located(tmp_path, text, message):
+def test_invalid_json_is_located(tmp_path, text, where):
     path = tmp_path / "data.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(bert_tf.UserError, match=rf"data\.json[,:] {message}"):
+    with pytest.raises(bert_tf.UserError, match=rf"data\.json.*{where}"):
         list(reading.JsonSource(str(path), "x").paragraphs())
 
 
@@ -93,50 +86,47 @@ def test_numbers_as_ids(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        ({"id": None}, "line 2: found .* expected 'id'"),
-        ({"id": True}, "line 2: 'id' is true, expected a string"),
-        ({"context": 5}, "line 2: 'context' is 5, expected a string"),
-        ({"answers": {"text": ["a"]}}, r"line 2 \(id 0d\)\.answers: found .*'answer_start'"),
-        (
-            {"answers": {"text": ["a"], "answer_start": []}},
-            "found 0 items in 'answer_start', expected 1 as in 'text'",
-        ),
-        (
-            {"answers": {"text": ["a"], "answer_start": [0.5]}},
-            "'answer_start' is .*, expected an integer",
-        ),
+        ({"id": None}, "'id'"),
+        ({"context": 5}, "'context' is 5"),
+        ({"answers": {"text": ["a"]}}, r"\(id 0d\)\.answers.*'answer_start'"),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "'answer_start'"),
+        ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "'answer_start' is 0.5"),
     ],
 )
-def test_invalid_rows_are_located(tmp_path, changes, message):
+def test_invalid_rows_are_located(tmp_path, changes, named):
     rows = list(rows_of(letters(tmp_path / "original.json")))
     rows[1] = {**rows[1], **changes}
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, .*{message}"):
+    with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
         list(reading.JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
-def test_answers_that_a_purpose_needs():
-    answer = reading.Answer("a", 0)
+ANSWER = reading.Answer("a", 0)
 
-    def check(answers, is_impossible, purpose, version_2=False):
-        question = reading.Question("f.json: qas[0]", "1", "x", answers, is_impossible)
+
+@pytest.mark.parametrize(
+    ("answers", "is_impossible", "purpose", "version_2", "error"),
+    [
+        ((ANSWER,), False, "train", False, None),
+        ((ANSWER, ANSWER), False, "eval", False, None),
+        ((), True, "eval", True, None),
+        (None, True, "train", True, None),
+        (None, False, "predict", False, None),
+        (None, False, "train", False, "'answers'"),
+        ((ANSWER, ANSWER), False, "train", False, "found 2 answers"),
+        ((), False, "eval", False, "'answers'.*`version_2_with_negative`"),
+        ((ANSWER,), True, "eval", False, "`version_2_with_negative`"),
+    ],
+)
+def test_answers_that_a_purpose_needs(answers, is_impossible, purpose, version_2, error):
+    question = reading.Question("f.json: qas[0]", "1", "x", answers, is_impossible)
+    expectation = contextlib.nullcontext()
+    if error:
+        expectation = pytest.raises(bert_tf.UserError, match=rf"f\.json: qas\[0\]: .*{error}")
+    with expectation:
         reading.check_answers(question, purpose, version_2)
-
-    check((answer,), False, "train")
-    check((answer, answer), False, "eval")
-    check((), True, "eval", version_2=True)
-    check(None, True, "train", version_2=True)
-    check(None, False, "predict")
-    for arguments, message in (
-        ((None, False, "train"), "'answers' is missing"),
-        (((answer, answer), False, "train"), "found 2 answers, expected exactly one"),
-        (((), False, "eval"), "'answers' is empty.*`version_2_with_negative`"),
-        (((answer,), True, "eval"), "no answer.*`version_2_with_negative`"),
-    ):
-        with pytest.raises(bert_tf.UserError, match=rf"f\.json: qas\[0\]: .*{message}"):
-            check(*arguments)
 
 
 @pytest.fixture(scope="module")
@@ -212,12 +202,11 @@ def test_tfds_splits(folder):
 
 
 def test_tfds_errors(folder):
-    with pytest.raises(
-        bert_tf.UserError, match=r"`tfds_name=.*other.* expected also id, question, answers"
+    for name, split, error in (
+        ("other", None, "`tfds_name=.*other.* id, question, answers"),
+        ("squad", "none", "`tfds_splits`.* none"),
+        ("squad/v2.0", None, r"squad/v2.0, train, example \d+ \(id \de\)"),
     ):
-        squad.TfdsQuestions("other", "train", str(folder))
-    with pytest.raises(bert_tf.UserError, match="`tfds_splits`: squad, none: "):
-        list(squad.TfdsQuestions("squad", "train", str(folder), "none").paragraphs())
-    source = squad.TfdsQuestions("squad/v2.0", "train", str(folder))
-    with pytest.raises(bert_tf.UserError, match=r"squad/v2.0, train, example \d+ \(id \de\): "):
-        squad.validate_and_count(source, "train")
+        with pytest.raises(bert_tf.UserError, match=error):
+            source = squad.TfdsQuestions(name, "train", str(folder), split)
+            squad.validate_and_count(source, "train")

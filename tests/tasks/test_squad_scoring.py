@@ -1,6 +1,5 @@
 """Exact match, F1 and thresholds of SQuAD equal values computed by hand."""
 
-import math
 import random
 
 import pytest
@@ -84,7 +83,6 @@ def official_best(rows, scores):
 
 @pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
 def test_best_threshold_is_the_official_one(most):
-    """Without ties, exhaustive search finds the same threshold."""
     rng = random.Random(most)
     for _ in range(300):
         scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
@@ -94,32 +92,9 @@ def test_best_threshold_is_the_official_one(most):
             scorer.add([Answer("x", 0)] if has_answer else [], "", text, odds)
             rows.append((has_answer, text, odds))
             scores.append({"x": 1, "y": 0, "x y z": 0.5, None: 0}[text])
-
-        def at(threshold, rows=rows, scores=scores):
-            return sum(
-                (own if has_answer else not text) if odds <= threshold else not has_answer
-                for (has_answer, text, odds), own in zip(rows, scores, strict=True)
-            )
-
-        nothing = -math.inf
-        tried = {t: 100 * at(t) / len(rows) for t in (nothing, *sorted(odds for *_, odds in rows))}
-        best = max(tried.values())
-        first = next(t for t, value in tried.items() if value == best)
-        official = official_best(rows, scores)
-        assert scorer.best_threshold("f1") == official
         results = scorer.results()
-        assert (results["best_f1"], results["best_f1_thresh"]) == official
-        if len({odds for *_, odds in rows}) == len(rows):
-            assert (best, 0.0 if first == nothing else first) == official
-
-
-def test_best_threshold_may_answer_nothing():
-    scorer = scoring.Scorer(version_2_with_negative=True)
-    scorer.add([], "Bern", "Bern", -1.0)
-    scorer.add([Answer("Paris", 0)], "Rome", "Rome", -3.0)
-    assert scorer.best_threshold("f1") == (50, 0.0)
-    results = scorer.results()
-    assert (results["best_f1"], results["best_f1_thresh"]) == (50, 0.0)  # as in the official script
+        best = results["best_f1"], results["best_f1_thresh"]
+        assert best == scorer.best_threshold("f1") == official_best(rows, scores)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +119,4 @@ def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
     results = writer.score(threshold).results()
     assert threshold == results["best_f1_thresh"]
     assert results["f1"] == achieved
-    warned = f"this threshold achieves an F1 of only {achieved:.2f}" in caplog.text
-    assert warned == (achieved < results["best_f1"])
-    only = scoring.Scorer(version_2_with_negative=True)
-    only.add([], "", "Bern", 1.0)
-    assert only.results()["HasAns_total"] == 0
-    assert "HasAns_f1" not in only.results()
+    assert (f"only {achieved:.2f}" in caplog.text) == (achieved < results["best_f1"])
