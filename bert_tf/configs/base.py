@@ -120,11 +120,6 @@ class Config:
                 if field.metadata.get("choices") and isinstance(value, str):
                     text = text.strip("'\"")
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
-            elif not all(map(_is_valid_text, value if type(value) is tuple else [value])):
-                raise UserError(
-                    f"`{name}={shown(value)}`: found a null character or lone surrogate, expected "
-                    "Unicode text"
-                )
             elif isinstance(value, Config):
                 value.validate()
         for field in dataclasses.fields(self):
@@ -206,17 +201,6 @@ class Config:
         """Return the values that a resumed run must not change, as a dict."""
         fields = dataclasses.fields(self)
         return {x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")}
-
-
-def _is_valid_text(value):
-    """Return False for strings that cannot be used as a path or written to a file."""
-    if not isinstance(value, str):
-        return True
-    try:
-        value.encode("utf-8", "surrogateescape")  # Python's encoding of paths that are not UTF-8
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
 
 
 def _hint(cls, field):

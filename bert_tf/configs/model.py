@@ -3,12 +3,11 @@
 import copy
 import dataclasses
 import json
-import sys
-from typing import Any
+from typing import Annotated, Any
 
 from bert_tf.configs.architectures import find_architecture
 from bert_tf.configs.base import Config, option
-from bert_tf.errors import UserError, shown
+from bert_tf.errors import UserError
 from bert_tf.io import json_files
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
@@ -44,20 +43,28 @@ _HUGGING_FACE_ONLY = (
     "use_cache",
 )
 
-_POSITIVE = (
-    "vocab_size",
-    "hidden_size",
-    "embedding_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-# An upper bound that catches typos.
-_MAX_WEIGHTS = 10**11
-_MAX_INTEGER = 2**31 - 1
-_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+# The types of the values, for `json_files.check`.
+_Size = Annotated[int, json_files.Limits(1, 2**31 - 1)]
+_Probability = Annotated[float, json_files.Limits(0.0, 0.99)]
+_NotNegative = Annotated[float, json_files.Limits(0.0)]
+_Activation = Annotated[str, json_files.Limits(choices=ACTIVATIONS)]
+_VALUES = {
+    "vocab_size": _Size,
+    "hidden_size": _Size,
+    "embedding_size": _Size,
+    "num_hidden_layers": _Size,
+    "num_attention_heads": _Size,
+    "intermediate_size": _Size,
+    "max_position_embeddings": _Size,
+    "type_vocab_size": _Size,
+    "hidden_dropout_prob": _Probability,
+    "attention_probs_dropout_prob": _Probability,
+    "initializer_range": _NotNegative,
+    "layer_norm_eps": _NotNegative,
+    "hidden_act": _Activation,
+    "pooler_act": _Activation,
+    "has_segment_embeddings": bool,
+}
 
 
 class BertConfig:
@@ -128,52 +135,12 @@ class BertConfig:
         self.has_segment_embeddings = has_segment_embeddings
         self.pooler_act = pooler_act
         self.other = other
-        self._check()
-
-    def _check(self):
-        for key in _POSITIVE:
-            value = getattr(self, key)
-            is_integer = isinstance(value, int) and not isinstance(value, bool)
-            if not is_integer or not 1 <= value <= _MAX_INTEGER:
-                raise UserError(
-                    f"{key} is {shown(value)}, expected an integer from 1 to {_MAX_INTEGER}"
-                )
-        for key in _PROBABILITIES:
-            value = getattr(self, key)
-            if type(value) is bool or not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise UserError(f"{key} is {shown(value)}, expected a number in [0, 1)")
-        for key in ("initializer_range", "layer_norm_eps"):
-            value = getattr(self, key)
-            is_number = isinstance(value, (int, float)) and type(value) is not bool
-            if not is_number or not 0 < value <= sys.float_info.max:
-                raise UserError(f"{key} is {shown(value)}, expected a positive number")
-        for key in ("hidden_act", "pooler_act"):
-            value = getattr(self, key)
-            if not isinstance(value, str) or value not in ACTIVATIONS:
-                known = ", ".join(ACTIVATIONS)
-                raise UserError(f"{key} is {shown(value)}, expected one of {known}")
-        if not isinstance(self.has_segment_embeddings, bool):
-            value = self.has_segment_embeddings
-            raise UserError(f"has_segment_embeddings is {shown(value)}, expected true or false")
+        json_files.check(vars(self), _VALUES)
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size is {self.hidden_size}, expected a multiple of num_attention_heads, "
                 f"{self.num_attention_heads}"
             )
-        if self._count_weights() > _MAX_WEIGHTS:
-            raise UserError(
-                f"a model of this size has {self._count_weights():.3g} weights, expected at most "
-                f"{_MAX_WEIGHTS:.0e}: vocab_size {self.vocab_size}, hidden_size "
-                f"{self.hidden_size}, num_hidden_layers {self.num_hidden_layers}, "
-                f"intermediate_size {self.intermediate_size}, max_position_embeddings "
-                f"{self.max_position_embeddings}, type_vocab_size {self.type_vocab_size}"
-            )
-
-    def _count_weights(self):
-        """Return the number of weights in the embedding tables and the encoder kernels."""
-        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        columns = 4 * self.hidden_size + 2 * self.intermediate_size
-        return self.hidden_size * (rows + self.num_hidden_layers * columns)
 
     def check_num_texts(self, number: int) -> None:
         """Raise UserError if the model has fewer segment ids than `number` texts need."""
@@ -196,10 +163,7 @@ class BertConfig:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
         if "model_type" in values:
             values = _from_hugging_face(values)
-        try:
-            return cls(**values)
-        except TypeError:  # a key such as "self"
-            raise UserError('the BERT config has a reserved key, such as "self"') from None
+        return cls(**values)
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":

@@ -10,9 +10,6 @@ OBJECTIVES = ("nsp", "sop", "none")
 WORD_BOUNDARIES = ("pieces", "spaces")
 INPUT_FORMATS = ("auto", "text", "jsonl")
 
-# Upper bounds that catch typos.
-_MAX_COUNT = 2**20
-
 
 @dataclasses.dataclass(frozen=True)
 class InstanceConfig(Config):
@@ -24,10 +21,9 @@ class InstanceConfig(Config):
         128,
         "Maximum sequence length, in tokens.",
         minimum=5,  # [CLS] a [SEP] b [SEP]
-        maximum=_MAX_COUNT,
     )
     max_predictions_per_seq: int = option(
-        20, "Maximum number of masked tokens per sequence.", minimum=1, maximum=_MAX_COUNT
+        20, "Maximum number of masked tokens per sequence.", minimum=1
     )
     masked_lm_prob: float = option(
         0.15, "Fraction of the tokens to mask.", minimum=0.0, maximum=1.0
@@ -42,7 +38,6 @@ class InstanceConfig(Config):
         10,
         "Number of passes over the text, each with different masks.",
         minimum=1,
-        maximum=_MAX_COUNT,
     )
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
     random_seed: int = option(12345, "Random seed.")
@@ -56,7 +51,6 @@ class InstanceConfig(Config):
         1,
         "Maximum number of consecutive words to mask together. (bert_tf)",
         minimum=1,
-        maximum=_MAX_COUNT,
     )
     word_boundaries: str = option(
         "pieces",

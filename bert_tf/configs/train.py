@@ -129,11 +129,6 @@ class TrainConfig(Config):
                 f"`train_batch_size={self.train_batch_size}`: found only {count} {unit} for "
                 f"{self.num_train_epochs} epochs, less than one batch; use a smaller batch size"
             )
-        if steps > MAX_STEPS:
-            raise UserError(
-                f"`num_train_epochs={self.num_train_epochs}` requires {steps:.3g} steps, expected "
-                f"at most {MAX_STEPS}"
-            )
         return int(steps)
 
 

@@ -70,11 +70,6 @@ class MaskedLMHead(ConfigLayer):
             if self.embeddings is None and len(found) == 1:
                 self.embeddings = found[0]
             self._has_encoder_table = found == [self.embeddings]
-        if self.embeddings is None:
-            raise UserError(
-                f"the layer {self.name} requires `embeddings`, or a call on the output of one "
-                "encoder in a Keras graph"
-            )
         return super().__call__(sequence_output, masked_lm_positions, **kwargs)
 
     def build(self, *_):

@@ -71,11 +71,9 @@ def _state(layer):
 
 
 def restore(layer, states):
-    """Apply `states` to the sublayers of a new layer; ValueError if one is missing."""
+    """Apply `states` to the sublayers of a new layer."""
     children = dict(named_layers(layer))
     for path, state in states.items():
-        if path not in children:
-            raise ValueError(f"layer {path} of the saved {layer.name} no longer exists")
         _adapt(children[path], state)
     if not layer.trainable:
         layer.trainable = False

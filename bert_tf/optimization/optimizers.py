@@ -1,7 +1,6 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
 import functools
-import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -85,8 +84,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             `gradient_accumulation_steps` of `keras.optimizers.Optimizer`.
 
         Raises:
-          UserError: for `clipnorm` and `clipvalue`, or if the learning rate is a function with
-            arguments.
+          UserError: for `clipnorm` and `clipvalue`.
         """
         for clip in ("clipnorm", "clipvalue"):
             if options.get(clip) is not None:
@@ -94,13 +92,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     f"`{clip}` is not supported by {type(self).__name__}, which clips gradients by "
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
-        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
-        has_arguments = callable(learning_rate) and inspect.signature(learning_rate).parameters
-        if has_arguments and not is_schedule:
-            raise UserError(
-                "`learning_rate`: found a function with arguments, expected none; for a rate that "
-                "depends on the step use `LinearWarmupDecay` or a Keras schedule"
-            )
         super().__init__(
             learning_rate,
             weight_decay=weight_decay,

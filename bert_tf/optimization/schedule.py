@@ -24,12 +24,10 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, learning_rate: float, num_train_steps: int, num_warmup_steps: int = 0):
         """Store the peak rate, the step where the decay reaches 0, and the length of the warm-up.
 
-        Raises UserError if a number of steps is out of range.
+        Raises UserError if there are no steps.
         """
         if num_train_steps < 1:
             raise UserError(f"`num_train_steps={num_train_steps}`: expected at least 1")
-        if num_warmup_steps < 0:
-            raise UserError(f"`num_warmup_steps={num_warmup_steps}`: expected at least 0")
         self.learning_rate = learning_rate
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps

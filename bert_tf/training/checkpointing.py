@@ -116,57 +116,27 @@ def _decode(array):
 def check_training_settings(prefix, training_settings):
     """Compare the settings of a resumed run with the settings in its checkpoint; log differences.
 
-    Settings that the checkpoint lacks are not compared, except that version 0.1 had no length
-    buckets and one input stream. Raises UserError if the optimizer class differs.
+    Settings that the checkpoint lacks are not compared. Raises UserError if the optimizer class
+    differs.
     """
     source = checkpoints.ReleaseCheckpoint(prefix)
-    stored = {"bucket_by_length": 0, "num_input_streams": 1}  # as in version 0.1
-    for name in training_settings:
-        if _RUN_STATE + name in source.shapes:
-            stored[name] = _decode(source.tensor(_RUN_STATE + name))
-    changed = {
-        name: (stored[name], new)
-        for name, new in training_settings.items()
-        if name in stored and stored[name] != new
-    }
-    if "optimizer" in changed:
-        _check_optimizer(prefix, *changed.pop("optimizer"))
-    for name, (old, new) in changed.items():
-        if name == "learning_rate":
-            for key in sorted(old | new):
-                if old.get(key) != new.get(key):
-                    values = old.get(key), new.get(key)
-                    console.info("%s changed from %s to %s since %s", key, *values, prefix)
-        elif name == "input":
-            console.warning(
-                "the training files changed since %s (from %d with %d bytes to %d with %d bytes): "
-                "the remaining steps see different examples",
-                prefix, *old[:2], *new[:2],
-            )  # fmt: skip
-        else:
-            console.warning(
-                "`%s` changed from %d to %d since %s: the remaining steps see different examples",
-                name, old, new, prefix,
-            )  # fmt: skip
-
-
-def _check_optimizer(prefix, stored, current):
-    changed = [name for name in current if name in stored and stored[name] != current[name]]
-    kind = ("class_name", "bias_correction")
-    if any(name in kind for name in changed):
-        old, new = (
-            f"{x['class_name']} {'with' if x['bias_correction'] else 'without'} bias correction"
-            for x in (stored, current)
-        )
-        raise UserError(
-            f"`optimizer`: {prefix} was trained with {old}, but this run uses {new}; continue "
-            "with the same optimizer, or start a new run from its weights with `init_checkpoint`"
-        )
-    for name in changed:
-        console.warning(
-            "the optimizer's %s changed from %s to %s since %s",
-            name, stored[name], current[name], prefix,
-        )  # fmt: skip
+    for name, new in training_settings.items():
+        if _RUN_STATE + name not in source.shapes:
+            continue
+        old = _decode(source.tensor(_RUN_STATE + name))
+        if not isinstance(new, dict):
+            old, new = {name: old}, {name: new}
+        for key in sorted(old | new):
+            change = f"`{key}` changed from {old.get(key)} to {new.get(key)} since {prefix}"
+            if old.get(key) == new.get(key):
+                continue
+            if key in ("class_name", "bias_correction"):
+                raise UserError(
+                    f"`optimizer`: {change}; continue with the same optimizer, or start a new run "
+                    "from its weights with `init_checkpoint`"
+                )
+            log = console.info if name == "learning_rate" else console.warning
+            log("%s", change)
 
 
 def _list_checkpoints(output_dir):
@@ -194,11 +164,10 @@ def remove_incomplete(output_dir, is_locked=True):
             console.info("removed %s, which has no index, because a process was killed", path)
 
 
-def restore_latest(output_dir, variables, restored=None, names=()):
+def restore_latest(output_dir, variables):
     """Set `variables` from the newest undamaged checkpoint of a run; return its prefix or None.
 
-    The variables in `names` already have the values of the checkpoint `restored`. Raises UserError
-    if no checkpoint can be read, or one belongs to a different model.
+    Raises UserError if no checkpoint can be read, or one belongs to a different model.
     """
     newest = latest(output_dir)
     if newest is None:
@@ -207,8 +176,7 @@ def restore_latest(output_dir, variables, restored=None, names=()):
     older = prefixes[: prefixes.index(newest)] if newest in prefixes else []
     for prefix in (newest, *reversed(older)):
         try:
-            is_new = prefix != restored
-            restore(prefix, {x: v for x, v in variables.items() if is_new or x not in names})
+            restore(prefix, variables)
         except DamagedFile as error:
             console.warning("%s; using the checkpoint before it", error)
         else:
@@ -223,13 +191,7 @@ def restore(prefix, variables):
         name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
     ]
     if missing:
-        console.warning(
-            "%s has no %s, which is reinitialized",
-            prefix,
-            "dropout state, like checkpoints of the release"
-            if _RUN_STATE + "seed_0" in missing
-            else "loss scale, like checkpoints of runs that do not use float16",
-        )
+        console.warning("%s has no %s; reinitialized", prefix, ", ".join(missing))
         variables = {name: v for name, v in variables.items() if name not in missing}
     for name, variable in variables.items():
         shape = source.shapes.get(name)

@@ -195,9 +195,9 @@ class TrainLoop:
             **_describe(optimizer),
         }
         if data.identity:
+            # The number of files, their bytes and a digest of their names and sizes.
             self.training_settings["input"] = list(data.identity)
-        restored, trainer.restored = trainer.restored, None  # the weights will change
-        newest = checkpointing.restore_latest(trainer.output_dir, self.state, restored, weights)
+        newest = checkpointing.restore_latest(trainer.output_dir, self.state)
         if newest:
             trainer.checkpoint = newest
             checkpointing.check_training_settings(newest, self.training_settings)

@@ -36,22 +36,15 @@ def tf_config():
         count = len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
         if count < 2:
             return 1
-        kind, index = values["task"]["type"], int(values["task"]["index"])
-        num_tasks = len(cluster.get(kind, ()))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        task = values["task"]
+        if task["type"] not in ("chief", "worker"):
+            raise ValueError  # workers also evaluate
+        cluster[task["type"]][int(task["index"])]
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise UserError(
             f'TF_CONFIG: found {text!r}, expected {{"cluster": {{"worker": ["host:port", ...]}}, '
             '"task": {"type": "worker", "index": 0}}'
         ) from None
-    if kind not in ("chief", "worker"):
-        raise UserError(
-            f"TF_CONFIG: found the task type {kind!r}, expected chief or worker; workers also "
-            "evaluate"
-        )
-    if index not in range(num_tasks):
-        raise UserError(
-            f"TF_CONFIG: found the task {kind} {index}, expected an index less than {num_tasks}"
-        )
     return count
 
 

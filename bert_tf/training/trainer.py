@@ -59,8 +59,6 @@ class Trainer:
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         weights = checkpointing.weights(self.model)
         self.checkpoint = checkpointing.restore_latest(output_dir, weights)
-        # The checkpoint in `output_dir` that equals the current weights; None once they change.
-        self.restored = self.checkpoint
         if self.checkpoint:
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
@@ -119,7 +117,7 @@ class Trainer:
         prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
         if prefix is None:
             raise UserError(f"`best_metric`: found no checkpoint in {folder}")
-        self.checkpoint, self.restored = prefix, None
+        self.checkpoint = prefix
         console.info("weights: the best checkpoint of this run, %s", prefix)
 
     @functools.cached_property

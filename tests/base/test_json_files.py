@@ -103,29 +103,19 @@ CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"hidden_size": 10**9}, r"weights, expected at most 1e\+11: .* hidden_size 1000000000"),
-        ({"num_hidden_layers": 2 * 10**9}, "weights, expected at most"),
-        (
-            {"max_position_embeddings": 10**15},
-            "max_position_embeddings is .*, expected an integer from",
-        ),
-        ({"vocab_size": 10**400}, "vocab_size is .*, expected an integer from 1 to"),
-        ({"initializer_range": 10**400}, "initializer_range is .*, expected a positive number"),
-        (
-            {"initializer_range": float("nan")},
-            "initializer_range is .*, expected a positive number",
-        ),
-        ({"hidden_act": ["gelu"]}, "hidden_act is .*, expected one of"),
-        ({"model_type": "bert", "hidden_act": {}}, "hidden_act is .*, expected one of"),
-        ({"self": 1}, "the BERT config has a reserved key"),
+        {"max_position_embeddings": 10**15},
+        {"vocab_size": 10**400},
+        {"initializer_range": float("nan")},
+        {"hidden_act": ["gelu"]},
+        {"hidden_act": {}, "model_type": "bert"},
     ],
 )
-def test_invalid_bert_configs(tmp_path, changes, message):
+def test_invalid_bert_configs(tmp_path, changes):
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps({**CONFIG, **changes}))
-    with pytest.raises(bert_tf.UserError, match=f"{path}: .*{message}"):
+    with pytest.raises(bert_tf.UserError, match=f"{path}: {next(iter(changes))} is "):
         bert_tf.BertConfig.from_json_file(str(path))
 
 

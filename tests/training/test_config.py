@@ -30,12 +30,8 @@ from tests.common import TINY
 def test_number_of_steps():
     """The release rounds the product down rather than the number of batches per epoch."""
     assert TrainConfig(num_train_epochs=3.0).num_train_steps(3668, "examples") == 343
-    for config, count, message in (
-        (TrainConfig(), 10, r"`train_batch_size=32`: found only 10 windows"),
-        (TrainConfig(num_train_epochs=1e300), 100, r"`num_train_epochs=1e\+300`"),
-    ):
-        with pytest.raises(bert_tf.UserError, match=message):
-            config.num_train_steps(count, "windows")
+    with pytest.raises(bert_tf.UserError, match=r"`train_batch_size=32`.* 10 windows"):
+        TrainConfig().num_train_steps(10, "windows")
 
 
 def test_number_of_frozen_layers():

@@ -39,17 +39,17 @@ CLUSTER = '{"cluster": {"worker": ["a:1", "b:1"]}'
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    "text",
     [
-        ("{", "expected"),
-        (CLUSTER + "}", "expected"),
-        (CLUSTER + ', "task": {"type": "worker", "index": 2}}', "worker 2"),
-        (CLUSTER + ', "task": {"type": "evaluator", "index": 0}}', "evaluator"),
+        "{",
+        CLUSTER + "}",
+        CLUSTER + ', "task": {"type": "worker", "index": 2}}',
+        CLUSTER + ', "task": {"type": "evaluator", "index": 0}}',
     ],
 )
-def test_malformed_tf_config_is_an_error(text, found, monkeypatch):
+def test_malformed_tf_config_is_an_error(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(bert_tf.UserError, match=f"TF_CONFIG: .*{found}"):
+    with pytest.raises(bert_tf.UserError, match="TF_CONFIG"):
         training.make_strategy()
 
 

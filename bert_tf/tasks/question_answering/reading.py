@@ -12,6 +12,7 @@ from bert_tf.data import tables
 from bert_tf.data.rows import BadRows, TfdsRows
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
+from bert_tf.io.json_files import quoted
 from bert_tf.tasks.question_answering.alignment import Words
 
 
@@ -112,26 +113,14 @@ def _paragraphs_of_rows(path, table_format):
         yield Paragraph(questions[0].where, context, questions)
 
 
-_TYPE_NAMES = {str: "a string", list: "a list", int: "an integer", bool: "true or false"}
-
-
 def _get(values, key, kind, where):
     """Return `values[key]`; raise UserError if it is missing or of a different type."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where}: found {_abbreviated(values)}, expected an object")
-    if key not in values:
-        raise UserError(f"{where}: found the keys {', '.join(values) or 'none'}, expected {key!r}")
-    value = values[key]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(f"{where}: {key!r} is {_abbreviated(value)}, expected {_TYPE_NAMES[kind]}")
+    value = values.get(key) if isinstance(values, dict) else None
+    if type(value) is not kind:
+        raise UserError(f"{where}: {json_files.problem(values, {key: kind}).removeprefix('.')}")
     if kind is str:
         check_unicode(value, f"{where}: {key!r}")
     return value
-
-
-def _abbreviated(value):
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 40 else text[:40] + "..."
 
 
 def _paragraph(values, where):
@@ -253,7 +242,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
-                    text = _abbreviated(answer.text)
+                    text = quoted(answer.text)
                     misplaced(f"{question.where}: {text} at character {answer.start}")
                     continue
             digest.update(json.dumps(question[1:]).encode())

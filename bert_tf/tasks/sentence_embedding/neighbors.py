@@ -84,12 +84,8 @@ class Reranker:
         labels = classifier.config.labels
         if labels and label is None:
             label = next((x for x in ("1", "yes") if x in labels), None)
-        if (label is None) != (not labels) or (labels and label not in labels):
-            raise UserError(
-                f"`label={label}`: expected one of the reranker's labels, {', '.join(labels)}"
-                if labels
-                else f"`label={label}`: expected None, because the reranker is a regression model"
-            )
+        if label not in (labels or [None]):
+            raise UserError(f"`label={label}`: expected one of {', '.join(labels) or None}")
         self._classifier, self._label = classifier, label
         self.num_candidates = num_candidates
 
@@ -134,12 +130,7 @@ class NearestNeighbors:
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
           reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
-
-        Raises:
-          UserError: if there is a `reranker` without an `encoder`.
         """
-        if reranker and encoder is None:
-            raise UserError("`reranker` requires `encoder`, because it compares texts")
         self._encoder, self._reranker = encoder, reranker
         self._texts = queries if encoder is None else list(queries)
         self._queries = l2_normalize(queries if encoder is None else encoder.encode(self._texts))
@@ -158,8 +149,6 @@ class NearestNeighbors:
 
     def add_texts(self, texts):
         """Add the texts of an iterable, read lazily; return self."""
-        if self._encoder is None:
-            raise UserError("`add_texts` requires `encoder`; without it, use `add` with vectors")
         for text, vector in self._encoder.stream(texts):
             self.add(vector, text)
         return self

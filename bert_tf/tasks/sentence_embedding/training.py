@@ -207,9 +207,7 @@ def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")
-    if not temperature > 0:
-        raise UserError(f"`temperature={temperature}`: expected a number greater than 0")
-    if any(type(x) is not int or not 0 < x <= width for x in dims):
+    if any(not 0 < x <= width for x in dims):
         raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {width}")
     options = {}
     if function in (contrastive, cosent):

@@ -1,12 +1,12 @@
 """Encode the targets of `TokenClassification.fit` as `features.encode_words` does."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError, check_unicode, counted
+from bert_tf.errors import UserError, counted
 from bert_tf.tasks.token_classification.features import (
     NOT_WORD_START,
     SENTENCE_START,
@@ -32,13 +32,13 @@ _CHUNK_SIZE = 1000
 def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
     """Encode lists of words with one tag per word, in any scheme; without labels, all ids are 0."""
     tags, rows = config.tags, [None] * len(sentences)
-    sentences = [
-        _check_words(words, f"`{sentences_argument}`: item {i}")
-        for i, words in enumerate(sentences)
-    ]
+    for i, words in enumerate(sentences):
+        # The characters of a string would count as words.
+        if isinstance(words, str) or not len(words):
+            raise UserError(f"`{sentences_argument}`: item {i} is {words!r:.50}, expected words")
     if labels is not None:
         rows = [
-            _check_tags(row, words, tags.names, f"`{labels_argument}`: item {i}")
+            _tag_names(row, words, tags.names, f"`{labels_argument}`: item {i}")
             for i, (row, words) in enumerate(zip(labels, sentences, strict=True))
         ]
         tags = tags._replace(data_scheme=infer_scheme(rows))
@@ -48,38 +48,20 @@ def encode_tags(sentences, labels, sentences_argument, labels_argument, config):
         yield encode_words([sentence], tags, tokenizer)
 
 
-def _check_words(words, where):
-    if isinstance(words, (str, Mapping)) or not isinstance(words, Iterable):
-        raise UserError(f"{where} is {words!r:.50}, expected a list of words")
-    words = tuple(words)
-    if not words:
-        raise UserError(f"{where} has no words")
-    for word in words:
-        if not isinstance(word, str):
-            raise UserError(f"{where}: found {word!r:.50}, expected words")
-        check_unicode(word, where)
-    return words
-
-
-def _check_tags(row, words, names, where):
+def _tag_names(row, words, names, where):
     """Return the tags of words as a tuple of names, given names or indices."""
-    if isinstance(row, str) or not isinstance(row, Iterable):
-        raise UserError(f"{where} is {row!r:.50}, expected a list with one tag per word")
-    row = list(row)
     if len(row) != len(words):
         raise UserError(
             f"{where}: found {counted(len(row), 'tag')}, expected one for each of {len(words)} "
             "words"
         )
+    row = list(row)
     for i, tag in enumerate(row):
-        is_index = isinstance(tag, (int, np.integer)) and not isinstance(tag, bool)
-        if is_index and 0 <= tag < len(names):
+        if not isinstance(tag, str):
+            # Negative ones, such as -100 of transformers, would count from the end.
+            if not 0 <= tag < len(names):
+                raise UserError(f"{where}: the tag is {tag}, expected less than {len(names)}")
             row[i] = names[tag]
-        elif not isinstance(tag, str):
-            raise UserError(
-                f"{where}: the tag of the word {words[i]} is {tag!r:.50}, expected a name or an "
-                f"index less than {len(names)}"
-            )
     return tuple(row)
 
 
@@ -125,21 +107,20 @@ def encode_entities(texts, labels, argument, config):
 
 def _read_entities(entities, where):
     """Return a sorted list of (start, end, label) for the entities of a text."""
-    if isinstance(entities, Mapping) and "entities" in entities:
-        entities = entities["entities"]
-    if isinstance(entities, (str, Mapping)) or not isinstance(entities, Iterable):
-        raise UserError(f"{where} is {entities!r:.50}, expected a list of entities")
-    parsed = []
-    for entity in entities:
-        values = entity
-        if isinstance(entity, Mapping):
-            values = [entity.get(name) for name in ("start", "end", "label")]
-        is_entity = isinstance(values, (list, tuple)) and len(values) == 3
-        is_entity = is_entity and all(isinstance(x, (int, np.integer)) for x in values[:2])
-        if not is_entity or not isinstance(values[2], str):
-            raise UserError(f"{where}: found {entity!r:.80}, expected start, end and label")
-        parsed.append(tuple(values))
-    return sorted(parsed)
+    try:
+        if isinstance(entities, Mapping):
+            entities = entities["entities"]
+        parsed = []
+        for entity in entities:
+            if isinstance(entity, Mapping):
+                entity = [entity[name] for name in ("start", "end", "label")]
+            start, end, label = entity
+            parsed.append((start, end, label))
+        return sorted(parsed)
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{where} is {entities!r:.80}, expected entities with start, end and label"
+        ) from None
 
 
 def _locate(entities, text, word_starts, word_ends, where):
