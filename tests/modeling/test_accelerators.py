@@ -230,27 +230,3 @@ def test_xla_compiles_the_whole_step_and_the_predictions(case):
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
     assert predict(zeros(schema))
-
-
-def test_operations_of_the_host_are_found():
-    def compare(batch):  # int32, as in the dropout of version 0.1
-        return tf.tile(batch["input_ids"], [1, 8]) > 2
-
-    def unique(batch):
-        return tf.raw_ops.UnicodeScript(input=batch["input_ids"])
-
-    for step, message in ((compare, "computes 256 values on the host"), (unique, "has no kernel")):
-        nested = tf.function(step)
-        assert any(message in line for line in off_gpu(trace(nested, records.CLASSIFICATION)))
-
-
-def test_unfit_operations_are_found():
-    def dynamic(batch):
-        return tf.boolean_mask(batch["input_ids"], batch["input_mask"] > 0)
-
-    def with_strings(batch):
-        return tf.strings.as_string(batch["input_ids"])
-
-    for step, message in ((dynamic, "has no static shape"), (with_strings, "has strings")):
-        nested = tf.function(step)
-        assert any(message in line for line in unfit(trace(nested, records.CLASSIFICATION))[1])

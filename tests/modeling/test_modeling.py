@@ -1,10 +1,8 @@
 """The model: the release's outputs, dropout, and Keras files, including version 0.1's."""
 
-import concurrent.futures
 import hashlib
 import importlib
 import pathlib
-import threading
 
 import keras
 import numpy as np
@@ -30,7 +28,6 @@ from tests.modeling.conftest import (
     CHECKS,
     MODELS,
     BackboneTest,
-    assert_same_outputs,
     make_model,
 )
 
@@ -58,18 +55,12 @@ def test_equals_the_release():
         np.testing.assert_allclose(value, golden[f"out_{name}"], atol=2e-5, rtol=0, err_msg=name)
 
 
-def test_shapes_and_attention():
-    model = BertModel(TINY, with_attention_probs=True)
+def test_attention_probabilities():
     batch = features()
-    outputs = model(batch)
-    assert outputs["sequence_output"].shape == (3, 8, 16)
-    assert outputs["pooled_output"].shape == (3, 16)
-    assert len(outputs["all_encoder_layers"]) == len(outputs["attention_probs"]) == 2
-    probs = keras.ops.convert_to_numpy(outputs["attention_probs"][1])
-    assert probs.shape == (3, 2, 8, 8)
-    np.testing.assert_allclose(probs.sum(-1), 1.0, atol=1e-6)
-    padded = np.broadcast_to(batch["input_mask"][:, None, None, :] == 0, probs.shape)
-    assert probs[padded].max() == 0.0
+    for probs in BertModel(TINY, with_attention_probs=True)(batch)["attention_probs"]:
+        np.testing.assert_allclose(np.sum(probs, -1), np.ones((3, 2, 8)), atol=1e-6)
+        padded = np.broadcast_to(batch["input_mask"][:, None, None, :] == 0, probs.shape)
+        assert np.array(probs)[padded].max() == 0.0
 
 
 def test_inputs_that_may_be_omitted(tmp_path):
@@ -89,11 +80,9 @@ def test_inputs_that_may_be_omitted(tmp_path):
     ]
     for result in results:
         np.testing.assert_allclose(result, expected["pooled_output"], atol=1e-6, rtol=0)
-    classifier = BertClassifier(TINY, 2)
+    classifier = BertClassifier(tiny(num_hidden_layers=1), 2)
     classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(classifier.fit(ids, np.zeros(3), verbose=0).history["loss"]).all()
-    with pytest.raises(bert_tf.UserError, match=r"bert: found \['ids'\], expected also `in"):
-        bert({"ids": ids})
 
 
 def test_padding_does_not_change_the_output():
@@ -105,17 +94,6 @@ def test_padding_does_not_change_the_output():
     np.testing.assert_allclose(
         short["sequence_output"], long["sequence_output"][:, :6], atol=1e-6, rtol=0
     )
-
-
-def test_masked_lm_head_is_tied_to_the_word_embeddings():
-    model = BertPretrainer(TINY)
-    before = keras.ops.convert_to_numpy(model(features())["masked_lm_logits"])
-    table = model.get_layer("bert").embeddings.word_embeddings
-    table.assign(np.where(np.arange(50)[:, None] == 49, 3.0, table))  # word 49 is in no input
-    after = keras.ops.convert_to_numpy(model(features())["masked_lm_logits"])
-    changed = np.abs(after - before).max(axis=(0, 1)) > 1e-6
-    assert changed[49] or (features()["input_ids"] == 49).any()
-    assert sum(v.path.endswith("word_embeddings") for v in model.variables) == 1
 
 
 def test_an_empty_share_of_a_batch_has_the_shape_of_the_others():
@@ -152,14 +130,6 @@ def test_every_model(check, model_class, tmp_path):
         return make_model(model_class, dtype)[0]
 
     getattr(BackboneTest(make, make_model(model_class)[1], tmp_path), check)()
-
-
-def test_keras_file_of_a_graph_with_layers_of_the_model(tmp_path):
-    bert = BertModel(TINY)
-    x = bert.get_layer("layer_0").output
-    model = keras.Model(bert.input, modeling.Projection(2, 0.02)(Dropout(0.1)(x)))
-    model.save(tmp_path / "model.keras")
-    assert_same_outputs(keras.saving.load_model(tmp_path / "model.keras"), model)
 
 
 def load_v0_1(name):
@@ -246,21 +216,6 @@ def test_random_streams_of_models_in_one_function_are_independent():
         np.testing.assert_array_equal(result, expected[i])
 
 
-def test_random_streams_in_threads_are_independent():
-    streams = Streams()
-    expected = [streams.run(i, replica_id=i) for i in (0, 1)]
-    barrier = threading.Barrier(2)
-
-    def run(i):
-        barrier.wait()
-        return [streams.run(i, replica_id=i) for _ in range(3)]
-
-    with concurrent.futures.ThreadPoolExecutor(2) as executor:
-        for i, results in enumerate(executor.map(run, (0, 1))):
-            for result in results:
-                np.testing.assert_array_equal(result, expected[i])
-
-
 def test_recomputation_gives_the_same_gradients():
     streams = Streams(1)
     model = streams.models[0]
@@ -294,52 +249,30 @@ def test_layers_take_the_call_arguments_themselves():
     np.testing.assert_array_equal(dropout(x, training=False, replica_id=1), x)
 
 
-def test_a_graph_of_the_user_recomputes():
-    """A call argument given while building a functional model applies to all its calls."""
-    bert = BertModel(tiny(num_hidden_layers=1))
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in bert.input}
-    model = keras.Model(inputs, bert(inputs, recompute=True)["pooled_output"])
-    batch = {name: tf.constant(features()[name]) for name in inputs}
-
-    def products(model):
-        @tf.function
-        def gradients():
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(model(batch, training=True))
-            weights = [v.value for v in model.trainable_variables]
-            return [x for x in tape.gradient(loss, weights) if x is not None]
-
-        graph = gradients.get_concrete_function().graph.as_graph_def()
-        nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-        return sum(node.op == "MatMul" for node in nodes)
-
-    plain = keras.Model(inputs, bert(inputs)["pooled_output"])
-    assert products(model) > products(plain)
-
-
 def test_too_long_sequence_is_rejected():
-    with pytest.raises(
-        ValueError, match=r"`input_ids`: found sequences of 13 tokens, expected at most 12"
-    ):
+    with pytest.raises(ValueError, match=r"`input_ids`.* 13 .* 12"):
         BertModel(TINY)(features(length=13))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "values",
     [
-        ({"hidden_size": 15}, "hidden_size is 15, expected a multiple of num_attention_heads, 2"),
-        ({"vocab_size": 0}, "vocab_size is 0, expected an integer from 1 to 2147483647"),
-        ({"num_hidden_layers": "2"}, "num_hidden_layers is '2', expected an integer"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, expected a number in"),
-        (
-            {"hidden_act": "swish2"},
-            "hidden_act is 'swish2', expected one of gelu, gelu_erf, relu, tanh, linear",
-        ),
+        {"hidden_size": 15},
+        {"vocab_size": 0},
+        {"num_hidden_layers": "2"},
+        {"hidden_dropout_prob": 1.0},
+        {"layer_norm_eps": -1},
+        {"hidden_act": "swish2"},
+        {"pooler_act": "swish"},
+        {"embedding_size": 0},
+        {"has_segment_embeddings": 1},
+        {"model_type": "roberta"},
     ],
 )
-def test_config_rejects_nonsense(change, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        tiny(**change)
+def test_config_rejects_nonsense(values):
+    """The error names the key."""
+    with pytest.raises(bert_tf.UserError, match=next(iter(values))):
+        bert_tf.BertConfig.from_dict({**TINY.to_dict(), **values})
 
 
 def test_config_file(tmp_path):
@@ -347,12 +280,10 @@ def test_config_file(tmp_path):
     path.write_text(TINY.to_json_string().replace("{", '{"pooler_type": "first",', 1))
     config = bert_tf.BertConfig.from_json_file(str(path))
     assert config.to_dict() == {**TINY.to_dict(), "pooler_type": "first"}
-    path.write_text("{\n  nonsense")
-    with pytest.raises(bert_tf.UserError, match=r"bert_config.json, line 2: invalid JSON"):
-        bert_tf.BertConfig.from_json_file(str(path))
-    path.write_text("[]")
-    with pytest.raises(bert_tf.UserError, match="vocab_size"):
-        bert_tf.BertConfig.from_json_file(str(path))
+    for text, found in (("{\n  nonsense", "line 2"), ("[]", "vocab_size")):
+        path.write_text(text)
+        with pytest.raises(bert_tf.UserError, match=rf"bert_config\.json.*{found}"):
+            bert_tf.BertConfig.from_json_file(str(path))
 
 
 @pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])
@@ -478,7 +409,7 @@ def test_ids_without_embeddings_are_rejected(name, index, size):
     batch = features()
     batch[name][1, 2] = index
     model = BertModel(tiny(num_hidden_layers=1))
-    with pytest.raises(bert_tf.UserError, match=rf"`{name}`: found {index}, .* 0 to {size - 1} \("):
+    with pytest.raises(bert_tf.UserError, match=f"`{name}`: found {index},.* {size - 1} "):
         model(batch)
     message = rf" = {index} is not in \[0, {size}\)[\s\S]*{name}_below"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):

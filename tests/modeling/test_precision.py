@@ -11,7 +11,6 @@ from bert_tf import configs, optimization, tasks, training
 from tests.training import training_helpers
 from tests.training.training_helpers import (
     Batches,
-    SomeBatches,
     assert_same,
     mirrored,
     run,
@@ -53,17 +52,6 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     variables = {**optimizer.weights, **optimizer.slots}
     variables |= {str(i): v.value for i, v in enumerate(task.model.non_trainable_variables)}
     return {name: variable.numpy() for name, variable in variables.items()}
-
-
-@pytest.mark.slow
-def test_recomputation_makes_the_same_steps():
-    """The recomputed layer uses the same dropout masks."""
-    plain, recomputed = (
-        state_after_steps(dropout=0.3, recompute=recompute) for recompute in (False, True)
-    )
-    assert plain.keys() == recomputed.keys()
-    for name, value in plain.items():
-        np.testing.assert_allclose(recomputed[name], value, atol=1e-6, rtol=0, err_msg=name)
 
 
 @pytest.mark.slow
@@ -122,24 +110,6 @@ def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
     assert_same(tmp_path / "plain", tmp_path / "xla", atol=1e-5)
 
 
-def test_xla_is_the_default_on_gpus_and_off_on_tpus(tmp_path, caplog):
-    one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
-    assert training.use_xla(None, one_device) is bool(tf.config.list_logical_devices("GPU"))
-    assert training.use_xla(True, one_device) is True
-
-    class OnTpu(tf.distribute.TPUStrategy):
-        def __init__(self):
-            pass
-
-    assert training.use_xla(None, OnTpu()) is False
-    assert training.use_xla(True, OnTpu()) is False
-    trainer = new_trainer(tmp_path)
-    trainer.strategy = OnTpu()
-    with pytest.raises(bert_tf.UserError, match="no_such_metric"):  # after the warning
-        trainer.fit(Batches(), None, 1, configs.TrainConfig(xla=True, best_metric="no_such_metric"))
-    assert "`xla`" in caplog.text and "TPU" in caplog.text
-
-
 def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
     full = state_after_steps()
     for dtype in ("mixed_bfloat16", "mixed_float16"):
@@ -147,13 +117,6 @@ def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
         for name, value in full.items():
             assert half[name].dtype == value.dtype, name
             np.testing.assert_allclose(half[name], value, atol=5e-3)
-
-
-@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=pytest.mark.slow), "float16"])
-@pytest.mark.slow
-def test_half_precision_learns(tmp_path, dtype):
-    trainer = run(tmp_path, 100, rate=3e-3, dtype=f"mixed_{dtype}")
-    assert trainer.evaluate(SomeBatches())["loss"] < 2.3  # initially 4.6; 2.1 in float32
 
 
 @pytest.mark.slow
@@ -174,13 +137,6 @@ def test_float16_on_two_devices(tmp_path):
     training.set_seed(7)
     run(tmp_path / "two", 6, mirrored(2), dtype="mixed_float16")
     assert_same(tmp_path / "one", tmp_path / "two", atol=1e-3)
-
-
-@pytest.mark.slow
-def test_resuming_a_float32_run_in_float16_is_logged(tmp_path, caplog):
-    run(tmp_path, 2, total=4)
-    run(tmp_path, 4, dtype="mixed_float16")
-    assert "model.ckpt-2 has no loss scale" in caplog.text
 
 
 def make(weight, **options):

@@ -34,45 +34,15 @@ def test_equals_the_release(case, compiled_size, monkeypatch):
         learning_rate=LinearWarmupDecay(float(rate), int(total), int(warmup)),
     )
     for i in range(int(steps)):
-        optimizer.apply_reduced({name: tf.constant(golden[f"grad{i}|{name}"]) for name in names})
+        gradients = {name: tf.constant(golden[f"grad{i}|{name}"]) for name in names}
+        norm = optimizer.apply_reduced(gradients)
+        np.testing.assert_allclose(norm, tf.linalg.global_norm(list(gradients.values())), rtol=1e-6)
         for name in names:
             np.testing.assert_allclose(
                 variables[name], golden[f"weight{i}|{name}"], atol=1e-6, rtol=0
             )
     for name, slot in optimizer.slots.items():
         np.testing.assert_allclose(slot, golden[f"slot|{name}"], atol=1e-6, rtol=0)
-
-
-def test_formula():
-    """Three steps equal NumPy, with clipping, and with and without weight decay."""
-    rng = np.random.default_rng(0)
-    start = {"a/kernel": rng.normal(size=(3, 4)), "a/bias": rng.normal(size=4)}
-    start = {name: value.astype("float32") for name, value in start.items()}
-    optimizer, variables = make(start, learning_rate=0.1)
-    expected = {name: value.astype("float64") for name, value in start.items()}
-    m = dict.fromkeys(start, 0.0)
-    v = dict.fromkeys(start, 0.0)
-    for _ in range(3):
-        gradients = {name: rng.normal(size=value.shape) for name, value in start.items()}
-        norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-        returned_norm = optimizer.apply_reduced(
-            {n: tf.constant(g, tf.float32) for n, g in gradients.items()}
-        )
-        np.testing.assert_allclose(returned_norm, norm, rtol=1e-6)
-        for name, g in gradients.items():
-            g = g / max(norm, 1.0)
-            m[name] = 0.9 * m[name] + 0.1 * g
-            v[name] = 0.999 * v[name] + 0.001 * g**2
-            decay = 0.01 * expected[name] if name.endswith("kernel") else 0.0
-            expected[name] -= 0.1 * (m[name] / (np.sqrt(v[name]) + 1e-6) + decay)
-            np.testing.assert_allclose(variables[name], expected[name], atol=1e-5)
-
-
-def test_small_gradients_are_not_scaled():
-    optimizer, _ = make({"w": np.zeros(2, "float32")}, learning_rate=0.0)
-    gradient = np.float32([0.1, 0.3])
-    optimizer.apply_reduced({"w": tf.constant(gradient)})
-    np.testing.assert_allclose(optimizer.slots["w/adam_m"], 0.1 * gradient, rtol=1e-7)
 
 
 def test_schedule():
