@@ -29,8 +29,8 @@ MODELS = {
 _OF_SEQUENCES = ("pooled_output", "masked_lm_logits", "next_sentence_logits")
 
 
-def run_backbone_test(make, batch, folder):
-    """Check files, clones, half precision and skipped padding of a model.
+class BackboneTest:
+    """Checks of files, clones, half precision and skipped padding of a model.
 
     Args:
       make: function from a dtype policy, None for float32, to a model without dropout; the
@@ -38,13 +38,6 @@ def run_backbone_test(make, batch, folder):
       batch: dict of the model's inputs, with padding.
       folder: a `pathlib.Path` for files.
     """
-    test = BackboneTest(make, batch, folder)
-    for check in CHECKS:
-        getattr(test, check)()
-
-
-class BackboneTest:
-    """Checks of a model, with the arguments of `run_backbone_test`."""
 
     def __init__(self, make, batch, folder):
         self.make, self.batch, self.folder = make, batch, folder

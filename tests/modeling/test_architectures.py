@@ -9,9 +9,10 @@ from bert_tf import checkpoints
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertSpanLabeler
 from tests.common import WITHOUT_DROPOUT, features, write_vocab
 from tests.modeling.conftest import (
+    CHECKS,
+    BackboneTest,
     make_model,
     padded_batch,
-    run_backbone_test,
     run_with_transformers,
 )
 
@@ -83,7 +84,9 @@ def test_model(tmp_path, name):
     def make(dtype):
         return make_model(BertClassifier, dtype, config)[0]
 
-    run_backbone_test(make, padded_batch(), tmp_path)
+    test = BackboneTest(make, padded_batch(), tmp_path)
+    for check in CHECKS:
+        getattr(test, check)()
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert_tf
-from bert_tf import configs, tasks, training
+from bert_tf import tasks, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.tasks import question_answering
 from tests.common import QUICK_RUN, write_files, write_model
 from tests.tasks.task_helpers import small_config
-from tests.training.training_helpers import assert_same, mirrored, one_device
+from tests.training.training_helpers import mirrored, one_device
 
 S = 24
 
@@ -160,37 +159,6 @@ def test_masked_padding_has_no_effect_on_question_answering():
         for side in ("start", "end"):
             np.testing.assert_array_equal(predictions[0][side][:2], predictions[1][side][:2])
             assert int(tf.reduce_max(predictions[0][side][0])) < 5
-
-
-@pytest.mark.slow
-def test_short_batches_make_the_same_steps(tmp_path):
-    """Weights and results are equal, also on two replicas and with gradient accumulation.
-
-    Dropout is off, because masks depend on the shape.
-    """
-    path = write_records(tmp_path)
-    config = small_config(max_position_embeddings=S)
-    results = {}
-    for name, multiple, strategy, parts in (
-        ("whole", None, one_device(), 1),
-        ("short", 8, mirrored(2), 2),
-    ):
-        keras.utils.set_random_seed(5)
-        folder = str(tmp_path / name)
-        trainer = training.Trainer(lambda: tasks.ClassificationTask(config, 2), strategy, folder)
-        # The config does not set the dropout before the classifier.
-        (dropout,) = (layer for layer in trainer.model.layers if hasattr(layer, "rate"))
-        dropout.rate = 0.0
-        rate = bert_tf.optimization.LinearWarmupDecay(1e-3, 12, 2)
-        trainer.fit(
-            make_input(input_pipeline.TrainingInput, path, multiple, seed=0),
-            bert_tf.optimization.AdamWeightDecay(rate),
-            12,
-            configs.TrainConfig(gradient_accumulation_steps=parts),
-        )
-        results[name] = trainer.evaluate(make_input(input_pipeline.EvaluationInput, path, multiple))
-    assert_same(tmp_path / "whole", tmp_path / "short", atol=1e-5)
-    assert results["short"] == pytest.approx(results["whole"], abs=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -5,12 +5,11 @@ import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, optimization, serving, tasks, training
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import SentenceEmbeddingConfig, sentence_embedding
+from bert_tf.tasks import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.data import SentenceEmbeddingData, read_examples
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from tests.common import read_results, read_table, write_model, write_vocab
@@ -129,18 +128,6 @@ def test_the_search_counts_equal_texts_once():
     # Query 0 has both documents; query 2 only document 1, which comes second.
     assert found["eval_recall@10"] == 1
     assert found["eval_mrr@10"] == 0.75
-
-
-def test_the_loss_is_that_of_fit():
-    """For the same vectors and scores, the loss is equal on any batch."""
-    config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
-    task = SentenceEmbeddingTask(config, (2, True), True)
-    vectors = tf.random.stateless_normal((4, 2, 8), (0, 1))
-    batch = {"label_value": tf.constant([0.0, 3.0, 1.0, 2.0])}
-    found = task.losses(vectors, batch, {"examples": tf.constant(4.0)})["sentence_loss"]
-    make_loss = sentence_embedding.training.make_loss
-    loss = make_loss("cosent", 2, True, 0.05, False, (), 8)
-    np.testing.assert_allclose(found, loss(batch["label_value"], vectors), rtol=1e-6)
 
 
 HEADER = "sentence1\tsentence2\tscore\n"
