@@ -66,10 +66,7 @@ _SUFFIX = re.compile(r"\s*\[Op:\w+\].*$")
 
 def shown(value, limit=40):
     """Return the repr of a value on one line, truncated to about `limit` characters."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # `repr` may fail, for example for an integer with thousands of digits
-        text = f"<{type(value).__name__}>"
+    text = " ".join(repr(value).split())
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

@@ -135,10 +135,8 @@ def _print_help(argument):
 def _check_remote_paths():
     """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
     for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
-        if flag.present:
-            # A text may begin with "https://".
-            is_path = flag.name not in ("text", "query")
-            files.check_reachable(flag.value, flag.name, is_path)
+        if flag.present and flag.name not in ("text", "query"):  # a text may begin with "https://"
+            files.check_reachable(flag.value, flag.name)
 
 
 def define_options(config, only=None, skip=()):

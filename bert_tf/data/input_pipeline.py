@@ -41,6 +41,10 @@ class _RecordInput:
     schema: dict
     lengths: dict
     batch_size: int
+    _: dataclasses.KW_ONLY
+    limits: dict | None = None
+    length_multiple: int | None = None
+    masking: DynamicMasking | None = None
 
     def _parse(self, serialized, *noise):
         batch = records.parse(serialized, self.schema, self.lengths, self.limits)
@@ -61,9 +65,6 @@ class TrainingInput(_RecordInput):
     """
 
     seed: int
-    limits: dict | None = None
-    length_multiple: int | None = None
-    masking: DynamicMasking | None = None
     sizes: Sequence[int] | None = None
     counts: Sequence[int] | None = None
     bucket_by_length: bool = False
@@ -265,9 +266,6 @@ class EvaluationInput(_RecordInput):
     """
 
     max_batches: int | None = None
-    limits: dict | None = None
-    length_multiple: int | None = None
-    masking: DynamicMasking | None = None
     source: str | None = None
 
     @property

@@ -128,22 +128,18 @@ def windowed(schema):
 
 def serialize(schema, examples):
     """Serialize dicts of arrays, lists or scalars; equal values give equal bytes."""
-    for values in examples:
-        if values.keys() != schema.keys():
-            raise KeyError(f"found the features {sorted(values)}, expected {sorted(schema)}")
     groups = [examples]
     if windowed_name := next((name for name in schema if schema[name].is_windowed), None):
         groups = itertools.groupby(examples, lambda values: len(values[windowed_name]))
         groups = [list(group) for _, group in groups]
-    return [record for group in groups for record in _serialize_equal_lengths(schema, group)]
-
-
-def _serialize_equal_lengths(schema, examples):
-    columns = {}
-    for name, (dtype, _) in schema.items():
-        rows = np.array([values[name] for values in examples])
-        columns[name] = rows.astype(dtype, casting="same_kind").reshape(len(rows), -1)
-    return tfrecord.examples(columns)
+    serialized = []
+    for group in groups:
+        columns = {}
+        for name, (dtype, _) in schema.items():
+            rows = np.array([values[name] for values in group])
+            columns[name] = rows.astype(dtype, casting="same_kind").reshape(len(rows), -1)
+        serialized += tfrecord.examples(columns)
+    return serialized
 
 
 # The exclusive upper bound of the values of a feature: a size in `BertConfig`, a length, the number

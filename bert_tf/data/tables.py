@@ -8,12 +8,10 @@ import json
 import os
 import re
 import sys
-import zipfile
 from typing import NamedTuple
 
 from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
-from bert_tf.io.compressed import check_unpacked, unpack
 
 # Names of delimiters, in messages and as values of `delimiter`.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -135,7 +133,7 @@ def find_format(path, delimiter=None, names=()):
 def _read_start(path):
     try:
         with files.system(path).GFile(path, "rb") as reader:
-            return unpack(reader, path).read(_SAMPLE_BYTES)
+            return files.unpack(reader).read(_SAMPLE_BYTES)
     except files.io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
 
@@ -211,7 +209,7 @@ def _lines(path):
     """Yield lines with their line ends; bytes that are not UTF-8 become lone surrogates."""
     try:
         with files.system(path).GFile(path, "rb") as reader:
-            for number, line in enumerate(unpack(reader, path)):
+            for number, line in enumerate(files.unpack(reader)):
                 yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
     except files.io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
@@ -316,9 +314,6 @@ def _excel_rows(path):
     try:
         with files.system(path).GFile(path, "rb") as reader:
             data = io.BytesIO(reader.read())
-        with zipfile.ZipFile(data) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        check_unpacked(path, size, len(data.getvalue()))
         sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).worksheets[0]
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
             cells = list(map(as_text, row))
@@ -326,10 +321,7 @@ def _excel_rows(path):
                 del cells[-1]
             if cells:
                 yield number, cells, _text_problem("".join(cells))
-    except UserError:
-        raise
-    # Damaged files raise exceptions of many classes.
-    except Exception as error:
+    except Exception as error:  # damaged files raise exceptions of many classes
         raise UserError(f"{path}: cannot be read as Excel ({reason(error)})") from None
 
 

@@ -61,10 +61,6 @@ def load_builder(name, data_dir):
     try:
         # `import tensorflow_datasets` hides some of its import errors.
         import tensorflow_datasets.public_api as tfds
-    except ImportError:
-        raise UserError(
-            "`tfds_name` requires tensorflow-datasets: pip install tensorflow-datasets"
-        ) from None
     except Exception as error:  # such as the VersionError of protobuf
         raise UserError(
             f"`tfds_name`: tensorflow-datasets cannot be imported ({reason(error)})"

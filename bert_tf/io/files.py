@@ -16,10 +16,10 @@ import os
 import re
 import shutil
 import sys
+import zlib
 
 from bert_tf import console
 from bert_tf.errors import UserError, reason
-from bert_tf.io.compressed import unpack
 
 # Files that belong to a model and are saved next to its checkpoint.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
@@ -72,7 +72,16 @@ def system(path):
 def io_errors():
     """Return the exception classes for I/O errors, with TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
-    return (OSError, loaded.errors.OpError) if hasattr(loaded, "errors") else (OSError,)
+    errors = OSError, EOFError, zlib.error  # the last two are raised for damaged gzip files
+    return (*errors, loaded.errors.OpError) if hasattr(loaded, "errors") else errors
+
+
+def unpack(reader):
+    """Return a reader of the unpacked contents if the file is gzip, else `reader` itself."""
+    is_gzip = reader.read(2) == b"\x1f\x8b"
+    reader.seek(0)
+    # Buffered, because `GzipFile` finds line ends in slow Python code.
+    return io.BufferedReader(gzip.GzipFile(fileobj=reader)) if is_gzip else reader
 
 
 @contextlib.contextmanager
@@ -95,18 +104,13 @@ def copy_model_files(source, target):
 _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 
 
-def check_reachable(value, argument, is_path=True):
+def check_reachable(value, argument):
     """Check that remote paths, such as `gs://` paths, can be reached; the file may be missing.
 
-    `value` is a path, comma-separated paths or a list; other values are ignored. With
-    `is_path=False`, strings must only be valid UTF-8.
+    `value` is a path, comma-separated paths or a list; other values are ignored.
     """
     texts = value if isinstance(value, (list, tuple)) else [value]
-    texts = [text for text in texts if isinstance(text, str)]
-    if "tensorflow" in sys.modules and not all(map(_is_unicode, texts)):
-        text = ", ".join(texts).encode("utf-8", "backslashreplace").decode()
-        raise UserError(f"`{argument}`: {text} is not valid UTF-8, which TensorFlow requires")
-    paths = [x.strip() for text in texts for x in text.split(",")] if is_path else []
+    paths = [x.strip() for text in texts if isinstance(text, str) for x in text.split(",")]
     if argument in _MODELS:
         paths = [path for path in paths if not path.startswith(HUB)]
     for path in filter(_SCHEME.match, paths):
@@ -117,15 +121,6 @@ def check_reachable(value, argument, is_path=True):
                 f"`{argument}`: {path} cannot be accessed ({reason(error)}); check the network and "
                 "the credentials, or use a local path"
             ) from None
-
-
-def _is_unicode(text):
-    """Return whether a str is free of surrogates, which stand for invalid UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_all_reachable(config):
@@ -169,7 +164,7 @@ def expand(patterns, argument):
 def read_text(path):
     """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
     with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
-        data = unpack(io.BytesIO(reader.read()), path).read()  # pipes are not seekable
+        data = unpack(io.BytesIO(reader.read())).read()  # pipes are not seekable
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -184,11 +179,11 @@ def read_lines(path, on_progress=None, strict=False):
     """
     if system(path).isdir(path):
         raise UserError(f"{path} is a folder, expected a text file")
-    num_invalid, first_invalid, number = 0, 0, 0
+    num_invalid, first_invalid = 0, 0
     try:
         with system(path).GFile(path, "rb") as reader:
             position = 0
-            for number, line in enumerate(unpack(reader, path), 1):
+            for number, line in enumerate(unpack(reader), 1):
                 line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if on_progress and number % 200 == 0:
                     position, previous = reader.tell(), position
@@ -205,8 +200,6 @@ def read_lines(path, on_progress=None, strict=False):
                     yield line.decode("utf-8", "ignore")
             if on_progress:
                 on_progress(reader.tell() - position)
-    except gzip.BadGzipFile as error:
-        raise UserError(f"{path}, line {number + 1}: cannot be unpacked ({error})") from None
     except io_errors() as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     if num_invalid:

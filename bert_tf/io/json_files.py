@@ -15,7 +15,7 @@ import types
 import typing
 from typing import Annotated, Any
 
-from bert_tf.errors import UserError, shown
+from bert_tf.errors import UserError
 from bert_tf.io import files
 
 # TensorFlow's integers have 64 bits.
@@ -50,11 +50,8 @@ _DESCRIPTIONS = {
 
 def quoted(value: Any, limit: int = 40) -> str:
     """Return a value as printable JSON, truncated to about `limit` characters."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=repr)
-        text = text if text.isprintable() else json.dumps(value, default=repr)
-    except Exception:  # not JSON, such as a list that contains itself
-        return shown(value, limit)
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    text = text if text.isprintable() else json.dumps(value, default=repr)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

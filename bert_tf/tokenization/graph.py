@@ -14,8 +14,15 @@ import tensorflow as tf
 
 from bert_tf import lazy
 from bert_tf.errors import UserError, check_unicode
-from bert_tf.tokenization import graph_normalization, string_ops
-from bert_tf.tokenization.graph_normalization import row_indices, rows_of_values
+from bert_tf.tokenization import graph_normalization
+from bert_tf.tokenization.graph_normalization import (
+    concatenated_bytes,
+    contains,
+    drop_invalid_utf8,
+    map_where,
+    row_indices,
+    rows_of_values,
+)
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import resolve_settings
@@ -175,13 +182,13 @@ class GraphTokenizer(tf.Module):
         def cut(texts):
             # The last character may be incomplete.
             return graph_normalization.cut_between_words(
-                string_ops.drop_invalid_utf8(texts), self._splits_ideographs
+                drop_invalid_utf8(texts), self._splits_ideographs
             )
 
         def tokenize(sizes, *_):
             is_long = lengths > sizes
             prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
-            ids = self.tokenize(string_ops.map_where(is_long, cut, prefixes))
+            ids = self.tokenize(map_where(is_long, cut, prefixes))
             is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
             # Avoids an overflow.
             larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
@@ -199,11 +206,11 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
         """Convert strings (B,), UTF-8, to ids, ragged int32 (B, None)."""
-        texts = self._escape_special(string_ops.drop_invalid_utf8(texts))
+        texts = self._escape_special(drop_invalid_utf8(texts))
         if self._context_class:
-            needs_context = string_ops.contains(texts, self._context_class)
+            needs_context = contains(texts, self._context_class)
             # The line break becomes a space, which has no effect.
-            texts = string_ops.map_where(
+            texts = map_where(
                 needs_context, lambda x: self._resolve_context(tf.strings.join(["\n", x]))[0], texts
             )
         words = tf.strings.split(self._normalizer.normalize(texts))
@@ -223,12 +230,12 @@ class GraphTokenizer(tf.Module):
           A triple (ids, starts, ends), each ragged int32 (B, None). The end is exclusive.
         """
         # A line break separates each text from the previous one when all are concatenated.
-        texts = tf.strings.join(["\n", self._escape_special(string_ops.drop_invalid_utf8(texts))])
+        texts = tf.strings.join(["\n", self._escape_special(drop_invalid_utf8(texts))])
         text_starts = tf.cumsum(tf.strings.length(texts, unit="UTF8_CHAR"), exclusive=True)
         # Few texts have such characters. In all others, only the ends of tokens are looked up.
         in_context = tf.constant(False)
         if self._span_class:
-            in_context = tf.reduce_any(string_ops.contains(texts, self._span_class))
+            in_context = tf.reduce_any(contains(texts, self._span_class))
         no_characters = tf.zeros((0,), tf.int32)
         texts, char_sources, char_ends = tf.cond(
             in_context,
@@ -242,16 +249,14 @@ class GraphTokenizer(tf.Module):
         text_of_token = tf.gather(text_of_word, word_of_token)
 
         # All texts start with a space, so every word follows a space.
-        is_space = string_ops.concatenated_bytes(normalized) == _SPACE
+        is_space = concatenated_bytes(normalized) == _SPACE
         before_word = tf.where(is_space[:-1] & ~is_space[1:])[:, 0]
         # Each text has one offset more than bytes, for its end.
         word_start = tf.cast(before_word, tf.int32) + 1 + text_of_word
         token_word = tf.gather(word_start, word_of_token)
         token_start, token_end = piece_starts + token_word, piece_ends + token_word
-        byte_of_text = tf.gather(string_ops.byte_starts(texts), text_of_token)
-        char_of_byte = tf.cumsum(
-            tf.cast(string_ops.concatenated_bytes(texts) & 0xC0 != 0x80, tf.int32)
-        )
+        byte_of_text = tf.gather(tf.cumsum(tf.strings.length(texts), exclusive=True), text_of_token)
+        char_of_byte = tf.cumsum(tf.cast(concatenated_bytes(texts) & 0xC0 != 0x80, tf.int32))
 
         def characters(normalized_bytes, byte_of_text):
             """Map bytes of the normalized texts to characters of the original texts."""
@@ -300,7 +305,7 @@ class GraphTokenizer(tf.Module):
             is_long = tf.strings.length(words, unit="UTF8_CHAR") > limit
             return tf.where(is_long, tf.strings.regex_replace(words, r"\C", " "), words)
 
-        words = string_ops.map_where(tf.strings.length(words) > limit, replace_long, words)
+        words = map_where(tf.strings.length(words) > limit, replace_long, words)
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(words)
         return ids, tf.cast(starts.values, tf.int32), tf.cast(ends.values, tf.int32)
 

@@ -58,8 +58,6 @@ def _read_lines(path, sha256):
 def _read_table():
     """Return a list with (properties, range of code points) of each run, and the replacements."""
     lines = _read_lines(TABLE_PATH, TABLE_SHA256)
-    if lines[0] != f"bert_tf characters {TABLE_VERSION}, Unicode {UNICODE_VERSION}":
-        raise RuntimeError(f"{TABLE_PATH}: not the table of version {TABLE_VERSION}")
     end = 2 + int(lines[1].split()[0])
     starts, run_properties = [], []
     for line in lines[2:end]:

@@ -5,11 +5,11 @@ Steps that differ from BERT's and added tokens are errors, because they give dif
 
 import json
 import os
-from collections import Counter
 
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
+from bert_tf.io.json_files import Positive
 from bert_tf.tokenization.special_tokens import CLS, MASK, PAD, SEP, UNK
 
 TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
@@ -19,6 +19,19 @@ _NORMALIZER_NAMES = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_CONFIG_FIELDS = {
+    "do_lower_case?": bool,
+    "strip_accents?": bool | None,
+    "tokenize_chinese_chars?": bool,
+    "max_input_chars_per_word?": Positive,  # only bert_tf writes it here
+}
+_FIELDS = {
+    "model": {"max_input_chars_per_word?": Positive},
+    "normalizer": {
+        f"{field}?": _CONFIG_FIELDS[f"{name}?"] for name, field in _NORMALIZER_NAMES.items()
+    },
+    "pre_tokenizer": dict,
 }
 _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
                  "DistilBertTokenizerFast", "ElectraTokenizer",
@@ -40,8 +53,8 @@ def is_tokenizer_json(path):
 
 def read_tokenizer_json(path):
     """Return the vocabulary, a dict sorted by id, and a dict of arguments of `FullTokenizer`."""
-    values = json_files.read(path, dict)
-    model = _member(path, values, "model")
+    values = json_files.read(path, _FIELDS)
+    model, normalizer = values["model"], values["normalizer"]
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
     _expect(path, "model.unk_token", model.get("unk_token"), UNK)
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
@@ -51,26 +64,20 @@ def read_tokenizer_json(path):
             f"{path}: model.vocab is {json_files.quoted(vocab)}, expected an object of pieces and "
             "their ids"
         )
-    if len(set(vocab.values())) < len(vocab):
-        index, count = Counter(vocab.values()).most_common(1)[0]
-        raise UserError(f"{path}: model.vocab has {count} pieces with the id {index}")
+    if (count := len(set(vocab.values()))) < len(vocab):
+        raise UserError(f"{path}: model.vocab has {len(vocab)} pieces, but {count} different ids")
     _check_added_tokens(path, "added_tokens", values.get("added_tokens"), vocab)
 
-    normalizer = _member(path, values, "normalizer")
     _expect(path, "normalizer.type", normalizer.get("type"), "BertNormalizer")
     _expect(path, "normalizer.clean_text", normalizer.get("clean_text", True), True)
-    pre_tokenizer = _member(path, values, "pre_tokenizer")
-    _expect(path, "pre_tokenizer.type", pre_tokenizer.get("type"), "BertPreTokenizer")
+    _expect(path, "pre_tokenizer.type", values["pre_tokenizer"].get("type"), "BertPreTokenizer")
     _check_post_processor(path, values.get("post_processor"))
 
     settings = {
         name: normalizer.get(field, None if name == "strip_accents" else True)
         for name, field in _NORMALIZER_NAMES.items()
     }
-    _check_types(path, settings, {x: f"normalizer.{y}" for x, y in _NORMALIZER_NAMES.items()})
-    limit = model.get("max_input_chars_per_word", 100)
-    _check_limit(path, "model.max_input_chars_per_word", limit)
-    settings["max_input_chars_per_word"] = limit
+    settings["max_input_chars_per_word"] = model.get("max_input_chars_per_word", 100)
     return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
 
 
@@ -83,7 +90,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)
     settings = read_tokenizer_json(vocab_file)[1] if has_json else {}
-    path, values = _read_if_exists(folder, TOKENIZER_CONFIG)
+    path, values = _read_if_exists(folder, TOKENIZER_CONFIG, _CONFIG_FIELDS)
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
@@ -97,14 +104,10 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
         _check_special_tokens(*_read_if_exists(folder, "special_tokens_map.json"))
         other, added = _read_if_exists(folder, "added_tokens.json")
         _check_added_tokens(other, "the file", [*added])
-    given = {name: values[name] for name in _NORMALIZER_NAMES if name in values}
-    _check_types(path, given, {name: name for name in given})
-    if "max_input_chars_per_word" in values:  # only bert_tf writes it here
-        given["max_input_chars_per_word"] = limit = values["max_input_chars_per_word"]
-        _check_limit(path, "max_input_chars_per_word", limit)
-    if has_json and values.get("tokenizer_class") in _GENERIC_CLASSES:
+    if has_json and name in _GENERIC_CLASSES:
         return settings
-    merged = {**settings, **given}
+    names = (name.removesuffix("?") for name in _CONFIG_FIELDS)
+    merged = {**settings, **{name: values[name] for name in names if name in values}}
     if has_json and (changed := _differences(settings, merged)):
         console.warning(
             "%s and %s have different values of %s; as in transformers, the values of %s are used",
@@ -187,13 +190,6 @@ def _normalizer_settings(settings):
     return values
 
 
-def _member(path, values, name):
-    value = values.get(name)
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: {name} is {json_files.quoted(value)}, which is not supported")
-    return value
-
-
 def _expect(path, field, value, expected):
     if value != expected:
         raise UserError(
@@ -202,22 +198,9 @@ def _expect(path, field, value, expected):
         )
 
 
-def _check_types(path, settings, fields):
-    for name, value in settings.items():
-        if not (isinstance(value, bool) or (name == "strip_accents" and value is None)):
-            raise UserError(
-                f"{path}: {fields[name]} is {json_files.quoted(value, 80)}, expected true or false"
-            )
-
-
-def _check_limit(path, field, value):
-    if message := json_files.problem(value, json_files.Positive):
-        raise UserError(f"{path}: {field} {message}")
-
-
-def _read_if_exists(folder, name):
+def _read_if_exists(folder, name, hint=dict):
     path = os.path.join(folder, name)
-    return path, json_files.read(path, dict) if files.system(path).exists(path) else {}
+    return path, json_files.read(path, hint) if files.system(path).exists(path) else {}
 
 
 def _check_special_tokens(path, values):

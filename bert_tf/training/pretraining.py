@@ -82,13 +82,13 @@ class PretrainingData:
         self._sizes = record_files.sizes(self.paths)
         self.train = input_pipeline.TrainingInput(
             paths, schema, config.lengths, train.train_batch_size, train.seed,
-            records.limits(schema, bert_config, config.lengths),
+            limits=records.limits(schema, bert_config, config.lengths),
             masking=_make_masking(config, bert_config), sizes=self._sizes[: len(paths)],
             num_input_streams=config.num_input_streams,
         )  # fmt: skip
         self.evaluation = input_pipeline.EvaluationInput(
             eval_paths or paths, schema, config.lengths, train.eval_batch_size,
-            config.max_eval_steps, self.train.limits, masking=self.train.masking,
+            config.max_eval_steps, limits=self.train.limits, masking=self.train.masking,
         )  # fmt: skip
 
     def check(self, num_checked=record_checks.NUM_CHECKED):

@@ -1,9 +1,11 @@
 """A small vocabulary, random text and shards of it, for tests of pre-training data."""
 
 import glob
+from typing import NamedTuple
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining
+from bert_tf.data.pretraining.masking import unpack_masks
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ing", "."]
@@ -30,6 +32,28 @@ def read_corpus(paths, tokenizer, **options):
     """Return the `Corpus` of files."""
     source = pretraining.FileSource(list(map(str, paths)), **options)
     return pretraining.read_corpus(source, tokenizer)
+
+
+class Instance(NamedTuple):
+    """An instance as in the release; the segments are ranges of `Corpus.ids`."""
+
+    a_start: int
+    a_end: int
+    b_start: int
+    b_end: int
+    label: bool
+    positions: list
+    replacements: list
+
+
+def unpacked(instances):
+    """Return a list of `Instance`."""
+    unpacked = []
+    for row in instances.order:
+        masks = unpack_masks(instances.masks[instances.starts[row] : instances.starts[row + 1]])
+        *bounds, label = instances.segments[row].tolist()
+        unpacked.append(Instance(*bounds, bool(label), *(x.tolist() for x in masks)))
+    return unpacked
 
 
 def feature_rows(instances, corpus, vocab, config):

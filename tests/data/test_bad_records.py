@@ -24,7 +24,7 @@ def _valid_values(schema):
 def _loop(path, schema, limits=None, strategy=None):
     """Run twenty steps as in the training loop."""
     strategy = strategy or tf.distribute.OneDeviceStrategy("/cpu:0")
-    data = input_pipeline.TrainingInput([path], schema, LONG, 4, 0, limits)
+    data = input_pipeline.TrainingInput([path], schema, LONG, 4, 0, limits=limits)
 
     @tf.function
     def run_steps(batches, steps):

@@ -1,10 +1,8 @@
 """Shards: contents, any number of processes, side files, remote file systems, Beam and Dask."""
 
-import contextlib
 import dataclasses
 import functools
 import gzip
-import json
 import os
 import pathlib
 import random
@@ -58,21 +56,12 @@ def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
     assert sum(numbers) == counts.instances
 
 
-def test_the_number_of_processes_does_not_matter():
-    first = make_shards("one/x").create()
-    assert make_shards("two/x").create(num_processes=2) == first
-    assert shard_contents("one/x") == shard_contents("two/x")
-    assert len(set(shard_contents("one/x").values())) == 3
-
-
-def test_existing_shards_are_not_created_again(text_folder, caplog):
+def test_existing_shards_are_not_created_again(text_folder):
     first = make_shards().create()
     before = {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()}
-    with caplog.at_level("INFO", "bert_tf"):
-        assert make_shards().create() == first
-    assert "all 3 shards exist" in caplog.text
+    assert make_shards().create() == first
     assert {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()} == before
-    # But a missing side file of counts is written, because earlier versions wrote none.
+    # But a missing side file of counts is written.
     side = text_folder / "made/x.counts.json"
     text = side.read_text()
     # A killed process may leave a partial side file.
@@ -113,52 +102,41 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
 
     make_shards().create()
     before = shard_contents()
-    fails(
-        r"dupe_factor=2, expected 3; .*made/x\.json",
-        config=dataclasses.replace(CONFIG, dupe_factor=3),
-    )
-    fails("num_shards=3, expected 4;", num_shards=4)
+    fails(r"dupe_factor=2, .*3; .*made/x\.json", config=dataclasses.replace(CONFIG, dupe_factor=3))
+    fails("num_shards=3, .*4;", num_shards=4)
     source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
-    fails("split_sentences=False, expected True;", source=source)
+    fails("split_sentences=False, .*True;", source=source)
     with open("b.txt", "a") as writer:
         writer.write("\nThe cat.\n")
-    fails(r"input=\['b.txt', .*\], expected \['b.txt', .*\];")
+    fails(r"input=\['b.txt', .*\], .*\['b.txt', .*\];")
     (text_folder / "made/x.json").unlink()
-    fails(r"found made/x-00000-of-00003 without made/x\.json")
+    fails(r"made/x-00000-of-00003 without made/x\.json")
     (text_folder / "made/x.json").write_text("{}")
     fails(r"made/x\.json")
     assert shard_contents() == before
 
 
-def test_memory_limit():
-    sizes = [[20_000_000, 100_000, 20_000_000]]
-    with pytest.raises(UserError, match=r"^`max_memory_mb=200`: .* document of 20,000,000 tokens"):
-        make_shards()._check_memory(sizes, 1, 200)
-    sizes[0][2] = 100_000
-    with pytest.raises(UserError, match=r"^`max_memory_mb=200`: .* use `num_shards=\d+`"):
-        make_shards()._check_memory(sizes, 1, 200)
-    with pytest.raises(UserError, match=r"^`max_memory_mb=100`: .* processes alone take 130 MB"):
-        make_shards()._check_memory(sizes, 1, 100)
-
-
-def test_memory_of_compiled_code(caplog):
-    """It counts for each process, and code is not compiled if the memory limit is too low."""
-    caplog.set_level("INFO", "bert_tf")
-    shards, sizes = make_shards(), [[1_000, 100, 100]]
-
-    def check(num_processes, limit, is_compiled):
-        caplog.clear()
-        return shards._check_memory(sizes, num_processes, limit, is_compiled)
-
-    assert check(2, 0, True)
-    assert "all processes together 630 MB" in caplog.text  # 3 x 130 + 2 x 120
-    assert check(2, 640, True)
-    assert not check(2, 620, True)
-    assert "`max_memory_mb=620` leaves no memory for compiled code" in caplog.text
-    assert "all processes together 390 MB" in caplog.text
-    assert not check(2, 620, False)
-    with pytest.raises(UserError, match=r"^`max_memory_mb=380`: .* MB"):
-        check(2, 380, True)
+@pytest.mark.parametrize(
+    ("size", "num_processes", "limit", "is_compiled", "result"),
+    [
+        ([20_000_000, 100_000, 20_000_000], 1, 200, False, "one document of 20,000,000 tokens"),
+        ([20_000_000, 100_000, 100_000], 1, 200, False, r"use `num_shards=\d+`"),
+        ([20_000_000, 100_000, 100_000], 1, 100, False, "processes alone take 130 MB"),
+        # Without limit, and with one that leaves memory for compiled code or not: two workers of
+        # 130 MB, or 250 MB with compiled code, and a process that reads.
+        ([1_000, 100, 100], 2, 0, True, True),
+        ([1_000, 100, 100], 2, 640, True, True),
+        ([1_000, 100, 100], 2, 620, True, False),
+        ([1_000, 100, 100], 2, 380, True, "processes alone take 390 MB"),
+    ],
+)
+def test_memory_limit(size, num_processes, limit, is_compiled, result):
+    arguments = [size], num_processes, limit, is_compiled
+    if isinstance(result, str):
+        with pytest.raises(UserError, match=rf"^`max_memory_mb={limit}`: .*{result}"):
+            make_shards()._check_memory(*arguments)
+    else:
+        assert make_shards()._check_memory(*arguments) == result
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])
@@ -170,30 +148,6 @@ def test_compiled_shards_are_those_of_python(num_processes, monkeypatch):
     make_shards("made/y").create(num_processes=num_processes)
     assert shard_contents("made/x") == shard_contents("made/y") != {}
     assert len(calls) == 3 * CONFIG.dupe_factor if num_processes == 1 else not calls
-
-
-@pytest.mark.parametrize(("num_processes", "num_working"), [(1, 1), (3, 3), (4, 3)])
-def test_tokens_of_a_process_decide_about_compiling(num_processes, num_working, monkeypatch):
-    """The number of shards limits the number of working processes."""
-    asked = []
-    monkeypatch.setattr(
-        pretraining.shards, "find_compiled", lambda tokens, config: asked.append(tokens)
-    )
-    make_shards(work_dir="work").create(num_processes=num_processes)
-    total = sum(shard["tokens"] for shard in json.loads(files.read_text("made/x.json"))["shards"])
-    assert asked[0] == total // num_working
-
-
-def test_warnings_count_all_shards(caplog):
-    make_shards(
-        num_shards=14, config=dataclasses.replace(CONFIG, max_predictions_per_seq=1)
-    ).create()
-    source = pretraining.FileSource(["a.txt", "b.txt"])
-    shard_of = [(document.file + document.number) % 14 for document in source.documents()]
-    num_single = sum(shard_of.count(shard) == 1 for shard in range(14))
-    assert 0 < num_single < 14
-    assert f"{num_single} of 14 shards are a single document" in caplog.text
-    assert "`max_predictions_per_seq=1` masks fewer" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -237,14 +191,6 @@ def test_remote_file_systems(text_folder, monkeypatch):
         make_shards("ram://other/x", source=source).create()
 
 
-def test_metadata():
-    counts = make_shards().create()
-    with open("made/x.json") as reader:
-        metadata = json.load(reader)
-    assert metadata["made_of"]["random_seed"] == 12345
-    assert sum(shard["instances"] for shard in metadata["shards"]) == counts.instances
-
-
 def test_errors_of_beam_workers():
     """Beam raises its own error with the worker's traceback, or extends the worker's error."""
     error = RuntimeError(
@@ -254,15 +200,13 @@ def test_errors_of_beam_workers():
     assert pretraining.beam.extract_user_error(error) == "a.jsonl, line 2: not UTF-8"
     error = UserError("a.jsonl, line 2: not UTF-8 [while running 'tokenize']")
     assert pretraining.beam.extract_user_error(error) == "a.jsonl, line 2: not UTF-8"
-    assert pretraining.beam.extract_user_error(RuntimeError("no such machine")) is None
 
 
 def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
     caplog.set_level("INFO", "bert_tf")
     make_shards(num_shards=50).create()
-    assert "shards: " in caplog.text and "-00049-of-00050" in caplog.text
-    assert " of 50 shards are empty: there are " in caplog.text
-    assert "use a smaller `num_shards`" in caplog.text
+    assert "-00049-of-00050" in caplog.text
+    assert re.search("of 50 shards are empty.*`num_shards`", caplog.text)
 
 
 def test_few_questions_are_asked_about_many_shards(monkeypatch):
@@ -290,31 +234,25 @@ def test_few_questions_are_asked_about_many_shards(monkeypatch):
     assert shard_contents() == expected
 
 
-@pytest.mark.parametrize("is_finished", [False, True])
-def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folder, monkeypatch):
+def test_few_questions_are_asked_of_a_remote_work_folder(text_folder, monkeypatch):
     """Beam's work folder has a file for each shard; it is listed before the work begins."""
     import tensorflow as tf
 
     folder, count = f"file://{text_folder}/few", 60
-
-    def interrupt():
-        made = shards.missing()
-        for shard in made if is_finished else made[:30]:
-            shards.create_shard(shard, blocks[shard])
-        if not is_finished:
-            raise KeyboardInterrupt
-
-    chunks = iter_chunks(pretraining.FileSource(["a.txt", "b.txt"]).documents(), count)
-    shards = make_shards(f"{folder}/x", count)
-    blocks = [[] for _ in range(count)]
-    for chunk in chunks:
+    shards, blocks = make_shards(f"{folder}/x", count), [[] for _ in range(count)]
+    documents = pretraining.FileSource(["a.txt", "b.txt"]).documents()
+    for chunk in iter_chunks(documents, count):
         for shard, block in shards.tokenize(chunk):
             blocks[shard].append(block)
-    with contextlib.nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
+
+    def interrupt():
+        for shard in shards.missing()[:30]:
+            shards.create_shard(shard, blocks[shard])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
         shards.create_with(interrupt)
-    if is_finished:
-        tf.io.gfile.remove(shards.paths()[7])
-    calls, missing = [], []
+    calls = []
 
     def count_call(function, *args, **options):
         calls.append(function)
@@ -325,19 +263,15 @@ def test_few_questions_are_asked_of_a_remote_work_folder(is_finished, text_folde
         monkeypatch.setattr(tf.io.gfile, name, function)
 
     def complete():
-        missing.extend(shards.missing())
+        missing = shards.missing()
+        assert missing == list(range(30, 60))
         assert 0 < len(calls) < count  # far fewer than one per shard
         for shard in missing:
             shards.create_shard(shard, blocks[shard])
 
     shards = make_shards(f"{folder}/x", count)
-    counts = shards.create_with(complete)
-    assert missing == [7] if is_finished else len(missing) == 30
-    assert counts == make_shards("local/x", count).create()
-    contents = shard_contents("local/x")
-    for path in shards.paths():
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            assert reader.read() == contents[path.rsplit("-", 3)[1]]
+    assert shards.create_with(complete) == make_shards("local/x", count).create()
+    assert shard_contents(f"{text_folder}/few/x") == shard_contents("local/x")
     assert not tf.io.gfile.exists(f"{folder}/x.work")
 
 

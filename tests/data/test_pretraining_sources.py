@@ -32,25 +32,14 @@ def test_lines_and_json_are_the_same_corpus(tmp_path, tokenizer, packed):
     lines = write("a.txt", "The cat sat.\nA dog ran.\n\nOn the mat.\n")
     values = [{"text": "The cat sat. A dog ran.", "id": 1}, {"text": ["On the mat."]}]
     objects = write("a.jsonl", "\n".join(map(json.dumps, values)) + "\n")
+    raw = write("b.txt", "The cat sat. A dog ran.\n\nOn the mat.\n")
     corpora = [
-        pretraining.read_corpus(pretraining.FileSource([path]), tokenizer)
-        for path in (lines, objects)
+        read_corpus([path], tokenizer, split_sentences=path == raw)
+        for path in (lines, objects, raw)
     ]
-    for a, b in zip(*corpora, strict=True):
-        assert np.array_equal(a, b)
+    for a, b, c in zip(*corpora, strict=True):
+        assert np.array_equal(a, b) and np.array_equal(a, c)
     assert corpora[0].documents.tolist() == [0, 2, 3]
-
-
-def test_text_is_split_into_sentences_on_request(tmp_path, tokenizer):
-    (tmp_path / "a.txt").write_text("The cat sat. A dog ran.\n")
-    counts = [
-        len(pretraining.read_corpus(source, tokenizer).sentences) - 1
-        for source in (
-            pretraining.FileSource([str(tmp_path / "a.txt")]),
-            pretraining.FileSource([str(tmp_path / "a.txt")], split_sentences=True),
-        )
-    ]
-    assert counts == [1, 2]
 
 
 def test_format_and_field(tmp_path):
@@ -59,7 +48,7 @@ def test_format_and_field(tmp_path):
     assert expected == [["One."], ["Two."]]
     (tmp_path / "a.txt").rename(tmp_path / "a.JSONL")
     assert _documents(tmp_path / "a.JSONL", text_field="body") == expected
-    with pytest.raises(UserError, match=r"^`input_format=json`: .*auto, text, jsonl"):
+    with pytest.raises(UserError, match=r"^`input_format=json`"):
         _documents(tmp_path / "a.JSONL", format="json")
 
 
@@ -97,22 +86,22 @@ LONG = b"".join(b"line %d of many\n" % (i * i) for i in range(5000))
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.jsonl", b'{"text": "a"}\n{"txt": 1, "id": 2}\n',
-         r"a\.jsonl, line 2: .* txt, id, .*'text'.*`text_field`"),
-        ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', r"a\.jsonl, line 3: .*JSON"),
-        ("a.jsonl", b'{"text": ' + b"1" * 5000 + b"}\n",
-         r"a\.jsonl, line 1: .*Exceeds the limit"),
-        ("a.jsonl", b"[1]\n", r"a\.jsonl, line 1: found \[1\]"),
-        ("a.jsonl", b'{"text": [1]}\n', r"a\.jsonl, line 1: 'text' is "),
-        ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n',
-         r"a\.jsonl, line 2: .*byte 14 is 0xe9"),
-        ("a.txt.gz", gzipped(LONG, 200), r"a\.txt\.gz, line \d+: "),
-        ("a.txt.gz", gzipped(LONG, 0), r"a\.txt\.gz, line \d+: "),
+        ("a.jsonl", b'{"text": "a"}\n{"txt": 1, "id": 2}\n', ", line 2: .* txt, id, .*'text'"),
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', ", line 3: .*JSON"),
+        ("a.jsonl", b'{"text": ' + b"1" * 5000 + b"}\n", ", line 1: "),
+        ("a.jsonl", b"[1]\n", r", line 1: .*\[1\]"),
+        ("a.jsonl", b'{"text": [1]}\n', ", line 1: 'text'"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', ", line 2: .*byte 14 is 0xe9"),
+        ("a.txt.gz", gzipped(LONG, 200), ": cannot be read"),
+        ("a.txt.gz", gzipped(LONG, 0), ": cannot be read"),
+        ("a.txt", None, "cannot be read"),
+        ("", None, "is a folder"),
     ],
 )  # fmt: skip
 def test_errors_name_file_and_line(tmp_path, name, data, message):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match=message):
+    if data:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / name)) + f".*{message}"):
         _documents(tmp_path / name)
 
 
@@ -144,15 +133,6 @@ def test_read_corpus(tokenizer, tmp_path, caplog):
     assert re.search(r"part1\.txt: 1 lines .*line 1", caplog.text)
     assert caplog.text.count("end without a blank line") == 1
     assert "1 files end without" in caplog.text
-
-
-def test_corpora_without_text(tokenizer, tmp_path):
-    with pytest.raises(UserError, match=r"part0\.txt: no text"):
-        _read_texts(tokenizer, tmp_path, b"\n \n\x01\n")
-    with pytest.raises(UserError, match=r"missing\.txt"):
-        read_corpus([tmp_path / "missing.txt"], tokenizer)
-    with pytest.raises(UserError, match=str(tmp_path)):
-        read_corpus([tmp_path], tokenizer)
 
 
 def test_text_of_tensorflow_datasets(tmp_path, tokenizer):

@@ -1,7 +1,6 @@
 """The graph tokenizer needs memory in proportion to the bytes that it uses."""
 
 import contextlib
-import random
 
 import pytest
 import tensorflow as tf
@@ -88,11 +87,3 @@ def test_no_rule_reaches_across_a_boundary():
         assert normalization.properties(ord(char)) == ("i", "-", 0)
     for char in " \t\n\r":
         assert normalization.properties(ord(char)) == ("s", "-", 0)
-
-
-def test_row_indices():
-    rng = random.Random(0)
-    for counts in ([], [0], [3], [0, 2, 0, 0, 1], [rng.randint(0, 4) for _ in range(50)]):
-        expected = [row for row, count in enumerate(counts) for _ in range(count)]
-        actual = graph_normalization.row_indices(tf.constant(counts, tf.int32))
-        assert actual.numpy().tolist() == expected

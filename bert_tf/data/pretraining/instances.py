@@ -14,13 +14,12 @@ import functools
 import random
 from array import array
 from bisect import bisect_left
-from typing import NamedTuple
 
 import numpy as np
 
 from bert_tf import console
 from bert_tf.data.pretraining.corpus import cumulative_offsets
-from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle, unpack_masks
+from bert_tf.data.pretraining.masking import Masker, randbelow, shuffle
 from bert_tf.tokenization.packing import truncate_at_random
 
 # Minimum number of tokens, over all passes, for compiled code. Python takes 3 seconds for them;
@@ -28,23 +27,12 @@ from bert_tf.tokenization.packing import truncate_at_random
 _MIN_TOKENS_TO_COMPILE = 20_000_000
 
 
-class Instance(NamedTuple):
-    """The sequence [CLS] a [SEP] b [SEP] with masks, or [CLS] a [SEP] if b is empty."""
-
-    a_start: int
-    a_end: int
-    b_start: int
-    b_end: int
-    label: bool  # whether b is a random next sentence, or a and b are swapped
-    positions: array  # masked positions in the sequence, ascending
-    replacements: array  # the id that replaces the token at each position, or `masking.KEEP`
-
-
 class Instances:
-    """A shuffled sequence of `Instance`s that takes about 200 bytes each.
+    """Shuffled sequences [CLS] a [SEP] b [SEP], or [CLS] a [SEP] if b is empty, with masks.
 
     `order` (I,) has the index of each instance in the rows of `segments` (I, 5): a_start, a_end,
-    b_start, b_end, label. Row i has the masks `starts[i]` to `starts[i + 1]` of `masks` (M,).
+    b_start, b_end, label. The label is whether b is a random next sentence, or a and b are swapped.
+    Row i has the masks `starts[i]` to `starts[i + 1]` of `masks` (M,), see `unpack_masks`.
     """
 
     def __init__(self, segments, counts, masks, rng):
@@ -58,12 +46,6 @@ class Instances:
 
     def __len__(self):
         return len(self.order)
-
-    def __getitem__(self, index):
-        row = self.order[index]
-        masks = unpack_masks(self.masks[self.starts[row] : self.starts[row + 1]])
-        *bounds, label = self.segments[row].tolist()
-        return Instance(*bounds, bool(label), *(array("i", x) for x in masks))
 
     def lengths(self):
         """Return token counts with [CLS] and [SEP], int64 (I,)."""

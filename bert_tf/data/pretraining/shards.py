@@ -101,9 +101,11 @@ class Shards:
                 if not self._is_complete(metadata):
                     metadata = self._complete(metadata, create_missing)
                 self._work_dir.remove()
-        self._write_record_counts(metadata)
         counts = [Counts(**shard) for shard in metadata["shards"]]
-        paths = self.paths()
+        paths, numbers = self.paths(), [shard.instances for shard in counts]
+        if record_files.read_counts(paths, record_files.sizes(paths)) != numbers:
+            files.remove_partial(self._path)  # and partial side files
+            record_files.write_counts(dict(zip(paths, numbers, strict=True)))
         console.info("shards: %s to %s", paths[0], os.path.basename(paths[-1]))
         if num_empty := sum(not shard.instances for shard in counts):
             console.warning(
@@ -123,16 +125,14 @@ class Shards:
         self._remove_temporary_files()
         files.write_text(self._metadata_path, to_json(metadata))
         existing = self.existing()
-        counts = self._count_existing(metadata, existing)
+        pairs = zip(self.paths(), metadata.get("shards", ()), strict=False)
+        counts = {i: Counts(**x) for i, (path, x) in enumerate(pairs) if path in existing}
         self._with_counts = frozenset(counts)
         with_counts = self._shards_with_counts()
         for shard, path in enumerate(self.paths()):
-            if path not in existing:
-                continue
-            if shard in with_counts:
-                console.info("%s exists", path)
-            else:
-                console.info("%s has no counts and is created again", path)
+            if path in existing:
+                problem = "" if shard in with_counts else ", but has no counts and is created again"
+                console.info("%s exists%s", path, problem)
         try:
             create_missing()
         except UserError:
@@ -156,17 +156,6 @@ class Shards:
         files.write_text(self._metadata_path, to_json(metadata))
         return metadata
 
-    def _write_record_counts(self, metadata):
-        """Write the optional side file; only log failures."""
-        paths, counts = self.paths(), [shard["instances"] for shard in metadata["shards"]]
-        if record_files.read_counts(paths, record_files.sizes(paths)) == counts:
-            return
-        files.remove_partial(self._path)  # and partial side files
-        try:
-            record_files.write_counts(dict(zip(paths, counts, strict=True)))
-        except UserError as error:
-            console.warning("%s; training will count the records itself", error)
-
     def missing(self):
         """Return the indices of shards without file or counts, as with an earlier `work_dir`."""
         existing, with_counts = self.existing(), self._shards_with_counts()
@@ -175,14 +164,6 @@ class Shards:
             for shard, path in enumerate(self.paths())
             if not (path in existing and shard in with_counts)
         ]
-
-    def _count_existing(self, metadata, existing):
-        counts = zip(self.paths(), metadata.get("shards", ()), strict=False)
-        return {
-            shard: Counts(**values)
-            for shard, (path, values) in enumerate(counts)
-            if path in existing
-        }
 
     def _shards_with_counts(self):
         return self._with_counts | self._work_dir.shards_with_counts()
