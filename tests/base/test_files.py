@@ -8,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from bert_tf import configs, errors, tasks, training
+from bert_tf import configs, errors
 from bert_tf.errors import UserError
 from bert_tf.io import files, locks
 from tests.data.test_input_pipeline import _write
@@ -95,33 +95,14 @@ def test_remote_paths(no_network, tmp_path):
     for value in ("gs://b/x", "a.txt, gs://b/x", ("a.txt", "gs://b/x")):
         with pytest.raises(UserError) as error:
             files.check_reachable(value, "input_file")
-        assert str(error.value) == (
-            "`input_file`: gs://b/x cannot be accessed (Error executing an HTTP request: Could not "
-            "resolve host); check the network and the credentials, or use a local path"
-        )
+        error.match(r"^`input_file`: gs://b/x .*\(Error .*: Could not resolve host\);")
     # These are local, or not paths.
     for value in ("grpc://10.0.0.1:8470", str(tmp_path / "nothing"), "a, b", 1, None, ()):
         files.check_reachable(value, "x")
-    files.check_reachable(["https://b/x"], "text", is_path=False)
-    with pytest.raises(UserError, match=r"`x`: nope://b/x cannot be accessed \(.*nope"):
-        files.check_reachable("nope://b/x", "x")
-
-
-def test_paths_that_are_not_utf8():
-    """Python decodes the byte 0xE9 of a path to a surrogate that TensorFlow cannot encode."""
-    with pytest.raises(UserError, match=r"^`x`: a, caf\\udce9 is not valid UTF-8, which Tensor"):
-        files.check_reachable(["a", "caf\udce9"], "x")
-
-
-def test_runs_with_remote_paths(no_network):
-    config = configs.FineTuneConfig(
-        "gs://b/out", tasks.ClassificationConfig(task_name="mrpc"), do_train=True
-    )
-    with pytest.raises(UserError, match="`output_dir`: gs://b/out cannot be accessed"):
-        training.fine_tune(tasks.TASKS["classification"], config)
+    # Configurations are checked, with nested ones.
     model = configs.ModelConfig(init_checkpoint="gs://b/model.ckpt")
     with pytest.raises(UserError, match="`init_checkpoint`: gs://b/model"):
-        training.pretrain(configs.PretrainingConfig("in", "out", model=model, do_train=True))
+        files.check_all_reachable(configs.PretrainingConfig("in", "out", model=model))
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Texts of packages are read from docstrings and `raise` statements, and are reproducible."""
 
-import pytest
-
 from examples import package_texts
 
 SOURCE = '''
@@ -35,10 +33,3 @@ def test_texts_come_from_docstrings_and_errors(tmp_path, monkeypatch):
         "squares": ["Return the square of a number."],
         "cubes": ["Return the cube of a number."],
     }
-
-
-@pytest.mark.slow
-def test_topics_have_enough_sentences():
-    sentences = package_texts.sentences_by_topic()
-    assert sentences == package_texts.sentences_by_topic()
-    assert min(map(len, sentences.values())) >= 300

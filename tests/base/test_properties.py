@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 import bert_tf
 from bert_tf import configs, tasks
 from bert_tf.checkpoints.metadata import read_labels
+from bert_tf.configs import Config
+from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, locks
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
@@ -177,6 +179,7 @@ CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
     configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
+    BatchConfig(), FitConfig(),
     *(spec.config_class() for spec in tasks.TASKS.values() if spec.config_class),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
@@ -193,6 +196,15 @@ def test_options(holds):
             is_accepted(config.num_train_steps, 100, "examples")
 
     holds(check, st.sampled_from(PLACES), NUMBERS)
+
+
+def test_every_configuration_is_tested():
+    def subclasses(cls):
+        return {cls, *(x for child in cls.__subclasses__() for x in subclasses(child))}
+
+    tested = {base for config in CONFIGS for base in type(config).__mro__}
+    ours = {x for x in subclasses(Config) if x.__module__.startswith("bert_tf.")}
+    assert not {x.__name__ for x in ours - tested}
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
