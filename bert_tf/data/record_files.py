@@ -16,7 +16,7 @@ import struct
 from typing import NamedTuple
 
 from bert_tf import console
-from bert_tf.errors import UserError, abbreviate, reason
+from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Count
 
@@ -94,7 +94,7 @@ def _write(path, names, counts, others=None):
 
 def read_counts(paths, sizes, cache=None):
     """Return record counts from `cache` or side files; None if one is missing or outdated."""
-    if cache and (counts := _match(_read(cache), paths, sizes, [cache] * len(paths))):
+    if cache and (counts := _match(_read(cache), paths, sizes)):
         return counts
     sides = [side_file(path) for path in paths]
     distinct = list(dict.fromkeys(sides))
@@ -103,7 +103,7 @@ def read_counts(paths, sizes, cache=None):
         path: entries[side].get(os.path.basename(path))
         for path, side in zip(paths, sides, strict=True)
     }
-    return _match(by_path, paths, sizes, sides)
+    return _match(by_path, paths, sizes)
 
 
 def count_records(paths):
@@ -139,18 +139,7 @@ def _read(path):
     return {name: (entry["size"], entry["records"]) for name, entry in entries.items()}
 
 
-def _match(entries, paths, sizes, sources):
-    counts, stale = [], []
-    for path, size, source in zip(paths, sizes, sources, strict=True):
-        # An empty file needs no entry.
-        stored_size, count = entries.get(path) or ((None, None) if size else (0, 0))
-        counts.append(count)
-        if stored_size not in (None, size):
-            stale.append((path, source))
-    if stale:
-        changed = [path for path, _ in stale]
-        console.info(
-            "%s is ignored: its counts were taken from files of a different size: %s",
-            stale[0][1], abbreviate(changed),
-        )  # fmt: skip
-    return None if stale or None in counts else counts
+def _match(entries, paths, sizes):
+    # An empty file needs no entry.
+    found = [entries.get(path) or (0, 0) for path in paths]
+    return [count for _, count in found] if [size for size, _ in found] == sizes else None

@@ -27,12 +27,8 @@ class TfdsTextSource:
             )
 
     def fingerprint(self):
-        """Return a JSON value that identifies the text."""
-        return [[self._builder.info.full_name, self._split, self._field]]
-
-    def options(self):
-        """Return an empty dict: `fingerprint` has all options."""
-        return {}
+        """Return a JSON object that identifies the text."""
+        return {"input": [[self._builder.info.full_name, self._split, self._field]]}
 
     def documents(self):
         return self.read_documents(0)

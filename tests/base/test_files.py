@@ -171,17 +171,6 @@ def test_lock_names_its_holder_and_ends_with_it(tmp_path, monkeypatch):
         holder.stdout.close()
 
 
-def test_lock_does_not_follow_a_symbolic_link(tmp_path):
-    (tmp_path / "precious").write_text("text")
-    (tmp_path / ".lock").symlink_to(tmp_path / "precious")
-    with (
-        pytest.raises(UserError, match=r"^`output_dir`: .* cannot be written"),
-        locks.locked(str(tmp_path), "output_dir", "trains"),
-    ):
-        pass
-    assert (tmp_path / "precious").read_text() == "text"
-
-
 def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
     """Calling `GzipFile.readline` for 50 million lines would take more than a minute."""
     path = tmp_path / "lines.gz"

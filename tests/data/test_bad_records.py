@@ -181,24 +181,3 @@ def test_other_errors_pass_unchanged():
         tf.gather(tf.zeros(3), ids)
     with pytest.raises(UnicodeDecodeError), record_checks.naming_bad_records(["x"]):
         b"\xff".decode()
-
-
-@pytest.mark.slow
-def test_run_pretraining_names_ids_that_the_model_lacks(run_script, tmp_path):
-    values = _valid_values(records.PRETRAINING)
-    values["input_ids"][3] = TINY.vocab_size
-    path = _write_with_last(tmp_path / "x.tfrecord", records.PRETRAINING, values)
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
-    message = rf"{path}: .* {TINY.vocab_size} in input_ids, .*vocab_size in --bert_config_file"
-    with pytest.raises(UserError, match=message):
-        run_script(
-            "run_pretraining",
-            f"--input_file={path}",
-            f"--bert_config_file={tmp_path}/config.json",
-            f"--output_dir={tmp_path}/run",
-            "--max_seq_length=8",
-            "--max_predictions_per_seq=2",
-            "--train_batch_size=4",
-            "--distribution_strategy=one_device",
-            "--do_train",
-        )

@@ -111,11 +111,9 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
         "global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"
     ]  # fmt: skip
     for more, message in (
-        (
-            ["--dynamic_masking", "--init_checkpoint=", f"--output_dir={tmp_path}/new"],
-            "--dynamic_masking .*--vocab_file",
-        ),
         (["--masked_lm_prob=0.2"], "--masked_lm_prob .*--dynamic_masking"),
+        ([*masking, "--masked_lm_prob=1.5"], "--masked_lm_prob=1.5"),
+        ([*masking, "--max_predictions_per_seq=13"], "--max_predictions_per_seq=13"),
         ([], r"data12\.tfrecord.* masked_lm_positions"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
@@ -134,15 +132,3 @@ def test_masked_records_are_not_masked_again(tmp_path):
     message = r"masked\.tfrecord: found records with masked_lm_ids, but `dynamic_masking`"
     with pytest.raises(bert_tf.UserError, match=message):
         record_checks.check([str(path)], schema, LENGTHS, is_unmasked=True)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "prob", "message"),
-    [
-        (LENGTHS, 1.5, "`masked_lm_prob=1.5`: expected a number"),
-        ({"S": 4, "P": 5}, 0.1, "`max_predictions_per_seq=5`: expected at most `max_seq_length=4`"),
-    ],
-)
-def test_invalid_arguments(lengths, prob, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        dynamic_masking.DynamicMasking(VOCAB, lengths, prob, seed=3)

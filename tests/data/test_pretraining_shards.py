@@ -1,5 +1,6 @@
 """Shards: contents, any number of processes, side files, remote file systems, Beam and Dask."""
 
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -122,21 +123,16 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
         ([20_000_000, 100_000, 20_000_000], 1, 200, False, "one document of 20,000,000 tokens"),
         ([20_000_000, 100_000, 100_000], 1, 200, False, r"use `num_shards=\d+`"),
         ([20_000_000, 100_000, 100_000], 1, 100, False, "processes alone take 130 MB"),
-        # Without limit, and with one that leaves memory for compiled code or not: two workers of
-        # 130 MB, or 250 MB with compiled code, and a process that reads.
-        ([1_000, 100, 100], 2, 0, True, True),
-        ([1_000, 100, 100], 2, 640, True, True),
-        ([1_000, 100, 100], 2, 620, True, False),
-        ([1_000, 100, 100], 2, 380, True, "processes alone take 390 MB"),
+        # Two workers with compiled code, and a process that reads.
+        ([1_000, 100, 100], 2, 640, True, None),
+        ([1_000, 100, 100], 2, 620, True, "processes alone take 630 MB"),
     ],
 )
 def test_memory_limit(size, num_processes, limit, is_compiled, result):
     arguments = [size], num_processes, limit, is_compiled
-    if isinstance(result, str):
-        with pytest.raises(UserError, match=rf"^`max_memory_mb={limit}`: .*{result}"):
-            make_shards()._check_memory(*arguments)
-    else:
-        assert make_shards()._check_memory(*arguments) == result
+    error = pytest.raises(UserError, match=rf"^`max_memory_mb={limit}`: .*{result}")
+    with error if result else contextlib.nullcontext():
+        make_shards()._check_memory(*arguments)
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])
@@ -209,31 +205,6 @@ def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
     assert re.search("of 50 shards are empty.*`num_shards`", caplog.text)
 
 
-def test_few_questions_are_asked_about_many_shards(monkeypatch):
-    """A request to an object store takes tens of milliseconds, so the folder is listed once."""
-    calls, count = [], 60
-    make_shards(num_shards=count).create()
-    expected = shard_contents()
-
-    def counted(name, function):
-        def call(path):
-            if ".work" not in str(path):  # a local path
-                calls.append(name)
-            return function(path)
-
-        return staticmethod(call)
-
-    for name in ("exists", "listdir"):
-        monkeypatch.setattr(files.Local, name, counted(name, getattr(files.Local, name)))
-    make_shards(num_shards=count).create()
-    assert 0 < len(calls) < count / 2
-    files.Local.remove("made/x-00007-of-00060")
-    calls.clear()
-    make_shards(num_shards=count).create()
-    assert 0 < len(calls) < count / 2
-    assert shard_contents() == expected
-
-
 def test_few_questions_are_asked_of_a_remote_work_folder(text_folder, monkeypatch):
     """Beam's work folder has a file for each shard; it is listed before the work begins."""
     import tensorflow as tf
@@ -276,9 +247,8 @@ def test_few_questions_are_asked_of_a_remote_work_folder(text_folder, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_dask_creates_the_same_shards(text_folder, is_killed, monkeypatch, caplog):
-    """Several workers create the same shards, even if one is killed while working."""
+def test_dask_creates_the_same_shards(text_folder, monkeypatch, caplog):
+    """Several workers create the same shards, although one is killed while working."""
     pytest.importorskip("apache_beam")
     distributed = pytest.importorskip("distributed")
     config = dataclasses.replace(CONFIG, dupe_factor=200)
@@ -297,8 +267,7 @@ def test_dask_creates_the_same_shards(text_folder, is_killed, monkeypatch, caplo
             os.kill(int(path.name.rpartition("-")[2]), signal.SIGKILL)
 
         killer = threading.Thread(target=kill, daemon=True)
-        if is_killed:
-            killer.start()
+        killer.start()
         shards = make_shards(config=config)
         pretraining.beam.create_shards(shards, "DaskRunner", [option])
         assert not killer.is_alive()

@@ -1,6 +1,7 @@
 """Sizes and record counts of files: side files, counting, and changed files."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -36,16 +37,15 @@ def test_counting_equals_that_of_tensorflow(block, tmp_path, monkeypatch):
     assert record_files.count_records(paths) == expected == [20, 1, 0]
 
 
-@pytest.mark.parametrize("cut", [1, 20, 51])
-def test_counting_a_truncated_file_is_an_error(cut, tmp_path):
+def test_counting_a_truncated_file_is_an_error(tmp_path):
     path = tmp_path / "x"
     write(path, 2, size=20)
-    path.write_bytes(path.read_bytes()[:-cut])
-    with pytest.raises(UserError, match=r"x: record [12] is damaged or truncated"):
-        record_files.count_records([str(path)])
-    path.write_text("not a TFRecord file")
-    with pytest.raises(UserError, match="x: record 1 is damaged or truncated"):
-        record_files.count_records([str(path)])
+    data = path.read_bytes()
+    cases = [(data[:-1], 2), (data[:-20], 2), (data[:-51], 1), (b"not a TFRecord file", 1)]
+    for damaged, number in cases:
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=f"x: record {number}"):
+            record_files.count_records([str(path)])
 
 
 def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
@@ -68,7 +68,7 @@ def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
 
 
 def test_sets_of_shards_with_one_name_keep_their_counts(tmp_path):
-    """They share a side file, in version 0.1 as well."""
+    """They share a side file."""
     for number in (2, 4):
         paths = [tmp_path / f"x-{i:05d}-of-{number:05d}" for i in range(number)]
         record_files.write_counts({write(path, i + 1): i + 1 for i, path in enumerate(paths)})
@@ -78,23 +78,17 @@ def test_sets_of_shards_with_one_name_keep_their_counts(tmp_path):
         assert counts == list(range(1, number + 1))
 
 
-def test_side_file_of_other_data_is_ignored_with_a_message(shards, tmp_path, caplog):
-    caplog.set_level("INFO", "bert_tf")
+def test_side_file_of_other_data_is_ignored(shards, tmp_path, caplog):
     paths, _ = shards
     record_files.write_counts(dict(zip(paths, (0, 3, 2), strict=True)))
     write(tmp_path / "x-00002-of-00003", 5)
     assert record_files.read_counts(paths, record_files.sizes(paths)) is None
-    message = "ignored: its counts were taken from files of a different size: "
-    assert f"{tmp_path}/x.counts.json is {message}" in caplog.text
-    assert caplog.text.strip().endswith(f"size: {paths[2]}")
     (tmp_path / "x.counts.json").write_text("[1]")
     assert record_files.read_counts(paths, record_files.sizes(paths)) is None
-    assert (
-        "x.counts.json is ignored, because it is not a side file of TFRecord files" in caplog.text
-    )
+    assert "x.counts.json is ignored" in caplog.text
 
 
-def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path, caplog):
+def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path):
     paths = []
     for name in "ab":
         (tmp_path / name).mkdir()
@@ -104,9 +98,7 @@ def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path, caplog):
     record_files.save_counts(cache, dict(zip(paths, (7, 8), strict=True)))
     assert record_files.read_counts(paths, sizes, cache) == [7, 8]
     write(tmp_path / "a" / "same", 1)
-    caplog.set_level("INFO", "bert_tf")
     assert record_files.read_counts(paths, record_files.sizes(paths), cache) is None
-    assert "records.counts.json is ignored" in caplog.text
 
 
 def test_identity_depends_on_names_sizes_and_order_but_not_on_folders():
@@ -119,8 +111,6 @@ def test_identity_depends_on_names_sizes_and_order_but_not_on_folders():
 
 
 def test_files_are_accessed_in_parallel_and_the_first_error_is_raised():
-    import threading
-
     barrier = threading.Barrier(4, timeout=10)  # breaks unless four calls run at the same time
 
     def call(path):

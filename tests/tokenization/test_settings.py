@@ -11,7 +11,6 @@ import pytest
 from bert_tf import tokenization
 from bert_tf.errors import UserError
 from bert_tf.tokenization import normalization, tokenizer_json, vocabulary
-from bert_tf.tokenization.settings import extra_settings
 from tests.tokenization import hard_strings
 
 UNICODE_14 = pytest.mark.skipif(
@@ -126,19 +125,6 @@ def test_transformers(transformers, pieces, tmp_path, rng, rules):
         assert ops.tokenize(texts).to_list() == expected
 
 
-def test_extra_settings(write_vocab):
-    def extra(**options):
-        return extra_settings(tokenization.FullTokenizer(path, **options).settings)
-
-    path = write_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    assert extra() == extra(do_lower_case=False) == extra(strip_accents=True) == {}
-    assert extra(strip_accents=False) == {"strip_accents": False}
-    assert extra(do_lower_case=False, tokenize_chinese_chars=False, max_input_chars_per_word=9) == {
-        "tokenize_chinese_chars": False,
-        "max_input_chars_per_word": 9,
-    }
-
-
 @pytest.fixture
 def hf_folder(tmp_path):
     """A function that writes the two files with changed fields and returns the folder."""
@@ -232,14 +218,11 @@ PAD = {**ADDED, "content": "[PAD]"}
 OLD_FILES = [
     ({}, True),
     ({"added_tokens": {"[E1]": 8}}, False),
-    ({"added_tokens": {"[E1]": 99, "[CLS]": 2}}, False),
     ({"added_tokens": {"[PAD]": 5}}, True),  # the id in the vocabulary is used
     ({"special_tokens_map": {"additional_special_tokens": ["[E1]"]}}, False),
     ({"special_tokens_map": {"extra_special_tokens": ["[CLS]", "[E1]"]}}, False),
-    ({"special_tokens_map": {"bos_token": "[E1]"}}, False),
     ({"special_tokens_map": {"unk_token": ADDED}}, False),
     ({"special_tokens_map": {"unk_token": "[UNK]", "pad_token": PAD, "bos_token": "[CLS]"}}, True),
-    ({"tokenizer_config": {"additional_special_tokens": ["[E1]"]}}, False),
     ({"tokenizer_config": {"extra_special_tokens": {"entity": "[E1]"}}}, False),
     ({"tokenizer_config": {"additional_special_tokens": None, "bos_token": None}}, True),
     ({"tokenizer_config": {"entity_token": "[E1]", "add_bos_token": False}}, False),

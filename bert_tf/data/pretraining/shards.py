@@ -46,8 +46,7 @@ class Shards:
         self.tokenize = ChunkTokenizer(tokenizer, config.word_boundaries == "spaces")
         vocab = "\n".join(f"{token}\t{index}" for token, index in self.vocab.items())
         fingerprint = {
-            "input": source.fingerprint(),
-            **source.options(),
+            **source.fingerprint(),
             "vocabulary": hashlib.sha256(vocab.encode("utf-8", "surrogatepass")).hexdigest(),
             "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
             **extra_settings(tokenizer.settings),
@@ -170,7 +169,7 @@ class Shards:
 
     def check_unchanged(self):
         """Raise UserError if the source has changed since this object was created."""
-        if self.source.fingerprint() != self._fingerprint["input"]:
+        if self.source.fingerprint()["input"] != self._fingerprint["input"]:
             raise UserError(
                 f"{self.source.name}: the text changed while it was read; remove "
                 f"{self._metadata_path} and start again"
@@ -224,22 +223,18 @@ class Shards:
         return writer.sizes
 
     def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
-        """Check the memory limit; return `is_compiled`, or False if compiled code does not fit."""
+        """Log the memory that is needed; raise UserError if it exceeds the limit."""
         shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
         # With several processes, the main process only reads the text.
         base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
+        base_mb += _COMPILED_MB * num_processes * is_compiled
         total_mb = base_mb + num_processes * shard_mb
-        compiled_mb = num_processes * _COMPILED_MB
-        if is_compiled and max_memory_mb and total_mb <= max_memory_mb < total_mb + compiled_mb:
-            is_compiled = False
-            console.info("`max_memory_mb=%d` leaves no memory for compiled code", max_memory_mb)
-        total_mb += compiled_mb * is_compiled
         console.info(
             "the largest of %d shards takes about %.0f MB, all processes together %.0f MB",
             self.num_shards, shard_mb, total_mb,
         )  # fmt: skip
         if not max_memory_mb or total_mb <= max_memory_mb:
-            return is_compiled
+            return
         available_mb, largest_document = max_memory_mb - base_mb, max(size[2] for size in sizes)
         if available_mb <= 0:
             advice = f"the processes alone take {base_mb} MB"
@@ -273,8 +268,7 @@ class Shards:
         num_tokens = sum(sizes[shard][0] for shard in missing)
         num_tokens //= max(1, min(num_processes, len(missing)))
         is_compiled = find_compiled(num_tokens, self.config) is not None
-        if not self._check_memory(sizes, num_processes, max_memory_mb, is_compiled):
-            num_tokens = 0
+        self._check_memory(sizes, num_processes, max_memory_mb, is_compiled)
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         progress = console.ProgressLog("creating shards", "thousand tokens", sum(thousands))
         items = [(shard, sizes[shard], num_tokens) for shard in missing]

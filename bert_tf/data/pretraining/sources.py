@@ -34,16 +34,14 @@ class FileSource:
         self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # Raises a UserError for a missing file.
-        self.total = sum(size for _, size, _ in self.fingerprint()) / 1000
+        self.total = sum(size for _, size, _ in self.fingerprint()["input"]) / 1000
         self.done, self._num_unfinished = 0.0, 0
 
     def fingerprint(self):
-        """Return a JSON value that identifies the text: [path, bytes, mtime in ns] of each file."""
+        """Return a JSON object that identifies the text by path, bytes and mtime of each file."""
         values = record_files.map_files(files.size_and_time, self.paths, "listing")
-        return [[path, *value] for path, value in zip(self.paths, values, strict=True)]
-
-    def options(self):
         return {
+            "input": [[path, *value] for path, value in zip(self.paths, values, strict=True)],
             "input_format": self._format,
             "text_field": self._text_field,
             "split_sentences": self._split,
