@@ -164,7 +164,7 @@ def _settings(path, vocab_file, options):
 
 def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
     metadata = read_metadata(path)
-    if metadata.get("numbers") and metadata.get("numeric_as") == "vector":
+    if metadata.get("numeric_features") and metadata.get("numeric_as") == "vector":
         raise UserError(
             f"`format=hugging_face`: found a classifier with numeric features in {path}, which no "
             "class of transformers supports"

@@ -63,7 +63,7 @@ _TASK_CONFIG_FIELDS = {
     "labels?": list[str],
     "max_seq_length?": Positive | None,
     "names?": list[str],
-    "numbers?": list[dict],
+    "numeric_features?": list[dict],
     "task_type?": str,
 }
 

@@ -64,8 +64,7 @@ class FeatureCache:
             return None, f"{', '.join(changed)} changed since it was written"
         if metadata.get("records") != file_digest(path):
             return None, "the file was changed since it was written"
-        # Version 0.1 wrote no digest.
-        if metadata.pop("metadata", None) not in (None, digest([metadata])):
+        if metadata.pop("metadata", None) != digest([metadata]):
             return None, f"{metadata_path} was changed since it was written"
         return metadata, None
 
@@ -94,7 +93,6 @@ def tokenizer_fingerprint(tokenizer):
     return {
         "vocabulary": digest(tokenizer.vocab.items()),
         "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-        # None for the release's settings, as in the metadata of earlier versions.
         **{name: settings.get(name) for name in EXTRA_SETTINGS},
     }
 

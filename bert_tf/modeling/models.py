@@ -387,14 +387,3 @@ class BertFeatureTokenClassifier(PretrainedModel):
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         options = {"layer_combination": layer_combination, "lstm_size": lstm_size}
         self._store_config(config, dtype, num_labels=num_labels, **options)
-
-
-# Names of version 0.1 in `.keras` files.
-keras.saving.get_custom_objects().update(
-    {
-        "bert_tf>BertTagger": BertTokenClassifier,
-        "bert_tf>BertSpanFinder": BertSpanLabeler,
-        "bert_tf>BertChooser": BertMultipleChoice,
-        "bert_tf>BertFeatureTagger": BertFeatureTokenClassifier,
-    }
-)

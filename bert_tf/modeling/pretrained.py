@@ -12,9 +12,6 @@ from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
 from bert_tf.modeling.layers import Dense
 
-# Constructor arguments in `.keras` files of version 0.1.
-_RENAMED_ARGUMENTS = {"way": "layer_combination", "num_numbers": "num_numeric_features"}
-
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
@@ -198,9 +195,8 @@ class PretrainedModel(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """Create a model from a config, also of version 0.1."""
+        """Create a model from a config."""
         options, states = layer_states.split(config)
-        options = {_RENAMED_ARGUMENTS.get(name, name): value for name, value in options.items()}
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
         trainable = options.pop("trainable", True)
         model = cls(BertConfig.from_dict(options.pop("config")), **options)

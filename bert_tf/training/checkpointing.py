@@ -26,8 +26,7 @@ _FIELDS = {
     "value": float | None,
     "step": Count | None,
     "since": list[Count],
-    # Version 0.1 did not save it.
-    "data?": str | None,
+    "data": str | None,
 }
 
 _RUN_STATE = "bert_tf/"
@@ -266,8 +265,7 @@ class BestCheckpoint:
     def use_data(self, data):
         """Forget the evaluations, also for early stopping, unless they were made on `data`.
 
-        `data` is the `identity` of an `EvaluationInput`. Version 0.1 did not save it; its
-        evaluations are kept.
+        `data` is the `identity` of an `EvaluationInput`.
         """
         if self.data not in (None, data):
             console.warning(
@@ -300,8 +298,7 @@ class BestCheckpoint:
         else:
             self.since.append(step)
         if writes:
-            names = (name.removesuffix("?") for name in _FIELDS)
-            record = {name: getattr(self, name) for name in names}
+            record = {name: getattr(self, name) for name in _FIELDS}
             text = json.dumps(record, indent=2) + "\n"
             files.write_text(os.path.join(self.folder, _RECORD), text)
         best = "no best value yet"

@@ -24,8 +24,7 @@ class TaskConfig(Config):
     """The configuration of a task and its trained model.
 
     The `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`,
-    it is the complete config of a model, which is saved next to the weights in the format of
-    version 0.1.
+    it is the complete config of a model, which is saved next to the weights.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.

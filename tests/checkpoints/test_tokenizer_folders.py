@@ -260,7 +260,7 @@ def test_convert_refuses(transformers, tmp_path, monkeypatch, options, message):
 
 
 def test_fields_of_other_programs_are_not_checked(tmp_path):
-    config = {"id2label": {"0": 0, "1": 1}, "labels": 3, "task_type": None, "numbers": "x"}
+    config = {"id2label": {"0": 0, "1": 1}, "labels": 3, "task_type": None, "scores": 1}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert checkpoints.read_settings(str(tmp_path)) == {"do_lower_case": False}

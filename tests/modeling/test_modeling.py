@@ -1,8 +1,7 @@
-"""The model: the release's outputs, dropout, and Keras files, including version 0.1's."""
+"""The model: the release's outputs, dropout, and Keras files."""
 
 import hashlib
 import importlib
-import pathlib
 
 import keras
 import numpy as np
@@ -30,8 +29,6 @@ from tests.modeling.conftest import (
     BackboneTest,
     make_model,
 )
-
-V0_1 = pathlib.Path(__file__).parent / "v0_1"
 
 
 def test_equals_the_release():
@@ -132,46 +129,12 @@ def test_every_model(check, model_class, tmp_path):
     getattr(BackboneTest(make, make_model(model_class)[1], tmp_path), check)()
 
 
-def load_v0_1(name):
-    """Load a `.keras` file of version 0.1; return the model, its input and its outputs."""
-    recorded = dict(np.load(V0_1 / "outputs.npz"))
-
-    def named(prefix):
-        return {k.split("|")[1]: v for k, v in recorded.items() if k.startswith(f"{prefix}|")}
-
-    inputs = named("input")
-    if name == "BertChooser":
-        texts = {key: inputs[key] for key in ("input_ids", "input_mask", "segment_ids")}
-        inputs = {key: np.stack([value, value[::-1]], 1) for key, value in texts.items()}
-    elif name == "LayerMix":
-        inputs = [recorded[f"mix|{i}"] for i in range(3)]
-    return keras.saving.load_model(V0_1 / f"{name}.keras"), inputs, named(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "new_class"),
-    [
-        ("BertClassifier", "BertClassifier"),
-        pytest.param("BertTagger", "BertTokenClassifier", marks=pytest.mark.slow),
-        pytest.param("BertSpanFinder", "BertSpanLabeler", marks=pytest.mark.slow),
-        ("BertChooser", "BertMultipleChoice"),
-        ("BertFeatureTagger", "BertFeatureTokenClassifier"),
-    ],
-)
-def test_keras_file_of_version_0_1(name, new_class, tmp_path):
-    model, inputs, expected = load_v0_1(name)
-    assert type(model) is getattr(modeling, new_class)
-    model.save(tmp_path / "again.keras")
-    # In version 0.1 the head of a bfloat16 model was not in float32.
-    tolerance = 2e-4 if name == "BertChooser" else 1e-6
-    for loaded in (model, keras.saving.load_model(tmp_path / "again.keras")):
-        for key, value in loaded(inputs).items():
-            np.testing.assert_allclose(value, expected[key], atol=tolerance, rtol=0)
-
-
-def test_keras_file_of_version_0_1_with_the_layer_mix():
-    model, inputs, expected = load_v0_1("LayerMix")
-    np.testing.assert_allclose(model(inputs), expected["output"], atol=1e-6, rtol=0)
+def test_keras_file_of_a_graph_with_layers_of_the_model(tmp_path):
+    bert = BertModel(TINY)
+    x = bert.get_layer("layer_0").output
+    model = keras.Model(bert.input, modeling.Projection(2, 0.02)(Dropout(0.1)(x)))
+    model.save(tmp_path / "model.keras")
+    assert_same_outputs(keras.saving.load_model(tmp_path / "model.keras"), model)
 
 
 class Streams:

@@ -69,7 +69,7 @@ def test_spans():
 
 @pytest.mark.parametrize("options", [{"length_multiple": 2}, {"bucket_by_length": True}, {}])
 def test_records_have_the_windows_of_their_document(options, tmp_path):
-    """Batches equal the batches of version 0.1, whose records were padded to W windows."""
+    """Batches equal those of records padded to W windows."""
     schema, batches, size = records.windowed(records.CLASSIFICATION), {}, {}
     for is_padded in (True, False):
         path = str(tmp_path / f"{is_padded}.tf_record")

@@ -98,7 +98,8 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     run_script("run_classifier", *train)
     stored = json.loads((out / "classifier.json").read_text())
     assert stored["numeric_as"] == "vector"
-    assert stored["numbers"][0]["name"] == "x" and stored["numbers"][0]["mean"] == 201.5
+    assert stored["numeric_features"][0]["name"] == "x"
+    assert stored["numeric_features"][0]["mean"] == 201.5
     # The folder stores the columns and their normalization.
     run_script("run_classifier", *flags, "--do_predict")
     assert [row[1] for row in read_table(out / "test_predictions.tsv")[1:]] == ["near", "far"]

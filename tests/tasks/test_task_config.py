@@ -173,18 +173,6 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
         renamed.check_resume(run)
 
 
-def test_files_of_the_first_runs(run, tmp_path):
-    config = tasks.ClassificationConfig(TINY, str(write_vocab(tmp_path)), labels=("x", "y"))
-    config.save(run)
-    values = {"labels": ["x", "y"], "max_seq_length": 8, "do_lower_case": False}
-    files.write_text(os.path.join(run, "classifier.json"), json.dumps(values))
-    _, loaded = tasks.load_config(run)
-    assert (loaded.task_type, loaded.numeric_features, loaded.num_texts) == (
-        "classification", (), 2
-    )  # fmt: skip
-    assert (loaded.labels, loaded.max_seq_length, loaded.do_lower_case) == (("x", "y"), 8, False)
-
-
 def test_options_are_resolved(case):
     """Arguments win over recorded options, which win over defaults."""
     spec, config, _, (option, value) = case

@@ -77,17 +77,6 @@ def test_evaluations_on_different_data_are_not_compared(tmp_path, caplog):
     assert resume(tmp_path).data == "long"
 
 
-def test_a_record_of_version_0_1_is_compared(tmp_path):
-    (tmp_path / "best").mkdir()
-    record = {"metric": "accuracy", "value": 0.5, "step": 2, "since": []}
-    (tmp_path / "best" / "best.json").write_text(json.dumps(record))
-    best = resume(tmp_path)
-    best.use_data("now")
-    evaluate(best, 4, 0.4)
-    assert read_record(tmp_path) == (2, 0.5, [4])
-    assert resume(tmp_path).data == "now"
-
-
 def resume(output_dir, metric="accuracy", step=1000):
     best = checkpointing.BestCheckpoint(str(output_dir), metric)
     best.rewind(step)

@@ -204,26 +204,9 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         if self.dev_fraction is not None and self.dev_file:
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
 
-    def to_json(self):
-        values = super().to_json()
-        if not self.windows:
-            del values["long_documents"]
-        # The saved files use the name of version 0.1.
-        values["numbers"] = values.pop("numeric_features")
-        if not values["numbers"]:
-            del values["numeric_as"]
-        for name in ("numbers", "columns", "dev_split"):
-            if not values[name]:
-                del values[name]
-        return values
-
     @classmethod
     def from_json(cls, values, **others):
         json_files.check(values, {"labels": list[str]})
-        # Files of version 0.1 omit the only value it had.
-        values = {"long_documents": "truncate", **values}
-        if "numbers" in values:
-            values["numeric_features"] = values.pop("numbers")
         return super().from_json(values, **others)
 
     @classmethod
