@@ -108,7 +108,6 @@ setup(
         "google-crc32c>=1.5",
         "keras>=3.12",
         "numpy>=1.26",
-        "requests>=2.32",
         # Metrics.
         "scikit-learn>=1.3",
         "scipy>=1.11",
@@ -120,7 +119,6 @@ setup(
         # Learns vocabularies.
         "tokenizers>=0.20",
         "tqdm>=4.66",
-        "urllib3>=2.0",
     ],
     extras_require={
         "tensorflow": TENSORFLOW,

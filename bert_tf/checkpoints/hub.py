@@ -7,22 +7,16 @@ address of a mirror with the same paths.
 import contextlib
 import functools
 import hashlib
-import json
 import os
+import sys
 import zipfile
-import zlib
 
-from bert_tf import console
 from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
-from bert_tf.checkpoints.download import download
 from bert_tf.errors import UserError, reason
-from bert_tf.io import files, json_files, locks
+from bert_tf.io import files, locks
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
-_BLOCK_BYTES = 1 << 20
 _REQUIRED = (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY)
-# Larger than any published model.
-_MAX_UNPACKED_BYTES = 8 << 30
 
 
 def _published(date, *names):
@@ -71,9 +65,9 @@ KERAS_HUB = {
 def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.
 
-    The configuration and the vocabulary are in the same folder. Interrupted downloads resume. If
-    several processes request a model, one downloads it and the others wait. The SHA-256 of each
-    file must equal the known value or, without one, the value of the first download.
+    The configuration and the vocabulary are in the same folder. If several processes request a
+    model, one downloads it and the others wait. The files must have the published SHA-256, if it is
+    known.
 
     >>> checkpoint = fetch("uncased_L-12_H-768_A-12")
 
@@ -83,8 +77,8 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
       base_url: address of a mirror, None for the default.
 
     Raises:
-      UserError: if the name is unknown, the download fails, or the archive is damaged or differs
-        from the expected one.
+      UserError: if the name is unknown, or the model cannot be downloaded or differs from the
+        published one.
     """
     if name not in MODELS:
         raise UserError(
@@ -94,141 +88,58 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
     cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
-    # If the archive still exists, a process was killed after unpacking it.
-    if not os.path.isdir(folder) or os.path.exists(folder + ".zip"):
-        files.make_folder(os.path.dirname(folder))
-        with _locked(folder) as is_locked:
+    if not os.path.isdir(folder):
+        with locks.locked(cache, "model", "downloads", waits=True) as is_locked:
             if is_locked:
                 files.remove_partial(folder)
-                files.remove_partial(f"{folder}.sha256.json")
-            if not os.path.isdir(folder):  # another process may have finished the download
-                _fetch(name, f"{base_url}/{MODELS[name]}", folder, is_locked)
-            elif is_locked:
-                _remove(folder + ".zip")
-    for name in _REQUIRED:
-        if not os.path.exists(os.path.join(folder, name)):
-            raise UserError(
-                f"{folder}: {name} is missing; remove the folder to download the model again"
-            )
+            if not os.path.isdir(folder):  # another process may have downloaded it
+                _download(name, f"{base_url}/{MODELS[name]}", folder)
     return os.path.join(folder, RELEASE_CHECKPOINT)
 
 
-@contextlib.contextmanager
-def _locked(folder):
-    """Wait for the lock of a download; yield False if the file system has no locks."""
-    import filelock
+def _download(name, url, folder):
+    import keras
 
-    lock = filelock.FileLock(
-        os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.lock")
-    )
-    try:
+    with files.replacing_folder(folder) as temporary:
+        os.makedirs(temporary)
         try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            console.info("%s: waiting for another process that downloads the model", folder)
-            lock.acquire()
-    except OSError as error:
-        if error.errno not in locks.NO_LOCKS:
-            raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()
-
-
-def _fetch(name, url, folder, is_locked):
-    archive = folder + ".zip"
-    if not os.path.exists(archive):
-        if not is_locked:
-            archive = files.temporary_name(archive)
-        download(url, archive, folder)
-    try:
-        _unpack(name, archive, folder)
-    except _RefusedArchive:
-        _remove(archive)
-        raise
-    _remove(archive)
-
-
-def _remove(archive):
-    with contextlib.suppress(FileNotFoundError):  # without locks, another process may remove it
+            # Keras shows the progress on standard output, which may be redirected to a file.
+            with contextlib.redirect_stdout(sys.stderr):
+                archive = keras.utils.get_file(
+                    "model.zip", url, cache_dir=temporary, cache_subdir=""
+                )
+            digests = _unpack(archive, temporary)
+        except Exception as error:  # Keras raises this class itself
+            raise UserError(
+                f"`model`: {name} cannot be downloaded ({reason(error)}); without a network, "
+                f"unpack the files of {url} into {folder}"
+            ) from None
         os.remove(archive)
+        known = _known_digests().get(name, {})
+        for base in (*_REQUIRED, *known):
+            found = digests.get(base)
+            expected = known.get(base, found)
+            if found is None or found != expected:
+                raise UserError(f"{url}: {base} has SHA-256 {found}, expected {expected}")
 
 
-class _RefusedArchive(UserError):
-    """The archive is invalid and must be removed."""
-
-
-def _unpack(name, archive, folder):
+def _unpack(archive, folder):
+    """Unpack the files of a model; return a dict from file name to SHA-256."""
     expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
     digests = {}
-    try:
-        with zipfile.ZipFile(archive) as opened, files.replacing_folder(folder) as temporary:
-            os.makedirs(temporary)
-            for entry in opened.infolist():
-                parts = entry.filename.replace("\\", "/").split("/")
-                if ".." in parts or parts[0] == "" or ":" in parts[0]:
-                    raise _RefusedArchive(
-                        f"{archive}: {entry.filename!r} would be written outside the folder; the "
-                        "archive was removed"
-                    )
-            if sum(entry.file_size for entry in opened.infolist()) > _MAX_UNPACKED_BYTES:
-                limit = _MAX_UNPACKED_BYTES >> 30
-                raise _RefusedArchive(
-                    f"{archive} unpacks to more than {limit} GB; the archive was removed"
-                )
-            for entry in opened.infolist():
-                # Ignore folders, because only some archives have a top-level folder.
-                base = os.path.basename(entry.filename)
-                target = os.path.join(temporary, base)
-                if base.startswith(expected):
-                    with opened.open(entry) as reader, open(target, "wb") as writer:
-                        digests[base] = _copy(reader, writer)
-            if missing := [x for x in _REQUIRED if x not in digests]:
-                raise _RefusedArchive(
-                    f"{archive}: {', '.join(missing)} is missing; the archive was removed"
-                )
-            _check_digests(name, archive, folder, digests)
-    except _RefusedArchive:
-        raise
-    except (OSError, UserError) as error:
-        if os.path.isdir(folder):  # without locks, another process was faster
-            return
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise _RefusedArchive(
-            f"{archive}: not a complete zip archive ({reason(error)}); it was removed, so run "
-            "again to download it"
-        ) from None
-
-
-def _copy(reader, writer):
-    sha = hashlib.sha256()
-    while block := reader.read(_BLOCK_BYTES):
-        sha.update(block)
-        writer.write(block)
-    return sha.hexdigest()
-
-
-def _check_digests(name, archive, folder, digests):
-    """Compare the SHA-256 of each file with the known value, or save it at the first download."""
-    expected, source = _known_digests().get(name), "the published model"
-    if expected is None:
-        path = f"{folder}.sha256.json"
-        if not os.path.exists(path):
-            files.write_text(path, json.dumps(digests, indent=2) + "\n")
-            return
-        expected = json_files.read(path, dict[str, str])
-        source = f"the first download (see {path})"
-    for base, digest in expected.items():
-        if digests.get(base) != digest:
-            found = f"has SHA-256 {digests[base]}" if base in digests else "is missing"
-            raise _RefusedArchive(
-                f"{archive}: {base} {found}, expected {digest} as in {source}; the archive was "
-                "removed"
-            )
+    with zipfile.ZipFile(archive) as opened:
+        for entry in opened.infolist():
+            # Only some archives have a top-level folder. Without folders, no path leads outside.
+            base = os.path.basename(entry.filename)
+            if not base.startswith(expected):
+                continue
+            sha = hashlib.sha256()
+            with opened.open(entry) as reader, open(os.path.join(folder, base), "wb") as writer:
+                while block := reader.read(1 << 20):
+                    sha.update(block)
+                    writer.write(block)
+            digests[base] = sha.hexdigest()
+    return digests
 
 
 @functools.cache

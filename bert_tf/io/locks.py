@@ -20,14 +20,15 @@ NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 @contextlib.contextmanager
-def locked(folder, argument, activity):
+def locked(folder, argument, activity, waits=False):
     """Create a folder and lock it against other processes within the context.
 
     Yields whether the folder is locked: without locks, as on object stores, a message is
-    logged instead. Messages name `argument` and the `activity`, such as "trains".
+    logged instead. With `waits`, a lock that another process holds is waited for. Messages name
+    `argument` and the `activity`, such as "trains".
 
     Raises:
-      UserError: if another process holds the lock, or the folder cannot be written.
+      UserError: if another process holds the lock, unless `waits`, or the folder cannot be written.
     """
     import filelock
 
@@ -49,6 +50,10 @@ def locked(folder, argument, activity):
             os.makedirs(folder, exist_ok=True)
             lock.acquire()
         except filelock.Timeout:
+            if waits:
+                console.info("waiting for another process that %s in %s", activity, folder)
+                lock.timeout = -1
+                continue
             pid = "unknown"
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as reader:
                 pid = reader.read().strip() or pid

@@ -22,10 +22,10 @@ SCRIPTS = {
 # versions, without TensorFlow and TensorBoard.
 COLAB = {
     "absl-py": "1.4.0", "filelock": "3.32.3", "google-crc32c": "1.8.0", "keras": "3.13.2",
-    "numpy": "2.1.3", "requests": "2.32.4", "safetensors": "0.8.0", "scikit-learn": "1.6.1",
+    "numpy": "2.1.3", "safetensors": "0.8.0", "scikit-learn": "1.6.1",
     "scipy": "1.16.3", "tensorboard": "2.20.0", "tensorflow": "2.20.0",
     "tensorflow-datasets": "4.9.10", "tensorflow-text": "2.20.1", "tokenizers": "0.22.2",
-    "tqdm": "4.67.3", "urllib3": "2.5.0",
+    "tqdm": "4.67.3",
 }  # fmt: skip
 
 
