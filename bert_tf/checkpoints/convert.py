@@ -83,8 +83,6 @@ def convert(
     files.remove_partial(output_dir)
     if keep_optimizer and to_format != "release":
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")
-    if architecture:
-        hugging_face.check_architecture(architecture)
     path = local_folder(path)
     source = open_checkpoint(path, "input")
     config = config or load_config(path)
@@ -126,16 +124,16 @@ def convert(
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
-    if difference := config.differences_from_bert():
-        console.warning("%s has %s, which only bert_tf supports", files.CONFIG, difference)
     values = config.to_dict()
-    unsupported = ["layer_norm_eps"] if "layer_norm_eps" in values else []
+    unsupported = [f"{x}={values[x]}" for x in ("layer_norm_eps",) if x in values]
     if config.hidden_act not in RELEASE_ACTIVATIONS:
-        unsupported.append("hidden_act")
-    for key in unsupported:
+        unsupported.append(f"hidden_act={config.hidden_act}")
+    if difference := config.differences_from_bert():
+        unsupported.append(difference)
+    if unsupported:
         console.warning(
-            "%s has %s=%s, which the release's code does not support",
-            files.CONFIG, key, values[key],
+            "%s has %s, which the release's code does not support",
+            files.CONFIG, " and ".join(unsupported),
         )  # fmt: skip
 
 

@@ -130,9 +130,10 @@ def write(
     from safetensors.numpy import save
 
     values = config.to_hugging_face()
-    if architecture:
-        check_architecture(architecture)
     architecture = architecture or detect_architecture(tensors)
+    if architecture not in ARCHITECTURES:
+        expected = ", ".join(ARCHITECTURES)
+        raise UserError(f"`architecture={architecture}`: expected one of {expected}")
     values["architectures"] = [architecture]
     if task_type:
         values["problem_type"] = PROBLEM_TYPES[task_type]
@@ -177,11 +178,6 @@ def write(
             )
             files.write_text(os.path.join(temporary, files.TOKENIZER), text + "\n")
     return architecture
-
-
-def check_architecture(name):
-    if name not in ARCHITECTURES:
-        raise UserError(f"`architecture={name}`: expected one of {', '.join(ARCHITECTURES)}")
 
 
 def detect_architecture(tensors):

@@ -11,7 +11,7 @@ from bert_tf import console
 from bert_tf.checkpoints.hugging_face import INDEX, PICKLE, WEIGHTS
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.configs.model import BertConfig
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.io import files
 
 # The weights or their shards, the tokenizer, and the settings of sentence-transformers.
@@ -62,27 +62,12 @@ def parse_revision(folder: str) -> str | None:
 
 def _download(path, name, revision, patterns):
     try:
-        from huggingface_hub import constants, errors, snapshot_download
+        from huggingface_hub import snapshot_download
     except ImportError:
         message = f"{path} requires huggingface_hub: pip install 'bert_tf[hub]'"
         raise UserError(message) from None
     try:
         return snapshot_download(name, revision=revision, allow_patterns=patterns)
-    except errors.GatedRepoError:
-        problem = (
-            "access to the model is restricted; accept its conditions on its page, and log in with "
-            "`hf auth login` or set HF_TOKEN"
-        )
-    except errors.RepositoryNotFoundError:
-        problem = "there is no such model; if it is private, set HF_TOKEN"
-    except errors.RevisionNotFoundError:
-        problem = f"the model has no revision {revision}"
-    except errors.LocalEntryNotFoundError as error:
-        cause = reason(error.__cause__ or error)
-        cause = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else cause
-        problem = f"the model is not in the cache, and the hub cannot be reached ({cause})"
-    except errors.HFValidationError:
-        problem = "expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION"
-    except Exception as error:  # from the HTTP client or the file system
-        problem = f"cannot be downloaded ({reason(error)})"
-    raise UserError(f"{path}: {problem}")
+    except Exception as error:  # from the client, its HTTP library or the file system
+        message = " ".join(str(error).split())
+        raise UserError(f"{path}: cannot be downloaded ({message})") from None

@@ -53,15 +53,11 @@ def named_checkpoint(folder: str) -> str | None:
 
 
 def _only_checkpoint(folder, argument):
-    names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
-    indices = [name for name in names if name.endswith(".index")]
+    indices = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".index"))
     if len(indices) != 1:
-        seeds = [name for name in names if name.startswith("seed_")]
-        found = ", ".join(indices) or "none"
-        if seeds and not indices:
-            found = f"none except in the folders {', '.join(seeds)}"
         raise UserError(
-            f"`{argument}`: found {found} in the folder {folder}, expected one checkpoint"
+            f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {folder}, expected "
+            "one checkpoint"
         )
     return os.path.join(folder, indices[0])
 

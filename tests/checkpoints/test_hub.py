@@ -6,7 +6,6 @@ import io
 import multiprocessing
 import os
 import pathlib
-import re
 import signal
 import threading
 import time
@@ -197,13 +196,5 @@ def test_processes_share_a_download_and_one_is_killed(server, tmp_path):
 def test_known_digests_are_of_published_models(published_vocab):
     known = hub._known_digests()
     assert len(known) == 7 and known.keys() <= checkpoints.MODELS.keys()
-    for digests in known.values():
-        assert digests.keys() == {
-            "bert_config.json",
-            "bert_model.ckpt.data-00000-of-00001",
-            "bert_model.ckpt.index",
-            "vocab.txt",
-        }
-        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in digests.values())
     vocabulary = pathlib.Path(published_vocab).read_bytes()
     assert hashlib.sha256(vocabulary).hexdigest() == known[KNOWN]["vocab.txt"]

