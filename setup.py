@@ -91,7 +91,6 @@ setup(
         "bert_tf": ["py.typed"],
         "bert_tf.checkpoints": ["published_sha256.txt"],
         "bert_tf.device_check": ["recorded/*"],
-        "bert_tf.pipelines": ["page.html"],
         "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
     },
     scripts=SCRIPTS,
@@ -154,8 +153,6 @@ setup(
         "numba": [NUMBA],
         # Data files in Parquet format.
         "parquet": ["pyarrow>=15"],
-        # Pictures of attention (.png).
-        "pictures": ["matplotlib>=3.8"],
         # --config=FILE.yaml.
         "yaml": ["PyYAML>=6"],
         # Runs notebooks/.

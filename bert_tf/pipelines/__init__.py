@@ -13,22 +13,10 @@ __getattr__, __all__ = lazy_names(
             "read_texts",
         ),
         "feature_extraction": (
-            "Attention",
-            "EmbeddedText",
-            "EmbeddingParts",
             "TextVectors",
             "TokenVectors",
         ),
         "tokenizer_layer": ("BertTokenizer",),
         "vector_files": ("array_writer", "read_vectors", "vector_writer"),
-        "visualization": (
-            "draw_attention",
-            "draw_embeddings",
-            "draw_mask_predictions",
-            "draw_similarities",
-            "draw_tokens",
-            "import_matplotlib",
-            "write_attention_page",
-        ),
     },
 )

@@ -1,4 +1,4 @@
-"""Extract token vectors, input embeddings and attention from a pre-trained model."""
+"""Extract token vectors from a pre-trained model."""
 
 import functools
 from typing import NamedTuple
@@ -8,20 +8,19 @@ from keras import ops
 
 from bert_tf.errors import UserError, counted
 from bert_tf.modeling import layer_indices
-from bert_tf.modeling.models import BertModel
 from bert_tf.pipelines.text_pipeline import TextPipeline
 
 WORD_POOLINGS = ("first", "mean")
 
 
 class TextVectors(NamedTuple):
-    """The values of one text.
+    """The vectors of one text.
 
     Attributes:
       index: line index in the input, from 0.
       tokens: list of T tokens or words.
       layers: list of L layer indices, or a list with the name of a layer combination (L is 1).
-      values: array (T, L, W) of vectors, or (L, N, T, T) of attention probabilities.
+      values: array (T, L, W).
     """
 
     index: int  # type: ignore[assignment]
@@ -30,22 +29,7 @@ class TextVectors(NamedTuple):
     values: np.ndarray
 
 
-class _TextVectorsPipeline(TextPipeline):
-    _with_words = False
-
-    def __call__(self, texts):
-        """Yield the `TextVectors` of each `Text` or str; " ||| " in a str separates a pair."""
-        sequences = self._encode(texts, self._with_words)
-        for encoded, arrays in self._runner.run(sequences, "reading texts"):
-            if self._with_words:
-                tokens = [word.text for word in encoded.words]
-            else:
-                tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
-            values = self._trim(encoded, arrays["values"])
-            yield TextVectors(encoded.text.index, tokens, self.layers, values)
-
-
-class TokenVectors(_TextVectorsPipeline):
+class TokenVectors(TextPipeline):
     """Computes a vector for each token or word, without training.
 
     >>> vectors = bert_tf.pipelines.TokenVectors.from_preset(
@@ -89,7 +73,7 @@ class TokenVectors(_TextVectorsPipeline):
             raise UserError(f"`words={words}`: expected one of {', '.join(WORD_POOLINGS)}")
         num_layers, hidden_size = model.config.num_hidden_layers, model.config.hidden_size
         if layer_combination is None:
-            _check_numbers(layers, num_layers, "layer")
+            _check_layers(layers, num_layers)
             self.layers = list(layers)
             self._combine = functools.partial(_stack, layers=self.layers)
         else:
@@ -97,11 +81,22 @@ class TokenVectors(_TextVectorsPipeline):
             self._combine = _combination(layer_combination, layer_weights, num_layers)
         # All other combinations have the width of a layer.
         width = hidden_size * (4 if layer_combination == "concat_last_four" else 1)
-        self._words, self._with_words = words, words is not None
+        self._words = words
         self._runner = self._make_runner(
             lambda batch: {"values": self._combine(model(batch, training=False))},
             4 * self.max_seq_length * len(self.layers) * width,
         )
+
+    def __call__(self, texts):
+        """Yield the `TextVectors` of each `Text` or str; " ||| " in a str separates a pair."""
+        sequences = self._encode(texts, with_words=self._words is not None)
+        for encoded, arrays in self._runner.run(sequences, "reading texts"):
+            if self._words is None:
+                tokens = self.tokenizer.convert_ids_to_tokens(encoded.input_ids)
+            else:
+                tokens = [word.text for word in encoded.words]
+            values = self._trim(encoded, arrays["values"])
+            yield TextVectors(encoded.text.index, tokens, self.layers, values)
 
     def _trim(self, encoded, values):
         """Remove the padding: (T, L, W)."""
@@ -142,123 +137,12 @@ def _stack(outputs, layers):
     )
 
 
-class EmbeddedText(NamedTuple):
-    """The input embeddings of one text (BERT paper, figure 2).
-
-    Attributes:
-      tokens: list of T tokens, including [CLS] and [SEP].
-      input_ids: list of T token ids.
-      segment_ids: list of T segment ids.
-      word, segment, position: arrays (T, H).
-      output: array (T, H), their normalized sum, the input of the first layer.
-    """
-
-    tokens: list
-    input_ids: list
-    segment_ids: list
-    word: np.ndarray
-    segment: np.ndarray
-    position: np.ndarray
-    output: np.ndarray
-
-
-class EmbeddingParts(TextPipeline):
-    """Computes the word, segment and position embeddings of texts separately.
-
-    >>> embeddings = bert_tf.pipelines.EmbeddingParts.from_preset("uncased_L-12_H-768_A-12")
-    >>> for text in embeddings(["How are you? ||| Fine."]):
-    ...     print(text.tokens, text.word.shape, text.output.shape)
-    """
-
-    def __init__(self, model, tokenizer, **options):
-        super().__init__(model, tokenizer, **options)
-        bytes_per_row = 16 * self.max_seq_length * model.config.hidden_size
-        self._runner = self._make_runner(self._compute, bytes_per_row)
-
-    def __call__(self, texts):
-        """Yield the `EmbeddedText` of each `Text` or str; " ||| " in a str separates a pair."""
-        for encoded, arrays in self._runner.run(self._encode(texts), "reading texts"):
-            ids = encoded.input_ids
-            arrays = {name: x[: len(ids)].copy() for name, x in arrays.items()}
-            tokens = self.tokenizer.convert_ids_to_tokens(ids)
-            yield EmbeddedText(tokens, ids, encoded.segment_ids, **arrays)
-
-    def _compute(self, batch):
-        """Return float32 (B, S, H) for each array of `EmbeddedText`."""
-        layer = self.model.embeddings
-        ids = batch["input_ids"]
-        positions = ops.broadcast_to(ops.arange(ops.shape(ids)[1]), ops.shape(ids))
-        word = ops.take(layer.word_embeddings, ids, axis=0)
-        segment = ops.zeros_like(word)
-        if self.model.config.has_segment_embeddings:
-            segment = ops.take(layer.token_type_embeddings, batch["segment_ids"], axis=0)
-        arrays = {
-            "word": word,
-            "segment": segment,
-            "position": ops.take(layer.position_embeddings, positions, axis=0),
-            "output": self.model(batch, training=False)["embedding_output"],
-        }
-        return {name: ops.cast(x, "float32") for name, x in arrays.items()}
-
-
-class Attention(_TextVectorsPipeline):
-    """Computes the attention probabilities of texts.
-
-    >>> attention = bert_tf.pipelines.Attention.from_preset("uncased_L-12_H-768_A-12")
-    >>> for text in attention(["The cat sat on the mat."]):
-    ...     print(text.tokens, text.values.shape)  # (L, N, T, T): from each token to each token
-
-    Attributes:
-      layers: list of layer indices.
-      heads: list of head indices.
-    """
-
-    make_model = staticmethod(functools.partial(BertModel, with_attention_probs=True))
-
-    def __init__(self, model, tokenizer, layers=None, heads=None, **options):
-        """Create the pipeline.
-
-        Args:
-          model: a `BertModel` created `with_attention_probs`.
-          tokenizer: a `FullTokenizer`.
-          layers: indices of the layers to return: 0 is the first, -1 the last; None for all.
-          heads: indices of the heads to return: 0 is the first, -1 the last; None for all.
-          **options: `strategy`, `batch_size` and `max_seq_length`, as in `TextPipeline`.
-
-        Raises:
-          UserError: if the model lacks a layer or a head.
-        """
-        super().__init__(model, tokenizer, **options)
-        self.layers = _select(layers, model.config.num_hidden_layers, "layer")
-        self.heads = _select(heads, model.config.num_attention_heads, "head")
-        count = len(self.layers) * len(self.heads)
-        self._runner = self._make_runner(self._compute, 4 * count * self.max_seq_length**2)
-
-    def _compute(self, batch):
-        probs = self.model(batch, training=False)["attention_probs"]
-        selected = ops.stack([probs[layer] for layer in self.layers], axis=1)
-        return {"values": ops.cast(ops.take(selected, self.heads, axis=2), "float32")}
-
-    def _trim(self, encoded, values):
-        """Remove the padding: (L, N, T, T)."""
-        length = len(encoded.input_ids)
-        return values[:, :, :length, :length].copy()
-
-
-def _select(numbers, count, name):
-    """Return layer or head indices as non-negative numbers; None selects all."""
-    if numbers is None:
-        return list(range(count))
-    _check_numbers(numbers, count, name)
-    return [number % count for number in numbers]
-
-
-def _check_numbers(numbers, count, name):
-    if not numbers:
-        raise UserError(f"`{name}s` is empty, expected at least one {name}")
-    for number in numbers:
-        if not -count <= number < count:
+def _check_layers(layers, count):
+    if not layers:
+        raise UserError("`layers` is empty, expected at least one layer")
+    for layer in layers:
+        if not -count <= layer < count:
             raise UserError(
-                f"`{name}s`: found {number}, expected numbers from 0 to {count - 1} or from -1 to "
-                f"-{count}, because the model has {count} {name}s"
+                f"`layers`: found {layer}, expected numbers from 0 to {count - 1} or from -1 to "
+                f"-{count}, because the model has {count} layers"
             )

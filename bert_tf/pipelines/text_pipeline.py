@@ -33,9 +33,9 @@ _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
 
 SINGLE_PROCESS_MESSAGE = (
-    "TF_CONFIG lists several workers, but feature extraction, sentence embedding, masked-word "
-    "prediction and attention run in a single process; unset TF_CONFIG and process a share of the "
-    "texts on each machine"
+    "TF_CONFIG lists several workers, but feature extraction, sentence embedding and masked-word "
+    "prediction run in a single process; unset TF_CONFIG and process a share of the texts on each "
+    "machine"
 )
 
 _Pipeline = TypeVar("_Pipeline", bound="TextPipeline")

@@ -80,7 +80,7 @@ def read_vectors(path):
             if "shape" not in features or "values" not in features:
                 raise UserError(
                     f"{path}: found a record without `shape` and `values`, expected a file written "
-                    "by extract_features.py or bert-tf attention"
+                    "by extract_features.py"
                 )
             dtype = np.dtype(features["dtype"].bytes_list.value[0].decode()).newbyteorder("<")
             values = np.frombuffer(features["values"].bytes_list.value[0], dtype)

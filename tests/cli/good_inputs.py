@@ -124,10 +124,6 @@ COMMANDS = {
         f"{_MODEL} --input_file=text/masks.txt --output_file=out/masks.jsonl {_SHORT}",
         f"--model=hf --input_file=text/lines.txt --perplexity --output_file=out/a.tsv {_SHORT}",
     ],
-    "bert-tf attention": [
-        f"--model=hf --text=a_b --output_file=out/a.html {_SHORT}",
-        f"{_MODEL} --input_file=text/lines.txt --output_file=out/a.tfrecord {_SHORT}",
-    ],
 }  # fmt: skip
 
 # The commands whose runs are inputs of other commands.

@@ -30,8 +30,6 @@ NAMES = [
     "modeling.Embeddings",
     "modeling.MaskedLMHead",
     "modeling.TransformerLayer",
-    "pipelines.Attention",
-    "pipelines.EmbeddingParts",
     "pipelines.TokenVectors",
     "tasks.sentence_embedding.NearestNeighbors",
     "tasks.sentence_embedding.Reranker",

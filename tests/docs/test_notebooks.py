@@ -14,7 +14,7 @@ nbformat = pytest.importorskip("nbformat")
 # The number of images in each notebook.
 NUM_IMAGES = {
     "bert_finetuning_with_cloud_tpus": 2,
-    "bert_for_the_first_time": 10,
+    "bert_for_the_first_time": 11,
     "bert_on_colab": 2,
 }
 

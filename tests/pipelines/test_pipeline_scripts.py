@@ -6,7 +6,6 @@ import os
 import pytest
 
 import bert_tf
-from bert_tf import pipelines
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,6 @@ from bert_tf import pipelines
          "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights: found no"),
         ("extract_features", "--input_file=IN --output_file=OUT --layer_combination=last "
          "--layers=-1", "--layers .*--layer_combination=last"),
-        ("bert-tf attention", "--text=a --output_file=OUT.html --heads=", "--heads: found no"),
     ],
 )  # fmt: skip
 def test_flags_without_effect_are_errors(run_script, tmp_path, script, flags, message):
@@ -44,20 +42,3 @@ def test_several_workers_are_an_error(run_script, model_folder, tmp_path, monkey
             "bert-tf embed", f"--init_checkpoint={model_folder}", f"--export_dir={tmp_path}/export"
         )
     assert not os.listdir(tmp_path)
-
-
-def test_attention_command_writes_all_formats(run_script, model_folder, tmp_path):
-    pytest.importorskip("matplotlib")
-    paths = [str(tmp_path / f"out.{extension}") for extension in ("html", "png", "tfrecord")]
-    run_script(
-        "bert-tf attention",
-        f"--init_checkpoint={model_folder}",
-        "--text=a b",
-        f"--output_file={','.join(paths)}",
-        "--layers=1",
-        "--max_seq_length=12",
-    )
-    assert sorted(os.listdir(tmp_path)) == ["out.html", "out.png", "out.tfrecord"]
-    ((_, tokens, layers, values),) = pipelines.read_vectors(paths[2])
-    assert (tokens, layers) == (["[CLS]", "a", "b", "[SEP]"], ["1"])
-    assert values.shape == (1, 2, 4, 4)
