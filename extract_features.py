@@ -6,12 +6,11 @@ The last four layers for each token, as lines of JSON:
     python extract_features.py --input_file=input.txt \
       --output_file=output.jsonl --model=uncased_L-12_H-768_A-12
 
-One vector for each word, in a compact file:
+One vector for each word:
 
     python extract_features.py --input_file=input.txt \
-      --output_file=output.tfrecord --model=uncased_L-12_H-768_A-12 \
-      --words=mean --layer_combination=concat_last_four \
-      --output_format=tfrecord --float16
+      --output_file=output.jsonl --model=uncased_L-12_H-768_A-12 \
+      --words=mean --layer_combination=concat_last_four
 """
 
 from absl import flags
@@ -47,16 +46,6 @@ flags.DEFINE_enum(
     "Write a vector per whitespace-delimited word instead of per token: the vector of its first "
     "token, or the mean over its tokens. (bert_tf)",
 )
-flags.DEFINE_enum(
-    "output_format",
-    "json",
-    ["json", "tfrecord"],
-    "json: the release's JSON lines. tfrecord: a compact file for bert_tf.pipelines.read_vectors. "
-    "(bert_tf)",
-)
-flags.DEFINE_bool(
-    "float16", False, "Whether to write a tfrecord in float16, at half the size. (bert_tf)"
-)
 flags.mark_flags_as_required(["input_file", "output_file"])
 
 
@@ -71,11 +60,10 @@ def main():
         **pipelines.pipeline_options(),
     )
     count = 0
-    dtype = "float16" if FLAGS.float16 else "float32"
-    with bert_tf.pipelines.vector_writer(FLAGS.output_file, FLAGS.output_format, dtype) as write:
+    with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
         for text in vectors(bert_tf.pipelines.read_texts(FLAGS.input_file)):
             count += 1
-            write(text)
+            write(bert_tf.pipelines.json_line(text))
     bert_tf.console.info("wrote %s: the vectors of %d texts", FLAGS.output_file, count)
 
 
@@ -84,8 +72,6 @@ def check_flags():
         pipelines.parse_numbers(flag, number_type)
     bert_tf.io.files.require(FLAGS.input_file, "input_file")
     bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
-    if FLAGS.float16 and FLAGS.output_format == "json":
-        raise bert_tf.UserError("--float16 requires --output_format=tfrecord")
     is_weighted = (FLAGS.layer_combination or "").startswith("weighted")
     if FLAGS.layer_weights is not None and not is_weighted:
         raise bert_tf.UserError("--layer_weights requires a weighted sum as --layer_combination")

@@ -10,7 +10,6 @@ Write the vectors as a NumPy array:
 """
 
 import contextlib
-import sys
 
 from absl import flags
 
@@ -42,11 +41,9 @@ flags.DEFINE_bool(
     "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
     "folder, else false.",
 )
-flags.DEFINE_bool("float16", False, "Whether to write output_file in float16, at half the size.")
 flags.DEFINE_multi_string(
     "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."
 )
-flags.DEFINE_bool("interactive", False, "Whether to read queries from standard input.")
 flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
     "rerank_model",
@@ -86,10 +83,7 @@ def main():
     if FLAGS.export_dir:
         encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:
-        reranker = load_reranker(options["strategy"])
-        sentences, vectors = embed(encoder, reranker)
-        if FLAGS.interactive:
-            answer_queries(encoder, reranker, sentences, vectors)
+        embed(encoder, load_reranker(options["strategy"]))
 
 
 def check_flags():
@@ -97,16 +91,15 @@ def check_flags():
         raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
-        if not (FLAGS.output_file or FLAGS.query or FLAGS.interactive):
-            raise bert_tf.UserError("--input_file requires --output_file, --query or --interactive")
-    for flag in ("output_file", "query", "interactive"):
+        if not (FLAGS.output_file or FLAGS.query):
+            raise bert_tf.UserError("--input_file requires --output_file or --query")
+    for flag in ("output_file", "query"):
         pipelines.check_requires(flag, ["input_file"])
     if FLAGS.output_file:
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
-    pipelines.check_requires("float16", ["output_file"])
     pipelines.check_requires("version", ["export_dir"])
     for flag in ("num_nearest", "rerank_model"):
-        pipelines.check_requires(flag, ["query", "interactive"])
+        pipelines.check_requires(flag, ["query"])
     for flag in ("rerank_label", "num_candidates"):
         pipelines.check_requires(flag, ["rerank_model"])
 
@@ -126,50 +119,28 @@ def load_reranker(strategy):
 
 
 def embed(encoder, reranker):
-    """Write vectors and print neighbors; with --interactive, return the sentences and vectors."""
+    """Write the vectors and print the neighbors of the queries."""
     neighbors = None
     if FLAGS.query:
         neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(
             FLAGS.query, FLAGS.num_nearest, encoder, reranker
         )
-    sentences, vectors = [], []
     writer = contextlib.nullcontext()
     if FLAGS.output_file:
         # The file starts with a header that contains the number of rows.
         count = sum(1 for _ in read_sentences())
-        dtype = "float16" if FLAGS.float16 else "float32"
-        writer = bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width, dtype)
+        writer = bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width)
     with writer as write:
         for sentence, vector in encoder.stream(read_sentences()):
             if write:
                 write(vector)
             if neighbors and sentence:
                 neighbors.add(vector, sentence)
-            if FLAGS.interactive and sentence:
-                sentences.append(sentence)
-                vectors.append(vector)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
     if neighbors:
         for query, results in zip(FLAGS.query, neighbors.results(), strict=True):
             print_neighbors(query, results)
-    return sentences, vectors
-
-
-def answer_queries(encoder, reranker, sentences, vectors):
-    if not sentences:
-        raise bert_tf.UserError(f"--interactive: {FLAGS.input_file} contains no sentences")
-    tools = bert_tf.tasks.sentence_embedding
-    vectors = tools.l2_normalize(vectors)
-    count = max(FLAGS.num_nearest, FLAGS.num_candidates if reranker else 0)
-    for query in filter(None, map(str.strip, sys.stdin)):
-        (found,) = tools.nearest_neighbors(
-            tools.l2_normalize(encoder.encode([query])), vectors, count
-        )
-        results = [tools.Neighbor(i, cosine, sentences[i]) for i, cosine in found]
-        if reranker:
-            results = reranker(query, results)
-        print_neighbors(query, results[: FLAGS.num_nearest])
 
 
 def print_neighbors(query, results):

@@ -19,7 +19,7 @@ import numpy as np
 from bert_tf.io import files
 
 # Tags of the lists in a feature: messages with field number 1, 2 or 3.
-_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
+_FLOAT_LIST, _INT64_LIST = 0x12, 0x1A
 
 
 def varint(number):
@@ -53,15 +53,12 @@ def varints(rows):
 
 
 def examples(columns):
-    """Return R serialized `tf.train.Example`s from {name: array (R, C) or R lists of bytes}."""
+    """Return R serialized `tf.train.Example`s from {name: array (R, C)}."""
     # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
         encoded = name.encode()
-        if isinstance(rows, list):
-            kind = _BYTES_LIST
-            values = [b"".join([b"\x0a" + varint(len(x)) + x for x in row]) for row in rows]
-        elif rows.dtype == np.float32:
+        if rows.dtype == np.float32:
             fixed.append(_fixed(_prefix(encoded, 4 * rows.shape[1], _FLOAT_LIST), rows))
             continue
         elif rows.min(initial=0) >= 0 and rows.max(initial=0) <= 0x7F:  # one byte per varint
@@ -69,10 +66,10 @@ def examples(columns):
             fixed.append(_fixed(_prefix(encoded, rows.shape[1], _INT64_LIST), rows))
             continue
         else:
-            kind, values = _INT64_LIST, varints(rows)
+            values = [_prefix(encoded, len(x), _INT64_LIST) + x for x in varints(rows)]
         if fixed:
             parts.append(_joined(fixed))
-        parts.append([_prefix(encoded, len(value), kind) + value for value in values])
+        parts.append(values)
         fixed = []
     if fixed:
         parts.append(_joined(fixed))
@@ -84,9 +81,8 @@ def examples(columns):
 def _prefix(name, size, kind):
     """Return the bytes that precede a feature's values, which take `size` bytes."""
     # From the inside: packed numbers, in a list of type `kind`, in a feature.
-    tags = (kind, 0x12) if kind == _BYTES_LIST else (0x0A, kind, 0x12)
     parts = []
-    for tag in tags:
+    for tag in (0x0A, kind, 0x12):
         parts.insert(0, bytes([tag]) + varint(size))
         size += len(parts[0])
     parts.insert(0, b"\x0a" + varint(len(name)) + name)

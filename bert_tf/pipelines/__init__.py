@@ -17,6 +17,6 @@ __getattr__, __all__ = lazy_names(
             "TokenVectors",
         ),
         "tokenizer_layer": ("BertTokenizer",),
-        "vector_files": ("array_writer", "read_vectors", "vector_writer"),
+        "vector_files": ("array_writer", "json_line"),
     },
 )

@@ -99,7 +99,7 @@ COMMANDS = {
     ],
     "extract_features": [
         f"--input_file=text/lines.txt --output_file=out/v.json --layers=-1 {_MODEL} {_SHORT}",
-        "--input_file=text/lines.txt --output_file=out/v.tfrecord --output_format=tfrecord "
+        "--input_file=text/lines.txt --output_file=out/v.json "
         f"--layer_combination=last --words=mean --model=hf {_SHORT}",
     ],
     "export_model": [

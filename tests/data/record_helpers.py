@@ -5,13 +5,11 @@ import tensorflow as tf
 
 
 def serialized_by_tensorflow(values):
-    """Return a serialized example of arrays and lists of bytes."""
+    """Return a serialized example of arrays."""
     example = tf.train.Example()
     for name, value in values.items():
         feature = example.features.feature[name]
-        if isinstance(value, list):
-            feature.bytes_list.value.extend(value)
-        elif value.dtype == np.float32:
+        if value.dtype == np.float32:
             feature.float_list.value.extend(value.ravel())
         else:
             feature.int64_list.value.extend(map(int, value.ravel()))

@@ -110,10 +110,6 @@ def folder(tmp_path, monkeypatch):
     paragraph = {"context": "a fine inn", "qas": [question]}
     articles = {"version": "1.1", "data": [{"title": "a", "paragraphs": [paragraph]}]}
     (tmp_path / "dev-v1.1.json").write_text(json.dumps(articles))
-    vectors = bert_tf.pipelines.TokenVectors.from_preset(preset.name, max_seq_length=LENGTH)
-    with bert_tf.pipelines.vector_writer("output.tfrecord", "tfrecord") as write:
-        for text in vectors(["a fine inn"]):
-            write(text)
     # Functions are called once, so tracing would take most of the time.
     tf.config.run_functions_eagerly(True)
     registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_CONFIG_FILES)]
