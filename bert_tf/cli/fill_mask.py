@@ -1,12 +1,12 @@
-r"""Predict [MASK] tokens with a pre-trained BERT, or compute the pseudo-perplexity of texts.
+r"""Predict [MASK] tokens with a pre-trained BERT.
 
     bert-tf fill-mask --model=uncased_L-12_H-768_A-12 \
       --text="The capital of France is [MASK]."
 
-Score each line of a file:
+Predict the [MASK] tokens in each line of a file:
 
     bert-tf fill-mask --model=uncased_L-12_H-768_A-12 --input_file=texts.txt \
-      --perplexity --output_file=scores.tsv
+      --output_file=words.jsonl
 """
 
 import contextlib
@@ -31,14 +31,9 @@ flags.DEFINE_string("input_file", None, "Text file with one text per line.")
 flags.DEFINE_string(
     "output_file",
     None,
-    "File to write: JSON lines, or a table with perplexity. Default: results are printed.",
+    "File of JSON lines to write. Default: results are printed.",
 )
 flags.DEFINE_integer("num_best", 5, "Number of predictions per [MASK].", lower_bound=1)
-flags.DEFINE_bool(
-    "perplexity",
-    False,
-    "Whether to compute the pseudo-perplexity of the texts instead, masking each token in turn.",
-)
 
 
 def main():
@@ -48,8 +43,6 @@ def main():
         )
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
-    if FLAGS.perplexity and FLAGS["num_best"].present:
-        raise bert_tf.UserError("--num_best cannot be combined with --perplexity")
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
@@ -61,8 +54,7 @@ def main():
     if FLAGS.output_file:
         writer = bert_tf.io.files.writing_text(FLAGS.output_file)
     with writer as write:
-        write_results = write_scores if FLAGS.perplexity else write_predictions
-        write_results(pipeline, read_chunks(), write)
+        write_predictions(pipeline, read_chunks(), write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
 
@@ -96,17 +88,3 @@ def as_json(predictions):
         for position, best in zip(predictions.positions, predictions.best, strict=True)
     ]
     return {"linex_index": predictions.text.index, "tokens": predictions.tokens, "masked": masked}
-
-
-def write_scores(pipeline, chunks, write):
-    num_tokens = total = 0
-    write("line\ttokens\tlog_probability\tpseudo_perplexity\n")
-    for score in itertools.chain.from_iterable(map(pipeline.score, chunks)):
-        num_tokens += score.num_tokens
-        total += score.log_probability
-        write(
-            f"{score.text.index}\t{score.num_tokens}\t{score.log_probability:.4f}\t"
-            f"{score.perplexity:.4f}\n"
-        )
-    perplexity = bert_tf.tasks.fill_mask.perplexity(num_tokens, total)
-    bert_tf.console.info("pseudo-perplexity of all %d tokens: %.4f", num_tokens, perplexity)

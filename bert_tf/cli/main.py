@@ -9,7 +9,7 @@ from bert_tf.cli import flags
 COMMANDS = {
     "predict": ("predict", "Answer lines of text with a model."),
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
-    "fill-mask": ("fill_mask", "Predict [MASK] words, or score texts by pseudo-likelihood."),
+    "fill-mask": ("fill_mask", "Predict [MASK] words."),
     "check": ("check", "Check the results and measure the speed on this machine's devices."),
     "convert": ("convert", "Convert weights between the release and Hugging Face."),
     "vocab learn": ("vocab_learn", "Learn a WordPiece vocabulary from text."),

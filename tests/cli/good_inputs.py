@@ -122,7 +122,6 @@ COMMANDS = {
     ],
     "bert-tf fill-mask": [
         f"{_MODEL} --input_file=text/masks.txt --output_file=out/masks.jsonl {_SHORT}",
-        f"--model=hf --input_file=text/lines.txt --perplexity --output_file=out/a.tsv {_SHORT}",
     ],
 }  # fmt: skip
 

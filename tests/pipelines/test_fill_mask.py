@@ -1,7 +1,6 @@
-"""Predictions for [MASK] and pseudo-perplexity, compared with transformers."""
+"""Predictions for [MASK], compared with transformers."""
 
 import json
-import math
 import sys
 
 import keras
@@ -76,21 +75,6 @@ def test_equals_transformers(transformers, hugging_face_folder, pipeline):
         ]
         assert_best_equal(result.best, [best[:3] for best in expected])
 
-    scores = list(pipeline.score(["", "b a c", "j ||| a b", ""]))
-    texts = [[], ["b", "a", "c"], ["j", "[SEP]", "a", "b"], []]
-    for score, tokens in zip(scores, texts, strict=True):
-        total = 0.0
-        for i, token in enumerate(tokens):
-            if token != "[SEP]":
-                masked = ["[CLS]", *tokens[:i], "[MASK]", *tokens[i + 1 :], "[SEP]"]
-                total += log_probabilities(model, masked)[i + 1][WORDS.index(token)]
-        assert score.num_tokens == len(tokens) - tokens.count("[SEP]")
-        assert score.log_probability == pytest.approx(total, abs=1e-4)
-        if score.num_tokens:
-            assert score.perplexity == pytest.approx(math.exp(-total / score.num_tokens), rel=1e-4)
-        else:
-            assert math.isnan(score.perplexity)
-
 
 def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
     """Only one chunk of positions has the probabilities of all words in memory."""
@@ -115,24 +99,16 @@ def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
     assert shapes == [(1, 4)]
 
 
-def test_masks_in_a_text_are_not_scored(pipeline, caplog):
-    plain, masked = pipeline.score(["b a", "b [MASK] a [MASK]"])
-    assert (plain.num_tokens, masked.num_tokens) == (2, 2)
-    assert plain.log_probability != pytest.approx(masked.log_probability, abs=1e-3)
-    assert "2 [MASK], which are not scored" in caplog.text
-
-
 @pytest.mark.slow
 def test_fit_for_a_tpu(pipeline):
     """All shapes are static and XLA supports all operations; see test_accelerators.py."""
     shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))
-    shapes |= {"positions": (4, 2), "masked_ids": (4, 2)}
+    shapes |= {"positions": (4, 2)}
     batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}
-    for function in (pipeline._compute_best, pipeline._compute_log_probability):
-        traced = tf.function(function).get_concrete_function(batch)
-        num_nodes, problems = unfit(traced.graph.as_graph_def(add_shapes=True))
-        assert num_nodes > 200
-        assert not problems
+    traced = tf.function(pipeline._compute_best).get_concrete_function(batch)
+    num_nodes, problems = unfit(traced.graph.as_graph_def(add_shapes=True))
+    assert num_nodes > 200
+    assert not problems
     assert tf.function(pipeline._compute_best, jit_compile=True)(batch)
 
 
@@ -144,8 +120,6 @@ def test_strategies_agree(pipeline, hugging_face_folder):
     for expected, result in zip(pipeline.predict(TEXTS), on_two.predict(TEXTS), strict=True):
         assert result[:3] == expected[:3]
         assert_best_equal(result.best, expected.best)
-    for expected, result in zip(pipeline.score(TEXTS), on_two.score(TEXTS), strict=True):
-        assert result.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
 
 
 def test_command(run_script, model_folder, pipeline, tmp_path):
@@ -171,14 +145,13 @@ def test_command(run_script, model_folder, pipeline, tmp_path):
 def test_command_reads_standard_input(run_script, model_folder, tmp_path, monkeypatch, capsys):
     flags = [f"--init_checkpoint={model_folder}", "--max_seq_length=12"]
     (tmp_path / "in.txt").write_text("a [MASK]\nb ||| [MASK]\n")
-    for more in ([], ["--perplexity"]):
-        run_script("bert-tf fill-mask", *flags, *more, f"--input_file={tmp_path}/in.txt")
-        expected = capsys.readouterr().out
-        assert expected
-        with open(tmp_path / "in.txt") as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            run_script("bert-tf fill-mask", *flags, *more)
-        assert capsys.readouterr().out == expected
+    run_script("bert-tf fill-mask", *flags, f"--input_file={tmp_path}/in.txt")
+    expected = capsys.readouterr().out
+    assert expected
+    with open(tmp_path / "in.txt") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        run_script("bert-tf fill-mask", *flags)
+    assert capsys.readouterr().out == expected
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(bert_tf.UserError, match=r"--text or --input_file .* input is closed"):
         run_script("bert-tf fill-mask", *flags)
@@ -229,8 +202,6 @@ def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
         token, probability = result.best[0][0]
         assert token == letter
         assert probability > 0.7
-    ordered, mixed = pipeline.score(["b c d e f", "f b d c e"])
-    assert ordered.perplexity < 2 < mixed.perplexity
 
 
 def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):

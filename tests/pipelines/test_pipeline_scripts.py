@@ -14,7 +14,6 @@ import bert_tf
         ("bert-tf embed", "--input_file=IN --query=a --version=0", "--version .*--export_dir"),
         ("bert-tf embed", "--input_file=IN --output_file=OUT --num_nearest=5",
          "--num_nearest .*--query"),
-        ("bert-tf fill-mask", "--text=a --perplexity --num_best=5", "--num_best .*--perplexity"),
         ("extract_features", "--input_file=IN --output_file=OUT --layers=", "--layers: "),
         ("extract_features", "--input_file=IN --output_file=OUT "
          "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights: found no"),

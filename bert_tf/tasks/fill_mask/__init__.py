@@ -14,5 +14,5 @@ SPEC = TaskSpec(
 )
 
 __getattr__, __all__ = lazy_names(
-    __name__, {"pipeline": ("FillMask", "MaskPredictions", "Score", "perplexity"), "servable": ()}
+    __name__, {"pipeline": ("FillMask", "MaskPredictions"), "servable": ()}
 )

@@ -1,8 +1,6 @@
-"""`FillMask`: prediction of masked tokens, and pseudo-perplexity of texts."""
+"""`FillMask`: prediction of masked tokens, and training on the masked words of texts."""
 
 import dataclasses
-import itertools
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,8 +30,6 @@ from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 from bert_tf.tokenization.vocabulary import mask_id
 
 _HEAD = "cls/predictions/"
-# math.exp overflows slightly above this value.
-_MAX_EXPONENT = 700.0
 # Positions per chunk; each needs V probabilities in memory.
 _CHUNK_SIZE = 64
 
@@ -56,39 +52,11 @@ class MaskPredictions(NamedTuple):
     best: list
 
 
-class Score(NamedTuple):
-    """The pseudo-log-likelihood of a text.
-
-    Attributes:
-      text: the `Text`.
-      num_tokens: number of scored tokens.
-      log_probability: sum of the log-probabilities of the tokens, each masked in turn.
-    """
-
-    text: Text
-    num_tokens: int
-    log_probability: float
-
-    @property
-    def perplexity(self):
-        """Pseudo-perplexity (Salazar et al., arXiv:1910.14659, section 3); NaN without tokens."""
-        return perplexity(self.num_tokens, self.log_probability)
-
-
-def perplexity(num_tokens, log_probability):
-    """Return the exponential of the mean negative log-probability per token; NaN without tokens."""
-    if not num_tokens:
-        return math.nan
-    loss = -log_probability / num_tokens
-    return math.exp(loss) if loss < _MAX_EXPONENT else math.inf
-
-
 class FillMask(KerasTraining, TextPipeline):
-    """Predicts masked tokens, scores texts, and adapts models to a domain.
+    """Predicts masked tokens, and adapts models to a domain.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
     >>> next(fill_mask.predict(["The capital of France is [MASK]."])).best
-    >>> next(fill_mask.score(["The capital of France is Paris."])).perplexity
 
     `save_to_preset` writes a Hugging Face folder.
     """
@@ -111,11 +79,8 @@ class FillMask(KerasTraining, TextPipeline):
         self._encoder, self._head = model.get_layer("bert"), model.get_layer("masked_lm")
         self._mask_id = mask_id(tokenizer.vocab)
         self._num_best = min(num_best, model.config.vocab_size)
-        self._predict_runner = self._make_runner(
+        self._runner = self._make_runner(
             self._compute_best, 8 * self._num_best * self.max_seq_length, ("positions",)
-        )
-        self._score_runner = self._make_runner(
-            self._compute_log_probability, 4, ("positions", "masked_ids")
         )
 
     @staticmethod
@@ -199,7 +164,7 @@ class FillMask(KerasTraining, TextPipeline):
         """Return a dict of the loss and the accuracy of masked words.
 
         As in pre-training, a fraction `masked_lm_prob` of the tokens is masked at once; the masks
-        are the same in every call. `score` masks one token at a time.
+        are the same in every call.
         """
         texts = check_texts(texts, "texts")
         return self._evaluate(self._dataset(texts, "texts", batch_size, masked_lm_prob), options)
@@ -266,7 +231,7 @@ class FillMask(KerasTraining, TextPipeline):
                 positions = self._mask_positions(encoded) or [0]
                 yield encoded._replace(extra_inputs={"positions": positions})
 
-        for encoded, arrays in self._predict_runner.run(sequences(), "predicting words"):
+        for encoded, arrays in self._runner.run(sequences(), "predicting words"):
             positions = self._mask_positions(encoded)
             num_unmasked += not positions
             # The rows after the last position are padding.
@@ -289,39 +254,6 @@ class FillMask(KerasTraining, TextPipeline):
             self.model, self.tokenizer, self.max_seq_length, serving_config, self._num_best
         )
 
-    def score(self, texts: Iterable[str | Text]) -> Iterator[Score]:
-        """Yield the `Score` of each text; the model runs once per token.
-
-        [MASK] in a text is not scored, because the original token is unknown; a warning reports the
-        number.
-        """
-        unscored = self.tokenizer.convert_tokens_to_ids([CLS, SEP, MASK])
-
-        def scored_positions(encoded):
-            return [i for i, token in enumerate(encoded.input_ids) if token not in unscored]
-
-        def sequences(texts):
-            for encoded in texts:
-                for i in scored_positions(encoded):
-                    ids = encoded.input_ids
-                    yield encoded._replace(
-                        input_ids=[*ids[:i], self._mask_id, *ids[i + 1 :]],
-                        extra_inputs={"positions": [i], "masked_ids": [ids[i]]},
-                    )
-
-        encoded_texts, sources = itertools.tee(self._encode(texts))
-        results = self._score_runner.run(sequences(sources), "scoring", "tokens")
-        num_masks = 0
-        for encoded in encoded_texts:
-            num_masks += len(self._mask_positions(encoded))
-            count = len(scored_positions(encoded))
-            tokens = itertools.islice(results, count)
-            total = sum((float(arrays["log_probability"]) for _, arrays in tokens), 0.0)
-            yield Score(encoded.text, count, total)
-        next(results, None)  # ends the progress line
-        if num_masks:
-            console.warning("the texts contain %d %s, which are not scored", num_masks, MASK)
-
     def _mask_positions(self, encoded):
         return [i for i, token in enumerate(encoded.input_ids) if token == self._mask_id]
 
@@ -331,46 +263,28 @@ class FillMask(KerasTraining, TextPipeline):
         return [inv_vocab.get(int(index), f"[id {index}]") for index in ids]
 
     def _compute_best(self, batch):
-        """Return the ids and probabilities (B, P, K) of the K best tokens."""
-
-        def best(log_probabilities, _):
-            values, ids = tf.math.top_k(log_probabilities, self._num_best)
-            return {"ids": ids, "probabilities": tf.exp(values)}
-
-        return self._map_positions(batch, best, {"ids": tf.int32, "probabilities": tf.float32})
-
-    def _compute_log_probability(self, batch):
-        """Return the log-probability (B,) of the masked token of each text."""
-
-        def select(log_probabilities, ids):
-            return {"log_probability": tf.gather(log_probabilities, ids, batch_dims=1)}
-
-        outputs = self._map_positions(batch, select, {"log_probability": tf.float32})
-        return {name: values[:, 0] for name, values in outputs.items()}
-
-    def _map_positions(self, batch, function, dtypes):
-        """Apply `function` to the log-probabilities at `positions`, in chunks to limit memory."""
+        """Return the ids and probabilities (B, P, K) of the K best tokens at `positions`."""
         batch = dict(batch)
         positions = batch.pop("positions")
-        ids = batch.pop("masked_ids", positions)
         x = self._encoder(batch, training=False, positions=positions)["sequence_output"]
         rows, per_row = ops.shape(x)[:2]
         count = rows * per_row
+        # In chunks, to limit memory.
         padding = -count % _CHUNK_SIZE
         x = tf.pad(tf.reshape(x, (count, x.shape[-1])), [[0, padding], [0, 0]])
-        ids = tf.pad(tf.reshape(ids, (count,)), [[0, padding]])
 
-        def map_chunk(chunk):
-            logits = self._head(chunk[0][None])[0]
-            return function(tf.nn.log_softmax(logits), chunk[1])
+        def best(chunk):
+            values, ids = tf.math.top_k(tf.nn.softmax(self._head(chunk[None])[0]), self._num_best)
+            return {"ids": ids, "probabilities": values}
 
-        chunks = tf.reshape(x, (-1, _CHUNK_SIZE, x.shape[-1])), tf.reshape(ids, (-1, _CHUNK_SIZE))
-        outputs = tf.map_fn(map_chunk, chunks, fn_output_signature=dtypes, parallel_iterations=1)
-        outputs = {
-            name: tf.reshape(value, (count + padding, *value.shape[2:]))[:count]
-            for name, value in outputs.items()
-        }
+        outputs = tf.map_fn(
+            best,
+            tf.reshape(x, (-1, _CHUNK_SIZE, x.shape[-1])),
+            fn_output_signature={"ids": tf.int32, "probabilities": tf.float32},
+            parallel_iterations=1,
+        )
+        shape = (rows, per_row, self._num_best)
         return {
-            name: tf.reshape(value, (rows, per_row, *value.shape[1:]))
+            name: tf.reshape(tf.reshape(value, (-1, self._num_best))[:count], shape)
             for name, value in outputs.items()
         }
