@@ -32,7 +32,7 @@ flags.DEFINE_bool(
 flags.DEFINE_enum(
     "layer_combination",
     None,
-    LAYER_COMBINATIONS,
+    list(LAYER_COMBINATIONS),
     "Combine layers into a single vector, as in table 7 of the BERT paper, instead of writing "
     "the layers separately. (bert_tf)",
 )

@@ -11,7 +11,6 @@ import sys
 _CLASSES = {
     "bert_tf.modeling": (
         "BertClassifier",
-        "BertFeatureTokenClassifier",
         "BertModel",
         "BertMultipleChoice",
         "BertPretrainer",
@@ -21,8 +20,6 @@ _CLASSES = {
         "Dropout",
         "Embeddings",
         "FoldChoices",
-        "LayerCombination",
-        "LayerMix",
         "LayerNorm",
         "MaskedLMHead",
         "PoolWindows",

@@ -15,7 +15,6 @@ from bert_tf.modeling.pretrained import PretrainedModel
 
 _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
-_LSTM = ("kernel", "recurrent_kernel", "bias")
 _OUTPUT = ("output_weights", "output_bias")
 
 # Hugging Face's name is the release's, with dots instead of slashes.
@@ -47,13 +46,6 @@ _TABLE = (
     # Classifies a text or, in a token classifier, each token.
     ("classifier", "", "classifier", _OUTPUT),
     ("spans", "cls/squad", "qa_outputs", _OUTPUT),
-    # The token classifier on frozen features, which exists only in bert_tf.
-    ("mix/layer_weights", "features/layer_weights", None, ()),
-    *(
-        (f"lstm_{i}_{direction}/lstm_cell", f"lstm_{i}/{direction}", None, _LSTM)
-        for i in range(2)
-        for direction in ("forward", "backward")
-    ),
 )
 
 # Variable -> Hugging Face's name.

@@ -14,11 +14,16 @@ from bert_tf.io import json_files
 RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# The keys of `modeling.LAYER_COMBINATIONS`, which needs TensorFlow.
-LAYER_COMBINATIONS = (
-    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four",
-    "weighted_sum_all",
-)  # fmt: skip
+# The paper's feature-based approaches (arXiv:1810.04805, table 7) and the layers that they combine,
+# None for all.
+LAYER_COMBINATIONS = {
+    "embeddings": (),
+    "second_to_last": (-2,),
+    "last": (-1,),
+    "weighted_sum_last_four": (-4, -3, -2, -1),
+    "concat_last_four": (-4, -3, -2, -1),
+    "weighted_sum_all": None,
+}
 
 LAYER_NORM_EPS = 1e-12
 

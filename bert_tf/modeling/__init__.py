@@ -1,16 +1,12 @@
 """The model: layers, `BertModel` and the models for the tasks."""
 
 from bert_tf.modeling.heads import (
-    LAYER_COMBINATIONS,
-    LayerCombination,
     MaskedLMHead,
     Projection,
-    layer_indices,
 )
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer
 from bert_tf.modeling.models import (
     BertClassifier,
-    BertFeatureTokenClassifier,
     BertModel,
     BertMultipleChoice,
     BertPretrainer,
@@ -19,9 +15,7 @@ from bert_tf.modeling.models import (
 )
 
 __all__ = [
-    "LAYER_COMBINATIONS",
     "BertClassifier",
-    "BertFeatureTokenClassifier",
     "BertModel",
     "BertMultipleChoice",
     "BertPretrainer",
@@ -29,9 +23,7 @@ __all__ = [
     "BertTokenClassifier",
     "Dropout",
     "Embeddings",
-    "LayerCombination",
     "MaskedLMHead",
     "Projection",
     "TransformerLayer",
-    "layer_indices",
 ]

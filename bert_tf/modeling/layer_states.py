@@ -20,7 +20,7 @@ from bert_tf.configs.model import BertConfig
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
 # Keras finds the weights in a `.keras` file by the names of layer classes, so renaming a class with
-# weights breaks saved files; see `LayerMix` in `heads`.
+# weights breaks saved files.
 register = keras.saving.register_keras_serializable("bert_tf")
 
 _KEY = "layer_states"

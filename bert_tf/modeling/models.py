@@ -10,7 +10,6 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.heads import (
     FoldChoices,
-    LayerMix,
     MaskedLMHead,
     PoolWindows,
     Projection,
@@ -330,60 +329,3 @@ class BertSpanLabeler(PretrainedModel):
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self._store_config(config, dtype)
-
-
-@register
-class BertFeatureTokenClassifier(PretrainedModel):
-    """A two-layer BiLSTM on the features of a frozen encoder (paper, section 5.3).
-
-    The encoder has no gradients and no dropout, even in training.
-
-    Inputs: as for `BertModel`. Output: `logits` (B, S, num_labels), float32, in a dict.
-    """
-
-    uses_pooler = False
-
-    def __init__(
-        self,
-        config: BertConfig,
-        num_labels: int,
-        layer_combination: str = "concat_last_four",
-        lstm_size: int | None = None,
-        dtype: str | None = None,
-        name: str = "bert_feature_token_classifier",
-    ):
-        """Build the graph and its weights.
-
-        `layer_combination` is one of `LAYER_COMBINATIONS`. `lstm_size` is the number of LSTM units
-        per direction and layer, None for H as in the paper (768).
-        """
-        inputs = token_inputs()
-        # Zero rates, because Keras passes the outer call's `training=True` to all layers.
-        no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        encoder = BertModel(BertConfig.from_dict({**config.to_dict(), **no_dropout}), dtype=dtype)
-        encoded = encoder(inputs)
-        mix = LayerMix(layer_combination, config.num_hidden_layers, name="mix", dtype=dtype)
-        x = mix(encoded["embedding_output"], *encoded["all_encoder_layers"])
-        is_token = ops.not_equal(inputs["input_mask"], 0)
-        for i in range(2):
-            x = Dropout(config.hidden_dropout_prob, dtype=dtype, name=f"dropout_{i}")(x)
-            forward, backward = (
-                keras.layers.LSTM(
-                    lstm_size or config.hidden_size,
-                    return_sequences=True,
-                    go_backwards=is_backward,
-                    name=f"lstm_{i}_{'backward' if is_backward else 'forward'}",
-                    dtype=dtype,
-                    # cuDNN's operation has no kernel for XLA or for serving on a CPU.
-                    use_cudnn=False,
-                )
-                for is_backward in (False, True)
-            )
-            # Padding comes last, so a backward layer skips it before the first token.
-            reversed_output = ops.flip(backward(x, mask=is_token), 1)
-            x = ops.concatenate([forward(x, mask=is_token), reversed_output], -1)
-        x = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout_2")(x)
-        logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
-        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        options = {"layer_combination": layer_combination, "lstm_size": lstm_size}
-        self._store_config(config, dtype, num_labels=num_labels, **options)

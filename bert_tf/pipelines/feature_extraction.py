@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.errors import UserError, counted
-from bert_tf.modeling import layer_indices
 from bert_tf.pipelines.text_pipeline import TextPipeline
 
 WORD_POOLINGS = ("first", "mean")
@@ -58,8 +58,9 @@ class TokenVectors(TextPipeline):
           model: a `BertModel`.
           tokenizer: a `FullTokenizer`.
           layers: indices of the layers to return: 0 is the first, -1 the last.
-          layer_combination: one of `modeling.LAYER_COMBINATIONS`, which combines several layers
-            into one vector; overrides `layers`.
+          layer_combination: "embeddings", "second_to_last", "last", "weighted_sum_last_four",
+            "concat_last_four" or "weighted_sum_all", which combines layers into one vector (BERT
+            paper, table 7); overrides `layers`.
           layer_weights: weights of the layers in a weighted sum; None for equal weights.
           words: None for a vector per token, "first" for the vector of each word's first token,
             "mean" for the mean over each word's tokens.
@@ -110,7 +111,17 @@ class TokenVectors(TextPipeline):
 
 def _combination(name, layer_weights, num_layers):
     """Return a function from the outputs of `BertModel` to float32 (B, S, 1, W)."""
-    layers = layer_indices(name, num_layers)
+    if name not in LAYER_COMBINATIONS:
+        raise UserError(
+            f"`layer_combination={name}`: expected one of {', '.join(LAYER_COMBINATIONS)}"
+        )
+    layers = LAYER_COMBINATIONS[name]
+    layers = range(num_layers) if layers is None else layers
+    if layers and num_layers < -min(layers):
+        raise UserError(
+            f"`layer_combination={name}`: the model has {num_layers} layers, expected at least "
+            f"{-min(layers)}"
+        )
     if not layers:
         return lambda outputs: ops.cast(outputs["embedding_output"], "float32")[:, :, None]
     is_sum = name != "concat_last_four"
@@ -138,8 +149,6 @@ def _stack(outputs, layers):
 
 
 def _check_layers(layers, count):
-    if not layers:
-        raise UserError("`layers` is empty, expected at least one layer")
     for layer in layers:
         if not -count <= layer < count:
             raise UserError(

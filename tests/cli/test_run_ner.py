@@ -3,7 +3,6 @@
 import json
 import pathlib
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -198,36 +197,6 @@ def test_part_of_speech_tags_of_documents(run, tmp_path):
     assert "confusion matrix" in (out / "eval_report.txt").read_text()
 
 
-@pytest.mark.slow
-def test_a_bilstm_learns_on_frozen_features(run, tmp_path):
-    # The two layers have weights to learn.
-    write_model(tmp_path, TINY, WORDS, initializer_range=0.2, vocab_size=len(WORDS))
-    config = bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json")
-    keras.utils.set_random_seed(1)
-    weights = bert_tf.checkpoints.weights(bert_tf.BertModel(config))
-    initial = {name: variable.numpy() for name, variable in weights.items()}
-    bert_tf.checkpoints.release.write(f"{tmp_path}/bert.ckpt", initial)
-    out = tmp_path / "out"
-    run("run_ner", "--do_train", "--do_eval", "--features_only", "--document_context",
-        "--learn_scheme=iobes", "--layer_combination=weighted_sum_all", "--feature_lstm_size=6",
-        f"--data_dir={tmp_path}", f"--output_dir={out}",
-        f"--init_checkpoint={tmp_path}/bert.ckpt", "--learning_rate=2e-2")  # fmt: skip
-    note = json.loads((out / "train.tf_record.json").read_text())
-    assert note["document_context"] and "S-PER" in note["tags"]
-    assert float(read_results(out / "eval_results.txt")["eval_f1"]) > 0.3
-    trained = bert_tf.checkpoints.ReleaseCheckpoint(bert_tf.training.latest(str(out)))
-    for name, value in initial.items():
-        np.testing.assert_array_equal(trained.tensor(name), value, name)
-    assert np.abs(trained.tensor("features/layer_weights")).max() > 0
-    # Export and evaluation read these options from the folder.
-    run("export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export",
-        "--warm_up=false")  # fmt: skip
-    run("run_ner", "--do_predict", f"--test_file={tmp_path}/test.txt", f"--output_dir={out}")
-    with pytest.raises(bert_tf.UserError, match=r"transformers.*features/"):
-        bert_tf.checkpoints.convert(bert_tf.training.latest(str(out)), f"{tmp_path}/hf",
-                                    "hugging_face")  # fmt: skip
-
-
 @pytest.mark.slow  # all tasks share the training loop
 def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
     """Sentences have different numbers of words; an unusable sentence is skipped."""
@@ -249,12 +218,6 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "match"),
     [
-        ("--layer_combination=last", "--layer_combination requires --features_only"),
-        ("--features_only --init_checkpoint=x",
-         "--layer_combination=concat_last_four: the model has 1 layers, expected at least 4"),
-        ("--features_only --layer_combination=last", "--features_only.*--init_checkpoint"),
-        ("--features_only --layer_combination=last --init_checkpoint=x --layer_decay=0.9",
-         "--layer_decay cannot be combined with --features_only"),
         ("--tag_column=0 --word_column=2 --output_scheme=iobes",
          "--output_scheme=iobes cannot be combined with .* none"),
         ("--tag_column=ner", "--tag_column=ner: expected a column number"),
@@ -270,25 +233,6 @@ def test_invalid_flags(run, tmp_path, flags, match):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             *flags.split())  # fmt: skip
     assert not list(tmp_path.glob("x/t*"))
-
-
-def test_features_of_the_model_of_a_folder(run, run_script, tmp_path):
-    """`--model` loads the weights, as `--init_checkpoint` does."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    write_model(folder, TINY, WORDS, vocab_size=len(WORDS))
-    config = bert_tf.BertConfig.from_json_file(folder / "config.json")
-    weights = bert_tf.checkpoints.weights(bert_tf.BertModel(config))
-    initial = {name: variable.numpy() for name, variable in weights.items()}
-    bert_tf.checkpoints.release.write(str(folder / "bert_model.ckpt"), initial)
-    (folder / "config.json").rename(folder / "bert_config.json")
-    out = tmp_path / "out"
-    run_script("run_ner", *QUICK_RUN, "--do_train", "--features_only", "--layer_combination=last",
-               f"--model={folder}", "--num_train_epochs=0.1", f"--data_dir={tmp_path}",
-               f"--output_dir={out}")  # fmt: skip
-    trained = bert_tf.checkpoints.ReleaseCheckpoint(bert_tf.training.latest(str(out)))
-    for name, value in initial.items():
-        np.testing.assert_array_equal(trained.tensor(name), value, name)
 
 
 def test_documents_must_be_marked(run, tmp_path):

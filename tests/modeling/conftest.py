@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from bert_tf.modeling import (
     BertClassifier,
-    BertFeatureTokenClassifier,
     BertModel,
     BertMultipleChoice,
     BertPretrainer,
@@ -19,7 +18,6 @@ LABELS = {"num_labels": 3}
 # The arguments of each model in addition to its config.
 MODELS = {
     BertClassifier: LABELS,
-    BertFeatureTokenClassifier: {**LABELS, "layer_combination": "weighted_sum_all"},
     BertModel: {"with_attention_probs": True},
     BertMultipleChoice: {},
     BertPretrainer: {},

@@ -44,16 +44,6 @@ CASES = {
     "multi_label": (tasks.classification.MultiLabelTask, (3,), records.MULTI_LABEL),
     "question_answering": (make_question_answering, (), records.SQUAD_TRAINING),
     "token_classification": (make_token_classification, (), records.TAGGING),
-    "feature_based": (
-        functools.partial(
-            make_token_classification,
-            features_only=True,
-            layer_combination="last",
-            feature_lstm_size=4,
-        ),
-        (),
-        records.TAGGING,
-    ),
     "choice": (tasks.multiple_choice.MultipleChoiceTask, (), records.CHOICE),
     "numeric": (
         functools.partial(

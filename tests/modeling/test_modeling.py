@@ -1,7 +1,6 @@
 """The model: the release's outputs, dropout, and Keras files."""
 
 import hashlib
-import importlib
 
 import keras
 import numpy as np
@@ -12,14 +11,11 @@ import bert_tf
 from bert_tf import checkpoints, modeling
 from bert_tf.device_check import RECORDED
 from bert_tf.modeling import (
-    LAYER_COMBINATIONS,
     BertClassifier,
-    BertFeatureTokenClassifier,
     BertModel,
     BertPretrainer,
     BertTokenClassifier,
     Dropout,
-    LayerCombination,
     TransformerLayer,
 )
 from tests.common import TINY, features, tiny
@@ -27,6 +23,7 @@ from tests.modeling.conftest import (
     CHECKS,
     MODELS,
     BackboneTest,
+    assert_same_outputs,
     make_model,
 )
 
@@ -104,7 +101,7 @@ def test_an_empty_share_of_a_batch_has_the_shape_of_the_others():
 
 # The models of each check in the default suite; the others run the same code.
 _QUICK = {
-    "keras_file": (BertFeatureTokenClassifier,),
+    "keras_file": (BertClassifier,),
     "keras_file_of_half_precision": (BertModel, BertPretrainer, BertClassifier),
     "clone": (BertClassifier,),
     "half_precision": (BertPretrainer,),
@@ -282,62 +279,6 @@ def test_dropout_drops_independently_at_its_rate(shape):
         assert abs(share - expected) < 5 * (2 * expected / size) ** 0.5
 
 
-def test_layer_combinations():
-    """`LayerCombination` equals NumPy; an even weighted sum is a mean."""
-    config = tiny(num_hidden_layers=6, hidden_dropout_prob=0.0)
-    inputs = {"input_ids": np.array([[2, 5, 6, 3]]), "input_mask": np.ones((1, 4), int),
-              "segment_ids": np.zeros((1, 4), int)}  # fmt: skip
-    outputs = BertModel(config)(inputs)
-    layers = [np.array(x) for x in outputs["all_encoder_layers"]]
-    expected = {
-        "embeddings": np.array(outputs["embedding_output"]),
-        "second_to_last": layers[4],
-        "last": layers[5],
-        "weighted_sum_last_four": np.mean(layers[2:], 0),
-        "concat_last_four": np.concatenate(layers[2:], -1),
-        "weighted_sum_all": np.mean(layers, 0),
-    }
-    assert expected.keys() == LAYER_COMBINATIONS.keys()
-    for name, value in expected.items():
-        result = LayerCombination(name, 6)(
-            outputs["embedding_output"], *outputs["all_encoder_layers"]
-        )
-        np.testing.assert_allclose(np.array(result), value, atol=1e-6, err_msg=name)
-    tagger = BertFeatureTokenClassifier(config, 3, "concat_last_four", 5)
-    padded = {name: np.pad(x, [[0, 0], [0, 3]]) for name, x in inputs.items()}
-    np.testing.assert_allclose(
-        np.array(tagger(padded)["logits"])[:, :4], np.array(tagger(inputs)["logits"]), atol=1e-6
-    )
-    with pytest.raises(
-        bert_tf.UserError,
-        match=r"`layer_combination=concat_last_four`: the model has 2 layers, expected at least 4",
-    ):
-        BertFeatureTokenClassifier(TINY, 3, "concat_last_four")
-
-
-def test_the_frozen_encoder_never_drops_out():
-    config = tiny(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
-    tagger = BertFeatureTokenClassifier(config, 3, "last", 5)
-    inputs = {name: x for name, x in features().items() if name in tagger.input}
-    encoder = keras.Model(tagger.input, tagger.get_layer("mix").output)
-    evaluated, trained = (np.array(encoder(inputs, training=mode)) for mode in (False, True))
-    np.testing.assert_array_equal(trained, evaluated)
-    # Trained layers drop out, and the model saves the rates.
-    evaluated, trained = (np.array(tagger(inputs, training=x)["logits"]) for x in (False, True))
-    assert np.abs(trained - evaluated).max() > 1e-3
-    assert tagger.get_config()["config"]["hidden_dropout_prob"] == 0.5
-
-
-def test_no_operation_needs_a_gpu(monkeypatch):
-    """A graph traced on a machine with a GPU must also run on CPUs and under XLA."""
-    module = importlib.import_module("keras.src.backend.tensorflow.rnn")
-    monkeypatch.setattr(module, "_is_gpu_available", lambda: True)
-    tagger = BertFeatureTokenClassifier(TINY, 3, "last", 5)
-    graph = tf.function(tagger).get_concrete_function(features()).graph.as_graph_def()
-    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
-    assert nodes and not [node.op for node in nodes if "Cudnn" in node.op]
-
-
 def test_a_seed_gives_the_initial_weights_of_version_0_2():
     """Random weights must not depend on the order in which the code creates layers."""
     keras.utils.set_random_seed(0)
@@ -354,14 +295,6 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
     model.get_layer("masked_lm").output_bias.assign(np.full(50, 1.001, "float32"))
     change = model(batch)["masked_lm_logits"] - before
     np.testing.assert_allclose(change, 1.001, atol=1e-6)
-
-
-def test_mixed_precision_does_not_round_the_weights_of_layers():
-    layer = LayerCombination("weighted_sum_all", 2, dtype="mixed_bfloat16")
-    states = np.zeros((1, 1, 4)), np.ones((1, 1, 4)), np.zeros((1, 1, 4))
-    layer(*states)
-    layer.layer_weights.assign([100.2, 100.0])  # both are 100 in bfloat16
-    np.testing.assert_allclose(np.array(layer(*states), "float32"), 0.55, atol=0.005)
 
 
 @pytest.mark.parametrize(

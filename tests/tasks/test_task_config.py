@@ -126,16 +126,6 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
             dataclasses.replace(config, **{name: value}).check_resume(run)
 
 
-def test_feature_based_models_are_not_resumed_as_others(run, tmp_path):
-    config = tasks.TokenClassificationConfig(TINY, str(write_vocab(tmp_path)), tags=TAGS)
-    options = {"features_only": True, "layer_combination": "last", "feature_lstm_size": 7}
-    dataclasses.replace(config, **options).save(run)
-    loaded = tasks.load_config(run)[1]
-    assert {name: getattr(loaded, name) for name in options} == options
-    with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* features_only \(True, now"):
-        config.check_resume(run)
-
-
 def test_settle(case, run):
     """New configs and changed options are saved; evaluation saves nothing."""
     spec, config, (fixed, other), (name, value) = case
@@ -197,8 +187,6 @@ def test_options_that_require_others():
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
         with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
             config.resolve().validate()
-    with pytest.raises(bert_tf.UserError, match="`layer_combination` requires `features_only`"):
-        tasks.TokenClassificationConfig(TINY, layer_combination="last").validate()
 
 
 def options(**values):

@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
-from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-from bert_tf.io.json_files import Positive
 from bert_tf.tasks.token_classification import SPEC
 from bert_tf.tasks.token_classification.schemes import (
     convert_tags,
@@ -54,7 +52,6 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     GROUPS = (
         ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
         ("Sequences", "document_context"),
-        ("Model", "features_only layer_combination feature_lstm_size"),
         ("Evaluation and prediction", "report"),
     )
     FILE = SPEC.side_file
@@ -105,28 +102,6 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         "-DOCSTART- line.",
         saved=True,
     )
-    features_only: bool = option(
-        False,
-        "Freeze BERT and train a two-layer BiLSTM on its features.",
-        saved=True,
-        fixed=True,
-    )
-    layer_combination: str = option(
-        "concat_last_four",
-        "Layers to use with features_only.",
-        choices=LAYER_COMBINATIONS,
-        saved=True,
-        fixed=True,
-        requires="features_only",
-    )
-    feature_lstm_size: int | None = option(
-        None,
-        "Units per direction of the BiLSTM. Default: hidden_size.",
-        minimum=1,
-        saved=True,
-        fixed=True,
-        requires="features_only",
-    )
     report: bool = option(False, "Write eval_report.txt with the scores of each label.")
     tags: Tags | None = derived(None)
 
@@ -143,49 +118,17 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     def stride(self):
         return self.doc_stride or max(1, self.window_size // 2)
 
-    def check(self, config, is_resumed):
-        if not self.features_only:
-            return
-        model = config.model
-        if config.do_train and not (model.model or model.init_checkpoint or is_resumed):
-            raise UserError(
-                "`features_only` requires `model` or `init_checkpoint`, because the features of "
-                "random weights are meaningless"
-            )
-        for name, config_part in (
-            ("num_frozen_layers", config.train),
-            ("layer_decay", config.optimizer),
-        ):
-            if config_part.is_given(name):
-                raise UserError(
-                    f"`{name}` cannot be combined with `features_only`, which freezes all layers"
-                )
-
     def fixed_values(self):
         # First, because a different scheme also changes the labels.
         return {"scheme": self.tags.scheme, **super().fixed_values()}
 
     def to_json(self):
-        values, features = super().to_json(), None
-        if values.pop("features_only"):
-            # "way" is the key of version 0.1.
-            way, lstm_size = values.pop("layer_combination"), values.pop("feature_lstm_size")
-            features = {"way": way, "lstm_size": lstm_size}
-        return {**self.tags._asdict(), **values, "on_features": features}
+        return {**self.tags._asdict(), **super().to_json()}
 
     @classmethod
     def from_json(cls, values, **others):
-        features = {"way": str, "lstm_size": Positive | None}
-        fields = {"names": list[str], "scheme": str, "data_scheme": str}
-        if values.get("on_features", 0) is not None:
-            fields["on_features"] = features
-        json_files.check(values, fields)
+        json_files.check(values, {"names": list[str], "scheme": str, "data_scheme": str})
         tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
-        features = values["on_features"]
-        values = {**values, "features_only": bool(features)}
-        if features:
-            values["layer_combination"] = features["way"]
-            values["feature_lstm_size"] = features["lstm_size"]
         return super().from_json(values, tags=tags, **others)
 
     @classmethod

@@ -1,7 +1,5 @@
 """The data of a token classification run: sentences, features and result files."""
 
-import dataclasses
-
 from bert_tf import console
 from bert_tf.configs.data_files import SPLITS
 from bert_tf.data import records
@@ -9,7 +7,6 @@ from bert_tf.data.feature_cache import digest, write_records
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling import layer_indices
 from bert_tf.tasks.token_classification import schemes, scoring
 from bert_tf.tasks.token_classification.features import (
     convert_sentences,
@@ -33,12 +30,6 @@ class TokenClassificationData(TaskData):
     def __init__(self, sentences, config):
         super().__init__(sentences, config)
         self.metric_names = metric_names(config.tags)
-
-    def train_config(self, config):
-        if not self.config.features_only:
-            return config.train
-        num_layers = self.config.bert_config.num_hidden_layers
-        return dataclasses.replace(config.train, num_frozen_layers=num_layers)
 
     def schema(self, split):
         return records.TAGGING
@@ -129,9 +120,6 @@ def read(task_config, model, splits, stored=None):
                 f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
                 "expected one at the start of each document"
             )
-    if task_config.features_only:
-        # Raises UserError if the model has too few layers.
-        layer_indices(task_config.layer_combination, model.bert_config.num_hidden_layers)
     return TokenClassificationData(sentences, task_config.of_model(model, tags=tags))
 
 

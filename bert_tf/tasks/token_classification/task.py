@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.modeling import BertFeatureTokenClassifier, BertTokenClassifier
+from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
 from bert_tf.tasks.token_classification.schemes import convert_tags
 from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
@@ -80,13 +80,4 @@ def metric_names(tags):
 
 
 def make_model(config, dtype=None):
-    num_tags = len(config.tags.names)
-    if not config.features_only:
-        return BertTokenClassifier(config.bert_config, num_tags, dtype)
-    return BertFeatureTokenClassifier(
-        config.bert_config,
-        num_tags,
-        dtype=dtype,
-        layer_combination=config.layer_combination,
-        lstm_size=config.feature_lstm_size,
-    )
+    return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
