@@ -17,12 +17,8 @@ def with_keras_names(**names):
     def decorate(method):
         @functools.wraps(method)
         def call(*arguments, **options):
-            for name, own in names.items():
-                if name in options:
-                    if own in options:
-                        raise UserError(f"`{name}` is another name for `{own}`; pass only one")
-                    options[own] = options.pop(name)
-            return method(*arguments, **options)
+            renamed = {names[x]: options.pop(x) for x in names.keys() & options.keys()}
+            return method(*arguments, **renamed, **options)
 
         return call
 

@@ -81,8 +81,6 @@ class Pipeline:
         Raises:
           UserError: if the version exists or an argument is invalid.
         """
-        if inputs not in ("text", "ids"):
-            raise UserError(f"`inputs={inputs}`: expected text or ids")
         if dtype is None and self.model.compute_type != "float64":
             dtype = self.model.compute_type
         buckets = tuple(buckets)

@@ -3,14 +3,13 @@
 import json
 import sys
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.modeling import BertModel, BertPretrainer
+from bert_tf.modeling import BertModel
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
 from tests.common import WORDS, write_vocab
 from tests.modeling.conftest import load_with_transformers
@@ -155,53 +154,6 @@ def test_command_reads_standard_input(run_script, model_folder, tmp_path, monkey
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(bert_tf.UserError, match=r"--text or --input_file .* input is closed"):
         run_script("bert-tf fill-mask", *flags)
-
-
-@pytest.mark.slow
-def test_a_model_trained_on_the_alphabet_predicts_it(model_folder):
-    """The model learns to fill a gap in five consecutive letters."""
-    config = bert_tf.BertConfig.from_json_file(str(model_folder / "bert_config.json"))
-    model = BertPretrainer(config)
-    names = checkpoints.weights(model)
-    variables = [
-        v for name, v in names.items() if "relation" not in name and "pooler" not in v.path
-    ]
-    optimizer = keras.optimizers.Adam(1e-2)
-    optimizer.build(variables)
-    first = WORDS.index("a")
-
-    def step():
-        letters = tf.random.uniform((32, 1), 0, 6, tf.int32) + first + tf.range(5)
-        positions = tf.random.uniform((32, 1), 0, 5, tf.int32)
-        masked = tf.where(tf.range(5) == positions, WORDS.index("[MASK]"), letters)
-        cls, sep = (tf.fill((32, 1), WORDS.index(token)) for token in ("[CLS]", "[SEP]"))
-        ids = tf.concat([cls, masked, sep], 1)
-        batch = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
-        batch["masked_lm_positions"] = positions + 1
-        targets = tf.gather(letters, positions, batch_dims=1)
-        with tf.GradientTape() as tape:
-            logits = model(batch, training=False)["masked_lm_logits"]
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-            loss = tf.reduce_mean(losses)
-        gradients = map(tf.convert_to_tensor, tape.gradient(loss, variables))
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return loss
-
-    @tf.function
-    def train():
-        loss = tf.constant(0.0)
-        for _ in tf.range(300):
-            loss = step()
-        return loss
-
-    assert train() < 0.2
-    tokenizer = bert_tf.FullTokenizer(str(model_folder / "vocab.txt"), keep_special_tokens=True)
-    pipeline = bert_tf.FillMask(model, tokenizer, 2, batch_size=4, max_seq_length=12)
-    for text, letter in (("c d [MASK] f g", "e"), ("[MASK] g h i j", "f")):
-        (result,) = pipeline.predict([text])
-        token, probability = result.best[0][0]
-        assert token == letter
-        assert probability > 0.7
 
 
 def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):

@@ -1,6 +1,5 @@
 """Labels and pairs in forms that could be misread."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -60,8 +59,14 @@ def test_two_columns_of_texts_are_pairs():
         assert check_pairs(texts, "texts") == expected
     tensors = check_pairs((tf.constant(first), tf.constant(second)), "texts")
     assert tensors == [(a.encode(), b.encode()) for a, b in expected]
-    with pytest.raises(bert_tf.UserError, match=r"`texts`: found a tuple of two .* is ambiguous"):
-        check_pairs((("a", "b"), ("c", "d")), "texts")
+    for texts, message in (
+        ((("a", "b"), ("c", "d")), "ambiguous"), ((["a", "b"], ["c"]), "2 and 1 items"),
+        ({"a"}, "a set"), ({"a": 1}.keys(), "dict_keys"),
+        (Frame(x=["a"], y=["b"], z=["c"]), "item 0"), (["a", 3], "item 1 is 3"),
+        ("a b", "single str"),
+    ):  # fmt: skip
+        with pytest.raises(bert_tf.UserError, match=f"`texts.*{message}"):
+            check_pairs(texts, "texts")
 
 
 def test_accuracy_by_name_is_that_of_the_task(encoder_folder):
@@ -73,21 +78,3 @@ def test_accuracy_by_name_is_that_of_the_task(encoder_folder):
     classifier.compile("sgd", metrics=["accuracy", "mae"], run_eagerly=True)
     results = classifier.evaluate(TEXTS, np.array(rows), verbose=0)
     assert results["accuracy"] == 1.0 and "mae" in str(results)
-
-
-class Lists(keras.utils.PyDataset):
-    """A batch of lists."""
-
-    def __len__(self):
-        return 1
-
-    def __getitem__(self, index):
-        return ["a", "b"], [0, 1]
-
-
-def test_a_dataset_of_lists(encoder_folder):
-    classifier = make(encoder_folder)
-    classifier.compile("sgd", run_eagerly=True)
-    assert classifier.predict(Lists()) == classifier.predict(["a", "b"])
-    expected = classifier.evaluate(["a", "b"], [0, 1], verbose=0)
-    assert classifier.evaluate(Lists(), verbose=0) == expected

@@ -60,15 +60,11 @@ def test_inputs_are_those_of_transformers(encoder_folder):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((["a"], [["b", "c"]], [2]), "`labels`: item 0 is 2, expected .* from 0 to 1"),
-        ((["a"], [["b", "c"]], ["d"]), "`labels`: item 0 is 'd', expected one of the endings"),
-        ((["a"], [["b", "c"]], [None]), "`labels`: item 0 is None"),
-        ((["a"], [["b"]], [0]), "`endings`: item 0 is .*, expected two or more"),
-        ((["a"], ["b c"], [0]), r"`endings\[0\]`"),
+        ((["a"], [["b", "c"]], [2]), "`labels`: item 0 is 2, .* 0 to 1"),
+        ((["a"], [["b", "c"]], ["d"]), "`labels`: item 0 is 'd'"),
+        ((["a"], [["b"]], [0]), "`endings`: item 0"),
         ((["a"] * 2, [["b", "c"], ["b", "c", "d"]], [0, 0]), "item 1 has 3 endings, expected 2"),
-        ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels`: found 1 and 2 items"),
-        (([3], [["b", "c"]], [0]), "`contexts`: item 0 is 3, expected a text"),
-        (([], [], []), "`contexts` is empty"),
+        ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels`: .* 1 and 2"),
     ],
 )
 def test_bad_input(encoder_folder, data, message):

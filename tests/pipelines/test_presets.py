@@ -9,31 +9,23 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.configs.model import ModelConfig
 from bert_tf.tasks.sentence_embedding.sentence_transformers import (
     sentence_transformers_options,
 )
 from bert_tf.tokenization.settings import resolve_settings
 
 
-def test_files_next_to_the_weights(model_folder, tmp_path):
+def test_files_next_to_the_weights(model_folder):
     model_files = checkpoints.resolve(model_folder / "bert_model.ckpt")
     assert model_files.vocab_file == str(model_folder / "vocab.txt")
     assert model_files.folder == str(model_folder)
-    with pytest.raises(
-        bert_tf.UserError, match=f"no bert_config.json or config.json .* {tmp_path}"
-    ):
-        checkpoints.resolve(tmp_path)
-    config = ModelConfig(init_checkpoint=str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match=f"`bert_config_file` must be given.* {tmp_path}"):
-        checkpoints.resolve(config)
 
 
 def test_wrong_presets(model_folder, tmp_path):
     for name, message in (
-        ("uncased_L-2_H-128_A2", "neither .*did you mean uncased_L-2_H-128_A-2"),
-        ("bert_base_zh", r"neither .*did you mean chinese_L-12_H-768_A-12\?"),
-        (tmp_path, r"there is no bert_config\.json or config\.json"),
+        ("uncased_L-2_H-128_A2", "uncased_L-2_H-128_A-2"),
+        ("bert_base_zh", "chinese_L-12_H-768_A-12"),
+        (tmp_path, r"bert_config\.json"),
     ):
         with pytest.raises(bert_tf.UserError, match=f"`preset`: .*{message}"):
             bert_tf.SentenceEncoder.from_preset(name)
@@ -126,16 +118,12 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("given", [None, 8])
-def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, given, run_script):
+def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, given):
     for pipeline in (bert_tf.SentenceEncoder, bert_tf.FillMask, bert_tf.pipelines.TokenVectors):
         loaded = pipeline.from_preset(model_folder, max_seq_length=given)
         assert loaded.max_seq_length == (given or 12)
     classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"], max_seq_length=given)
     assert classifier.config.max_seq_length == (given or 12)
-    flags = [f"--max_seq_length={given}"] if given else []
-    run_script("bert-tf fill-mask", f"--model={model_folder}", "--text=a [MASK]", *flags)
-    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length=13`: expected at most 12"):
-        bert_tf.FillMask.from_preset(model_folder, max_seq_length=13)
 
 
 def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch):

@@ -1,11 +1,7 @@
 """`BatchRunner` and its batches."""
 
-import types
-
-import pytest
 import tensorflow as tf
 
-import bert_tf
 from bert_tf.pipelines import text_pipeline as runner
 
 
@@ -35,9 +31,3 @@ def test_batches_are_as_small_as_possible(monkeypatch):
     assert make_runner()._make_batch(sequences[:1])["input_ids"].shape == (4, 12)
     monkeypatch.undo()
     assert make_runner()._make_batch(sequences[:1])["input_ids"].shape == (1, 8)
-
-
-def test_several_processes_are_an_error(monkeypatch):
-    monkeypatch.setattr(runner, "Workers", lambda _: types.SimpleNamespace(is_multi_worker=True))
-    with pytest.raises(bert_tf.UserError, match="TF_CONFIG"):
-        runner.BatchRunner(None, tf.distribute.get_strategy(), 4, 12)

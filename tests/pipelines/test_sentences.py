@@ -6,7 +6,6 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from tests.common import run_python
@@ -77,26 +76,6 @@ print(json.dumps(vectors.numpy().tolist()))
 """
     vectors = run_python("-c", program, f"{tmp_path}/export/1", json.dumps(SENTENCES), cwd=tmp_path)
     np.testing.assert_allclose(json.loads(vectors), expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.slow
-def test_saved_model(run_script, model_folder, model_and_tokenizer, tmp_path):
-    run_script(
-        "bert-tf embed",
-        f"--init_checkpoint={model_folder}",
-        f"--export_dir={tmp_path}/export",
-        "--max_seq_length=12",
-        "--pooling=max",
-        "--layer=0",
-        "--normalize",
-    )
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
-    encoder = bert_tf.SentenceEncoder(
-        *model_and_tokenizer, "max", 0, True, batch_size=4, max_seq_length=12
-    )
-    vectors = serve(text=tf.constant(LINES))["vectors"]
-    np.testing.assert_allclose(vectors, encoder.encode(LINES), atol=1e-5, rtol=0)
-    assert serve(text=tf.constant([], tf.string))["vectors"].shape == (0, 16)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", pytest.param("cls", marks=pytest.mark.slow)])

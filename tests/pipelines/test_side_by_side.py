@@ -1,16 +1,13 @@
-"""Programs in the style of keras-hub and transformers users, on data like SST-2."""
+"""A program in the style of transformers users, on data like SST-2."""
 
 import json
 import random
 
-import keras
 import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.modeling import BertPretrainer
-from tests.common import WITHOUT_DROPOUT, tiny
 
 pytest.importorskip("tensorflow_text")
 
@@ -30,80 +27,6 @@ def make_reviews(count, seed):
 
 
 TRAIN, TEST = make_reviews(128, 0), make_reviews(32, 1)
-
-
-def train_bert_tf(preset, folder):
-    """Run the program with bert_tf; return metrics, classes and the saved model's classes."""
-    classifier = bert_tf.TextClassifier.from_preset(preset, num_classes=2, max_seq_length=16)
-    classifier.compile(
-        optimizer=keras.optimizers.Adam(2e-3),
-        loss="sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-    )
-    classifier.fit(x=TRAIN[0], y=TRAIN[1], batch_size=16, epochs=5, verbose=0)
-    metrics = classifier.evaluate(x=TEST[0], y=TEST[1], return_dict=True, verbose=0)
-    classes = [int(answer["label"]) for answer in classifier.predict(TEST[0], verbose=0)]
-    classifier.save_to_preset(folder)
-    loaded = bert_tf.TextClassifier.from_preset(folder)
-    return metrics, classes, [int(answer["label"]) for answer in loaded.predict(TEST[0])]
-
-
-def train_keras_hub(keras_hub, folder):
-    """Run the same program with keras-hub."""
-    classifier = keras_hub.models.BertTextClassifier(
-        backbone=keras_hub.models.BertBackbone(
-            vocabulary_size=len(VOCAB), num_layers=1, num_heads=2, hidden_dim=16,
-            intermediate_dim=32, dropout=0.0, max_sequence_length=16,
-        ),
-        preprocessor=keras_hub.models.BertTextClassifierPreprocessor(
-            keras_hub.tokenizers.BertTokenizer(vocabulary=VOCAB, lowercase=True),
-            sequence_length=16,
-        ),
-        num_classes=2,
-    )  # fmt: skip
-    classifier.compile(
-        optimizer=keras.optimizers.Adam(2e-3),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    classifier.fit(x=TRAIN[0], y=TRAIN[1], batch_size=16, epochs=5, verbose=0)
-    metrics = classifier.evaluate(x=TEST[0], y=TEST[1], return_dict=True, verbose=0)
-    classes = classifier.predict(TEST[0], verbose=0).argmax(-1)
-    classifier.save_to_preset(folder)
-    loaded = keras_hub.models.BertTextClassifier.from_preset(folder)
-    return metrics, list(classes), list(loaded.predict(TEST[0], verbose=0).argmax(-1))
-
-
-@pytest.fixture
-def preset(tmp_path):
-    """A release folder of a small model with random weights."""
-    folder = tmp_path / "preset"
-    folder.mkdir()
-    config = tiny(
-        vocab_size=len(VOCAB), num_hidden_layers=1, max_position_embeddings=16, **WITHOUT_DROPOUT
-    )
-    (folder / "bert_config.json").write_text(config.to_json_string())
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in VOCAB))
-    keras.utils.set_random_seed(0)
-    tensors = checkpoints.tensors(BertPretrainer(config))
-    checkpoints.write(str(folder / "bert_model.ckpt"), tensors)
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("library", ["bert_tf", "keras_hub"])
-def test_the_program_of_a_keras_hub_user(library, preset, tmp_path):
-    keras.utils.set_random_seed(0)
-    folder = str(tmp_path / "saved")
-    if library == "bert_tf":
-        metrics, classes, again = train_bert_tf(preset, folder)
-    else:
-        metrics, classes, again = train_keras_hub(pytest.importorskip("keras_hub"), folder)
-    assert set(metrics) == {"accuracy", "loss"}
-    assert metrics["accuracy"] == pytest.approx(np.mean(classes == TEST[1]))
-    assert classes == again
-    if library == "bert_tf":  # the libraries initialise weights differently
-        assert metrics["accuracy"] == 1.0
 
 
 @pytest.fixture

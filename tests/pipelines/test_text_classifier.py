@@ -112,14 +112,6 @@ def test_presets_and_export(trained, tmp_path, caplog):
     assert tasks.load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
 
 
-def test_keras_file(trained, tmp_path):
-    model = trained[0].model
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    batch = trained[0].tokenizer(TEXTS)
-    np.testing.assert_array_equal(loaded(batch)["logits"], model(batch)["logits"])
-
-
 @pytest.mark.slow
 def test_scripts_read_the_folder(trained, run_script, tmp_path):
     classifier = trained[0]
@@ -306,15 +298,6 @@ def test_on_two_replicas(encoder_folder):
         losses.append(history.history["loss"])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     assert len(classifier.predict(TEXTS)) == len(TEXTS)
-
-
-def test_new_head_is_reported(encoder_folder, caplog):
-    caplog.set_level("INFO", "bert_tf")
-    classifier = make(encoder_folder)
-    assert "the head is randomly initialized" in caplog.text
-    assert "output_weights" in caplog.text
-    classifier.predict(["a"])
-    assert "randomly initialized head; train it with `fit`" in caplog.text
 
 
 def test_hugging_face_folder(encoder_folder, tmp_path):

@@ -171,39 +171,29 @@ def test_an_entity_takes_whole_words(encoder_folder, caplog):
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: the label is ORG, expected one of"),
-        (["a b"], [[(0, 9, "PER")]], "item 0: the entity PER from 0 to 9 contains no word"),
-        (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2 contains no word"),
-        (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps the one before it"),
-        (["a b"], [[{"start": 0, "label": "PER"}]], "`labels`: item 0 is [{'start'"),
-        (["a b"], ["PER"], "item 0 is 'PER'"),
-        (["a b"], [[], []], "found 1 and 2 items, expected the same number"),
-        (["a b", ["a"]], [[], []], "item 1 is ['a'], expected a text"),
-        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tag, expected one for each of 2 words"),
-        ([["a", "b"]], [["O", 9]], "item 0: the tag is 9"),
-        ([["a", "b"]], [["O", "B-ORG"]], "item 0: the tag is B-ORG, expected one of"),
-        ([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]], "the tag I-LOC is not valid here"),
-        ([[]], [[]], "`texts`: item 0 is []"),
+        (["a b"], [[(0, 1, "ORG")]], "`labels`: item 0: .* ORG"),
+        (["a b"], [[(1, 2, "PER")]], "item 0: the entity PER from 1 to 2"),
+        (["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]], "overlaps"),
+        (["a b"], [[{"start": 0, "label": "PER"}]], "expected start, end and label"),
+        (["a b"], [[], []], "1 and 2 items"),
+        ([["a", "b"]], [["O"]], "`labels`: item 0: found 1 tag"),
+        ([["a", "b"]], [["O", 9]], "the word b is 9"),
+        ([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]], "I-LOC"),
+        ([["a", 3]], [["O", "O"]], "`texts`: item 0: found 3"),
         ([], [], "`texts`: found no words"),
-        ("a b", [], "`texts`"),
+        ([["\ud800"]], [["O"]], "item 0"),
     ],
 )
 def test_bad_input(encoder_folder, texts, labels, message):
-    with pytest.raises(bert_tf.UserError) as error:
+    with pytest.raises(bert_tf.UserError, match=message):
         make(encoder_folder).fit(texts, labels)
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"labels": None}, "`labels` must be given: .* has no token classifier"),
-        ({"labels": None, "scheme": "iob2"}, "`scheme` requires `labels`"),
-        ({"scheme": "bio"}, "`scheme=bio`: expected iob2, iobes or none"),
-        ({"labels": ["PER", "PER"]}, "a label occurs twice"),
-        ({"labels": "PER"}, "`labels`"),
-    ],
-)
-def test_bad_options(encoder_folder, options, message):
-    with pytest.raises(bert_tf.UserError, match=message):
+    ("options", "argument"),
+    [({"labels": None}, "labels"), ({"scheme": "bio"}, "scheme"),
+     ({"labels": ["PER", "PER"]}, "labels"), ({"labels": "PER"}, "labels")],
+)  # fmt: skip
+def test_bad_options(encoder_folder, options, argument):
+    with pytest.raises(bert_tf.UserError, match=f"`{argument}"):
         make(encoder_folder, **options)

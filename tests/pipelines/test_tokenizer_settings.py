@@ -6,7 +6,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+from bert_tf.modeling import BertPretrainer
 from tests.common import TINY, WORDS, write_vocab
 
 pytest.importorskip("tensorflow_text")
@@ -21,38 +21,23 @@ SETTINGS = {
 }
 
 
-def write_folder(folder, model, **options):
-    """Write a Hugging Face folder without `vocab.txt`; return its path."""
-    vocab_file = write_vocab(folder, PIECES)
-    path = os.path.join(folder, "hf")
-    tensors = checkpoints.tensors(model)
-    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, settings=SETTINGS, **options)
-    os.remove(os.path.join(path, "vocab.txt"))
-    return path
-
-
 @pytest.fixture
 def folder(tmp_path):
-    return write_folder(tmp_path, BertPretrainer(TINY))
+    """A Hugging Face folder without `vocab.txt`."""
+    path, tensors = os.path.join(tmp_path, "hf"), checkpoints.tensors(BertPretrainer(TINY))
+    vocab_file = write_vocab(tmp_path, PIECES)
+    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, settings=SETTINGS)
+    os.remove(os.path.join(path, "vocab.txt"))
+    return path
 
 
 def first_id(tokenizer, text="Über"):
     return int(tokenizer([text])["input_ids"][0, 1])
 
 
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (bert_tf.TextClassifier, {"labels": ["a", "b"]}),
-        pytest.param(
-            bert_tf.QuestionAnswering,
-            {"max_query_length": 3, "max_seq_length": 12},
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_task_pipelines(folder, tmp_path, make, options):
-    pipeline = make.from_preset(folder, **options)
+def test_task_pipelines(folder, tmp_path):
+    make = bert_tf.TextClassifier
+    pipeline = make.from_preset(folder, labels=["a", "b"])
     assert pipeline.config.tokenizer_settings == SETTINGS
     assert first_id(pipeline.tokenizer) == PIECES.index("über")
     pipeline.save_to_preset(tmp_path / "saved")
@@ -62,14 +47,6 @@ def test_task_pipelines(folder, tmp_path, make, options):
     cased = make.from_preset(tmp_path / "saved", do_lower_case=False)
     assert cased.config.tokenizer_settings == {**SETTINGS, "do_lower_case": False}
     assert first_id(cased.tokenizer) == PIECES.index("Über")
-
-
-def test_token_classification(tmp_path):
-    model = BertTokenClassifier(TINY, 2)
-    names = {"labels": ["O", "B-X"], "architecture": "BertForTokenClassification"}
-    folder = write_folder(tmp_path, model, **names)
-    pipeline = bert_tf.TokenClassification.from_preset(folder, max_seq_length=12)
-    assert pipeline.config.tokenizer_settings == SETTINGS
 
 
 def test_training_windows(folder):
