@@ -3,18 +3,24 @@ r"""Find named entities with a BiLSTM on the features of a frozen BERT (BERT pap
     python -m examples.ner_features --data_dir=conll2003 --model=cased_L-12_H-768_A-12
 
 DATA_DIR has train.txt and dev.txt in the format of CoNLL-2003. The features are computed once and
-kept in memory: 600 MB per layer for CoNLL-2003 and BERT-Base.
+kept in memory: 800 MB per layer for CoNLL-2003 and BERT-Base.
 """
-
-import argparse
 
 import keras
 import tensorflow as tf
+from absl import flags
 
 import bert_tf
+from bert_tf.cli.flags import FLAGS
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.tasks import token_classification
 from bert_tf.tasks.token_classification.scoring import count_spans
+
+flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
+flags.DEFINE_string("model", None, "Name or folder of the model.")
+flags.DEFINE_integer("units", 768, "Units of each LSTM, in each direction.")
+flags.DEFINE_integer("epochs", 3, "Passes over the training set.")
+flags.mark_flags_as_required(["data_dir", "model"])
 
 
 def make_vectors(model, combination):
@@ -52,10 +58,10 @@ def make_tagger(num_layers, width, num_tags, units):
     return keras.Model(inputs, keras.layers.Dense(num_tags)(x))
 
 
-def train(data_dir, model, combination, units=768, epochs=3, batch_size=32, max_sentences=None):
+def train(data_dir, model, combination, units=768, epochs=3, batch_size=32):
     """Train a tagger; return its precision, recall and F1 on dev.txt."""
     files = token_classification.ColumnFiles(data_dir)
-    splits = {name: files.read(name)[:max_sentences] for name in ("train", "dev")}
+    splits = {name: files.read(name) for name in ("train", "dev")}
     tags = token_classification.infer_tags(splits["train"])
     vectors = make_vectors(model, combination)
     features = {name: make_features(vectors, sentences) for name, sentences in splits.items()}
@@ -76,14 +82,13 @@ def train(data_dir, model, combination, units=768, epochs=3, batch_size=32, max_
     return count_spans(labels["dev"], predicted).precision_recall_f1()
 
 
+def main():
+    for combination in LAYER_COMBINATIONS:
+        precision, recall, f1 = train(
+            FLAGS.data_dir, FLAGS.model, combination, FLAGS.units, FLAGS.epochs
+        )
+        print(f"{combination:24} F1 {f1:.1%}, precision {precision:.1%}, recall {recall:.1%}")
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data_dir", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--units", type=int, default=768)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--max_sentences", type=int)
-    options = vars(parser.parse_args())
-    for name in LAYER_COMBINATIONS:
-        precision, recall, f1 = train(combination=name, **options)
-        print(f"{name:24} F1 {f1:.1%}, precision {precision:.1%}, recall {recall:.1%}")
+    bert_tf.cli.flags.run(main)

@@ -3,7 +3,7 @@
 The type of an object is a dict from field name to type. A field whose name ends in "?" is optional,
 and unknown fields are allowed.
 
->>> fields = {"labels": list[str], "max_seq_length": Positive, "lstm_size?": Positive | None}
+>>> fields = {"labels": list[str], "max_seq_length": Positive, "doc_stride?": Positive | None}
 >>> values = read("classifier.json", fields, written_by="run_classifier.py")
 """
 

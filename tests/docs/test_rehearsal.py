@@ -19,6 +19,7 @@ NOT_RUN = {
     "tests/": "pytest runs the tests",
     "tflite_convert": "test_other_runtimes.py converts models, where the converters are installed",
     "python benchmarks/": "measures for minutes; test_pages.py checks the flags",
+    "examples.ner_features": "trains six models; test_feature_extraction.py runs it once",
     "--use_tpu": "needs a TPU",
     "TF_CONFIG=": "needs two machines; train_alone.py is run in two processes by test_strategy.py",
     "DataflowRunner": "needs a cloud project; test_pretraining_shards.py runs Beam on this machine",

@@ -195,6 +195,6 @@ def test_a_tagger_learns_on_features(deep_model_folder, tmp_path):
     (tmp_path / "train.txt").write_text("a O\nb B-X\nc O\n\nb B-X\nj O\n\n" * 8)
     (tmp_path / "dev.txt").write_text("a O\nb B-X\n")
     scores = ner_features.train(
-        str(tmp_path), str(deep_model_folder), "weighted_sum_all", units=8, epochs=8, batch_size=4
+        str(tmp_path), str(deep_model_folder), "weighted_sum_all", units=16, epochs=30, batch_size=4
     )
     assert scores == (1, 1, 1)
