@@ -129,9 +129,9 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     assert "train.tf_record: data changed" in log
     assert json.loads((out / "classifier.json").read_text()) == stored
     for more, message in (
-        (["--do_eval", "--numeric_columns=y"], "--numeric_columns: y, .* x, y"),
-        (["--do_eval", "--numeric_as=text"], "--output_dir.* numeric_as: vector .*text"),
-        (["--do_train", *model], "--output_dir.* numeric_columns: x, y .*none"),
+        (["--do_eval", "--numeric_columns=y"], "--numeric_columns=y: .*x,y"),
+        (["--do_eval", "--numeric_as=text"], "--output_dir.* numeric_as .*vector.*text"),
+        (["--do_train", *model], "--output_dir.* numeric_columns .*x, y.*none"),
         (["--do_train", *model, "--numeric_as=text"], "--numeric_as requires --numeric_columns"),
         (["--do_train", *model, "--numeric_columns=z"], r"train\.csv, line 1: .*'z'"),
     ):
