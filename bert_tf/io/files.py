@@ -19,7 +19,7 @@ import sys
 import zlib
 
 from bert_tf import console
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError, check_unicode, reason
 
 # Files that belong to a model and are saved next to its checkpoint.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
@@ -110,7 +110,11 @@ def check_reachable(value, argument):
     `value` is a path, comma-separated paths or a list; other values are ignored.
     """
     texts = value if isinstance(value, (list, tuple)) else [value]
-    paths = [x.strip() for text in texts if isinstance(text, str) for x in text.split(",")]
+    texts = [text for text in texts if isinstance(text, str)]
+    if "tensorflow" in sys.modules:  # which requires UTF-8
+        for text in texts:
+            check_unicode(text, f"`{argument}`")
+    paths = [x.strip() for text in texts for x in text.split(",")]
     if argument in _MODELS:
         paths = [path for path in paths if not path.startswith(HUB)]
     for path in filter(_SCHEME.match, paths):

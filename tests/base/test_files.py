@@ -99,6 +99,8 @@ def test_remote_paths(no_network, tmp_path):
     # These are local, or not paths.
     for value in ("grpc://10.0.0.1:8470", str(tmp_path / "nothing"), "a, b", 1, None, ()):
         files.check_reachable(value, "x")
+    with pytest.raises(UserError, match=r"^`x`: .*udce9"):  # a byte that is not UTF-8
+        files.check_reachable(["a", "caf\udce9"], "x")
     # Configurations are checked, with nested ones.
     model = configs.ModelConfig(init_checkpoint="gs://b/model.ckpt")
     with pytest.raises(UserError, match="`init_checkpoint`: gs://b/model"):

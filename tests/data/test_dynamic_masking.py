@@ -15,7 +15,7 @@ from bert_tf.data import (
     records,
     tfrecord,
 )
-from tests.common import TINY
+from tests.common import tiny
 from tests.data.pretraining_helpers import TOKENS
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
@@ -92,7 +92,7 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
         columns["input_ids"] = rng.integers(5, 15, (16, length))
         path = tmp_path / f"data{length}.tfrecord"
         path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
-    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
+    config = tiny(num_hidden_layers=1, vocab_size=len(TOKENS))
     (tmp_path / "config.json").write_text(config.to_json_string())
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
     flags = [f"--input_file={path}", f"--bert_config_file={tmp_path}/config.json", "--do_train",

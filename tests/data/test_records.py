@@ -56,16 +56,6 @@ def test_round_trip(schema, tmp_path):
         np.testing.assert_array_equal(tensor, expected)
 
 
-def test_reads_the_records_of_the_release(golden):
-    path = str(golden / "short.tfrecord")
-    lengths = {"S": 64, "P": 10}
-    record_checks.check_lengths(path, records.PRETRAINING, lengths)
-    dataset = tf.data.TFRecordDataset(path).batch(1000)
-    batch = records.parse(next(iter(dataset)), records.PRETRAINING, lengths)
-    assert batch["input_ids"].shape == (92, 64)
-    assert batch["next_sentence_labels"].shape == (92, 1)
-
-
 def test_serialize_accepts_lists_and_scalars():
     values = {"input_ids": [1, 2], "input_mask": np.ones(2, np.int32), "segment_ids": (0, 0)}
     values |= {"label_ids": 3, "is_real_example": True}
@@ -86,20 +76,6 @@ def test_writing_takes_turns(tmp_path):
         written = tf.data.TFRecordDataset(path).as_numpy_iterator()
         features = [tf.train.Example.FromString(record).features.feature for record in written]
         assert [feature["x"].int64_list.value[0] for feature in features] == numbers
-
-
-def test_failed_writing_leaves_no_files(tmp_path):
-    (tmp_path / "a").write_text("earlier")
-
-    def fail():
-        with records.writing([str(tmp_path / "a"), str(tmp_path / "b")], {}) as write:
-            write({})
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_text() == "earlier"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def train(tmp_path):
         training.set_seed(3)
         trainer = training.Trainer(data.make_task, strategy or one_device(), str(tmp_path / name))
         source = [path], records.SENTENCES, data.lengths("train")
-        batches = input_pipeline.TrainingInput(*source, 8, 0, None, 8)
+        batches = input_pipeline.TrainingInput(*source, 8, 0, length_multiple=8)
         trainer.fit(batches, optimization.AdamWeightDecay(1e-3), 3, configs.TrainConfig())
         evaluation = input_pipeline.EvaluationInput(*source, 6, length_multiple=8)
         return trainer.predict_all(evaluation, "predicting")["vectors"]

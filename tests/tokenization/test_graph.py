@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from bert_tf.tokenization import FullTokenizer, packing, packing_graph
+from bert_tf.tokenization import FullTokenizer, packing
 from tests.tokenization import hard_strings
 
 graph = pytest.importorskip("bert_tf.tokenization.graph")
@@ -159,16 +159,6 @@ def test_special_tokens(write_vocab):
     texts = [text.encode() for text in [*texts, "\U000f0000\U000f0001 \U000f0002[UNK]"]]
     assert not differences(python, texts, ops.tokenize(texts))
     assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
-
-
-def test_truncated_lengths_are_those_of_the_loop():
-    for limit in range(2, 14):
-        lengths = [(a, b) for a in range(14) for b in range(14)]
-        kept = packing_graph.truncated_lengths(*tf.unstack(tf.constant(lengths), axis=1), limit)
-        for (a, b), *actual in zip(lengths, *(part.numpy() for part in kept), strict=True):
-            ids_a, ids_b = [0] * a, [0] * b
-            packing.truncate_pair(ids_a, ids_b, limit)
-            assert actual == [len(ids_a), len(ids_b)], (a, b, limit)
 
 
 def records(python, texts, pairs, max_seq_length):
