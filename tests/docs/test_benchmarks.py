@@ -12,14 +12,16 @@ from tests.common import WORDS, run_python, tiny, write_vocab
 from tests.docs.test_rehearsal import write_glue
 
 SIZES = "--layers=1 --width=8 --heads=2 --intermediate=16 --vocab=300 --batch=2 --length=32"
-PEERS = "--data_dir=MRPC --model_dir=model --num_seeds=1 --num_train_epochs=1 --max_seq_length=16"
+PEERS = "--data_dir=MRPC --model_dir=model --num_seeds=1 --num_train_epochs=1 --batch_size=8"
 TEXT = "--input_file=corpus.txt --vocab_file=vocab.txt --turns=1"
 LINES = "--model=model --input_file=lines.txt"
 
 # The flags of each benchmark, and the libraries that it compares.
 BENCHMARKS = {
     "fine_tuning.py": (f"--task_name=mrpc {PEERS}", "transformers"),
-    "latency.py": (f"{LINES} --clients=2 --seconds=0.1 --turns=1", "transformers onnxruntime"),
+    "latency.py": (
+        f"{LINES} --clients=2 --seconds=0.1 --turns=1", "transformers onnxruntime onnxscript"
+    ),
     "memory.py": ("--layers=1 --hidden_size=64 --batch_size=4 --max_seq_length=8 --steps=1", ""),
     "predicting.py": (f"{LINES} --turns=1", "transformers"),
     "pretraining_data.py": (f"{TEXT} --dupe_factor=1 --processes=1,2", ""),
@@ -31,7 +33,7 @@ BENCHMARKS = {
     "shard_startup.py": ("--shards=40 --records=5 --texts=3 --milliseconds=1", ""),
     "startup_time.py": ("--model=model --turns=1", "transformers"),
     "step_time.py": (
-        f"{SIZES} --turns=1 --library=bert_tf --library=transformers", "transformers"
+        f"{SIZES} --turns=1 --dtypes=float32 --library=bert_tf --library=transformers", "transformers"
     ),
     "tokenization.py": (TEXT, "tensorflow_text"),
 }  # fmt: skip
