@@ -33,7 +33,8 @@ BENCHMARKS = {
     "shard_startup.py": ("--shards=40 --records=5 --texts=3 --milliseconds=1", ""),
     "startup_time.py": ("--model=model --turns=1", "transformers"),
     "step_time.py": (
-        f"{SIZES} --turns=1 --dtypes=float32 --library=bert_tf --library=transformers", "transformers"
+        f"{SIZES} --turns=1 --dtypes=float32 --library=bert_tf --library=transformers",
+        "transformers",
     ),
     "tokenization.py": (TEXT, "tensorflow_text"),
 }  # fmt: skip
