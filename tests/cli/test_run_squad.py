@@ -175,12 +175,18 @@ CONTEXT = "a b C"
 GOOD = question("1", "a", CONTEXT, "C")
 # The questions of the only paragraph, and the expected message.
 INVALID_QUESTIONS = [
-    ({k: v for k, v in GOOD.items() if k != "id"}, ["data[0].paragraphs[0].qas[0]", "'id'"]),
-    ({k: v for k, v in GOOD.items() if k != "question"}, ["data[0].paragraphs[0]", "'question'"]),
+    (
+        {k: v for k, v in GOOD.items() if k != "id"},
+        ["data[0].paragraphs[0].qas[0]", "id is missing"],
+    ),
+    (
+        {k: v for k, v in GOOD.items() if k != "question"},
+        ["data[0].paragraphs[0]", "question is missing"],
+    ),
     ({k: v for k, v in GOOD.items() if k != "answers"}, ["qas[0] (id 1)", "'answers'"]),
     (
         {**GOOD, "answers": [{"text": "C", "answer_start": "4"}]},
-        ["qas[0] (id 1)", "'answer_start'", 'is "4"'],
+        ["qas[0] (id 1)", 'answer_start is "4"'],
     ),
     ({**GOOD, "answers": [{"text": "C", "answer_start": 400}]}, ["no valid questions"]),
     ({**GOOD, "answers": [{"text": " ", "answer_start": 1}]}, ["no valid questions"]),
@@ -193,8 +199,8 @@ JSON = json.dumps(
 INVALID_FILES = [
     (JSON[: JSON.index('"qas"') + 20], ["truncated"]),
     (JSON.replace('"answer_start"', ' , "answer_start"'), ["line ", "invalid JSON"]),
-    ("[]", ["found [], expected an object"]),
-    ('{"version": 1}', ["found the keys version, expected 'data'"]),
+    ("[]", ["[], expected an object"]),
+    ('{"version": 1}', ["data is missing"]),
     ('{"data": [' + "1" * 5000 + "]}", ["line 1, ", "invalid JSON: Exceeds the limit"]),
     (JSON.replace(CONTEXT, "\u00e9").encode("latin-1"), ["UTF-8", "byte"]),
 ]

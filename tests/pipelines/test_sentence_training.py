@@ -176,7 +176,6 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
         ({"loss": "cosine"}, "`loss=cosine` requires `scores`"),
         ({"loss": "contrastive", "scores": SCORES}, "`loss=contrastive`.*`scores`"),
         ({"loss": "triplet"}, "`loss=triplet`: found 2 texts"),
-        ({"temperature": 0}, "`temperature=0`"),
         ({"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`"),
         ({"scores": SCORES, "symmetric": True}, "`symmetric`.*`loss=cosent`"),
     ],

@@ -152,13 +152,8 @@ def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
     some = tools.NearestNeighbors(queries, 1, encoder, tools.Reranker(classifier, num_candidates=2))
     for before, (best,) in zip(nearest, some.add_texts(texts).results(), strict=True):
         assert best.item in [x.item for x in before]
-    message = "`label=x`: expected (one of|None, because) the reranker"
-    with pytest.raises(bert_tf.UserError, match=message):
+    with pytest.raises(bert_tf.UserError, match="`label=x`"):
         tools.Reranker(classifier, "x")
-    with pytest.raises(bert_tf.UserError, match="`reranker` requires `encoder`"):
-        tools.NearestNeighbors(np.ones((1, 4)), 1, reranker=tools.Reranker(classifier))
-    with pytest.raises(bert_tf.UserError, match="`add_texts` requires `encoder`"):
-        tools.NearestNeighbors(np.ones((1, 4))).add_texts(texts)
 
 
 def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, capsys):
