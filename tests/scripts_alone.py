@@ -1,7 +1,7 @@
 """Run several scripts in one process although their flags have the same names."""
 
 import contextlib
-import importlib
+import importlib.util
 import sys
 
 from absl import flags
@@ -25,7 +25,9 @@ def module_of(script):
     if path in COMMANDS:  # includes predict.py, which only calls that command
         return f"bert_tf.cli.{COMMANDS[path][0]}"
     if path.startswith("-m "):
-        return f"{path.removeprefix('-m ')}.__main__"
+        path = path.removeprefix("-m ")
+        is_package = importlib.util.find_spec(path).submodule_search_locations
+        return f"{path}.__main__" if is_package else path
     return path
 
 

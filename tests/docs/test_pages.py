@@ -15,8 +15,9 @@ from tests import scripts_alone
 from tests.docs import pages
 
 # Other programs in bash blocks.
-PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "docker", "export", "git",
-            "pip", "printf", "pytest", "source", "tensorboard"}  # fmt: skip
+PROGRAMS = {"-", "-c", "-m", "bert-tf", "cat", "cd", "cp", "curl", "do", "docker", "done",
+            "export", "for", "git", "grep", "pip", "printf", "pytest", "source",
+            "tensorboard"}  # fmt: skip
 MODULES = {"venv", "pip", "pytest", "build", "mkdocs", "mypy", "ruff"}
 
 # Flags of other programs.
