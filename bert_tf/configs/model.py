@@ -57,7 +57,8 @@ _VALUES = {
     "vocab_size": _Size,
     "hidden_size": _Size,
     "embedding_size": _Size,
-    "num_hidden_layers": _Size,
+    # Creating layers after a typing error would not end.
+    "num_hidden_layers": Annotated[int, json_files.Limits(1, 1000)],
     "num_attention_heads": _Size,
     "intermediate_size": _Size,
     "max_position_embeddings": _Size,

@@ -92,6 +92,7 @@ CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2}
     "changes",
     [
         {"max_position_embeddings": 10**15},
+        {"num_hidden_layers": 10**9},
         {"vocab_size": 10**400},
         {"initializer_range": float("nan")},
         {"hidden_act": ["gelu"]},
