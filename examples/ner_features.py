@@ -20,6 +20,7 @@ flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
 flags.DEFINE_string("model", None, "Name or folder of the model.")
 flags.DEFINE_integer("units", 768, "Units of each LSTM, in each direction.")
 flags.DEFINE_integer("epochs", 3, "Passes over the training set.")
+flags.DEFINE_list("combinations", list(LAYER_COMBINATIONS), "Choices of layers to compare.")
 flags.mark_flags_as_required(["data_dir", "model"])
 
 
@@ -74,16 +75,17 @@ def train(data_dir, model, combination, units=768, epochs=3, batch_size=32):
 
     signature = tf.TensorSpec((None, *shape)), tf.TensorSpec((None,), tf.int32)
     dataset = tf.data.Dataset.from_generator(rows, output_signature=signature)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(splits["train"])))
     tagger = make_tagger(*shape, len(tags.names), units)
     tagger.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    tagger.fit(dataset.shuffle(1000).padded_batch(batch_size), epochs=epochs)
+    tagger.fit(dataset.shuffle(1000).padded_batch(batch_size), epochs=epochs, shuffle=False)
     best = [tagger.predict_on_batch(x[None])[0].argmax(-1) for x in features["dev"]]
     predicted = [[tags.names[i] for i in row] for row in best]
     return count_spans(labels["dev"], predicted).precision_recall_f1()
 
 
 def main():
-    for combination in LAYER_COMBINATIONS:
+    for combination in FLAGS.combinations:
         precision, recall, f1 = train(
             FLAGS.data_dir, FLAGS.model, combination, FLAGS.units, FLAGS.epochs
         )

@@ -1,6 +1,7 @@
 """Run several scripts in one process although their flags have the same names."""
 
 import contextlib
+import importlib
 import importlib.util
 import sys
 
