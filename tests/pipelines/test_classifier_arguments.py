@@ -200,9 +200,8 @@ def test_balanced_weights_are_those_of_scikit_learn():
     weights = encoder.label_weights("balanced", encoder.encode(labels, "labels"))
     expected = sklearn.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
     np.testing.assert_allclose(weights, [1, *expected], rtol=1e-6)
-    for wrong, targets in (("balanced", None), ("even", [0]), ([1, 2], [0])):
-        with pytest.raises(bert_tf.UserError, match="`class_weight"):
-            encoder.label_weights(wrong, targets)
+    with pytest.raises(bert_tf.UserError, match="`class_weight"):
+        encoder.label_weights("balanced", None)
 
 
 def test_losses_are_of_logits(encoder_folder):
