@@ -138,7 +138,6 @@ setup(
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
-            "PyYAML>=6",
             "ruff>=0.17,<0.18",
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",
@@ -153,8 +152,6 @@ setup(
         "numba": [NUMBA],
         # Data files in Parquet format.
         "parquet": ["pyarrow>=15"],
-        # --config=FILE.yaml.
-        "yaml": ["PyYAML>=6"],
         # Runs notebooks/.
         "notebooks": ["jupyterlab>=4.0", "matplotlib>=3.8", "pandas>=2.2"],
     },

@@ -8,7 +8,6 @@ import sys
 from absl import flags
 from absl.testing import flagsaver
 
-from bert_tf.cli import config_file
 from bert_tf.cli import flags as cli_flags
 from bert_tf.cli.main import COMMANDS
 from tests.common import write_model as write_model
@@ -53,7 +52,6 @@ def imported(*scripts):
                 # Imported again, because pretraining_speed.py uses its flags.
                 sys.modules.pop("step_time", None)
                 modules[script] = importlib.import_module(name)
-                config_file.define_flag(script)
                 added = set(flags.FLAGS) - known
                 flags_of[script] = [flags.FLAGS[flag] for flag in added]
 
@@ -61,10 +59,7 @@ def imported(*scripts):
             with _isolated(flags_of[script]), flagsaver.flagsaver():
                 # Some tests of early errors omit this required flag.
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
-                if any(str(argument).startswith("--config") for argument in arguments):
-                    default = []
-                known = [flag.name for flag in flags_of[script]]
-                config_file.parse([script, *default, *map(str, arguments)], known)
+                flags.FLAGS([script, *default, *map(str, arguments)])
                 with cli_flags.naming_flags():
                     cli_flags._check_remote_paths()
                     modules[script].main()

@@ -15,7 +15,7 @@ import typing
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import config_file, tensorflow_start, usage
+from bert_tf.cli import tensorflow_start, usage
 from bert_tf.configs.base import Config
 from bert_tf.configs.model import ModelConfig
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
@@ -86,8 +86,6 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             console.error(f"{name}: interrupted")
             sys.exit(130)
 
-    config_file.define_flag(sys.argv[0])
-    usage.group("Other", "config")
     # Hide TensorFlow's own log lines; --verbosity=0 shows them.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -114,11 +112,10 @@ def _parse(argv):
     try:
         for name in {"help", "helpshort"} & set(FLAGS):
             FLAGS[name].parse = _print_help
-        known = [flag.name for flag in FLAGS.get_key_flags_for_module(argv[0])]
-        return config_file.parse(argv, known)
+        return FLAGS(argv)
     except SystemExit:  # absl exits with status 1 after --help
         sys.exit(0)
-    except (flags.Error, UserError) as error:
+    except flags.Error as error:
         message = str(error)
         for pattern, replacement in _ABSL_MESSAGES:
             message = re.sub(pattern, replacement, message, flags=re.S)

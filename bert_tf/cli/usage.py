@@ -12,7 +12,7 @@ FLAGS = flags.FLAGS
 _TITLES = (
     "Flags", "Run", "Data", "TensorFlow Datasets", "Columns and labels", "Model", "Task",
     "Sequences", "Instances", "Shards", "Training", "Optimizer", "Evaluation and prediction",
-    "Answers", "Serving", "Devices, speed and memory", "Other",
+    "Answers", "Serving", "Devices, speed and memory",
 )  # fmt: skip
 
 _VALUES = {
@@ -22,7 +22,7 @@ _VALUES = {
     "string enum": "CHOICE",
     "multi string enum": "CHOICE",
 }
-_PATHS = {"file": "FILE", "config": "FILE", "dir": "FOLDER"}
+_PATHS = {"file": "FILE", "dir": "FOLDER"}
 
 _END = (
     "--[no]x is a switch: --x or --nox. (bert_tf) marks additions to the flags of the 2018 "

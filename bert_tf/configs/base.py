@@ -174,7 +174,7 @@ class Config:
         }
 
     def to_flags(self) -> dict[str, Any]:
-        """Return the options that have an effect, as a dict in the format of `--config`."""
+        """Return the options that have an effect, as a dict from flag to value."""
         values: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

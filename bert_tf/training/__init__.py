@@ -14,9 +14,7 @@ __getattr__, __all__ = lazy_names(
         "results": (),
         "step": ("LossScale", "TrainStep"),
         "strategy": (
-            "Devices",
             "Workers",
-            "find_devices",
             "make_strategy",
             "on_all_replicas",
             "per_replica",

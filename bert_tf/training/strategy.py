@@ -1,18 +1,13 @@
 """`tf.distribute` strategies, their worker processes, and the devices of this machine."""
 
 import contextlib
-import glob
 import json
 import os
-import subprocess
-import sys
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.commands import environment
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.errors import Stopped, UserError, reason
 from bert_tf.training.jax_devices import use_all_devices
@@ -223,59 +218,6 @@ def on_all_replicas(function, strategy, spec=None):
 def set_seed(seed):
     """Seed the initial weights and dropout."""
     keras.utils.set_random_seed(seed)
-
-
-# The device files of TPU chips. Other devices may also use the newer driver, VFIO.
-_TPU_CHIPS, _VFIO = "/dev/accel[0-9]*", "/dev/vfio/[0-9]*"
-
-# Runs in a separate process, because a process that initializes a TPU reserves it.
-_COUNT_TPU = """\
-from bert_tf.training import make_strategy
-print(make_strategy(use_tpu=True, tpu_name="local").num_replicas_in_sync)
-"""
-
-
-class Devices(NamedTuple):
-    """The devices of this machine: their `kind`, "TPU", "GPU" or "CPU", and their number."""
-
-    kind: str
-    count: int  # type: ignore[assignment]  # tuple has a method of that name
-
-    @property
-    def flags(self):
-        """The flags that make a script train on these devices, by name."""
-        if self.kind != "TPU":
-            return {}
-        return {"use_tpu": True, "tpu_name": "local", "num_tpu_cores": self.count}
-
-    def batch_size(self, minimum):
-        """Return the smallest multiple of `count` that is at least `minimum`."""
-        return -(-minimum // self.count) * self.count
-
-
-def find_devices():
-    """Return the `Devices` that the scripts can train on: a TPU, else all GPUs, else the CPU.
-
-    This process does not reserve them, so its child processes can use them.
-
-    >>> devices = bert_tf.training.find_devices()
-    >>> devices.kind, devices.batch_size(30)  # 32 with 8 devices
-
-    Raises:
-      UserError: if there is a TPU that cannot be used.
-    """
-    has_chips = bool(glob.glob(_TPU_CHIPS))
-    if has_chips or glob.glob(_VFIO):
-        command = [sys.executable, "-c", _COUNT_TPU]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True)
-        if not done.returncode:
-            return Devices("TPU", int(done.stdout.split()[-1]))
-        message = (done.stderr.strip().splitlines() or ["no error message"])[-1]
-        if has_chips:
-            raise UserError(f"this machine has a TPU that TensorFlow cannot use ({message})")
-        console.info("%s is not a TPU that TensorFlow can use (%s)", _VFIO, message)
-    gpus = len(tf.config.list_physical_devices("GPU"))
-    return Devices("GPU", gpus) if gpus else Devices("CPU", 1)
 
 
 def check_batch_sizes(config, strategy, train=True, eval=True, predict=True):

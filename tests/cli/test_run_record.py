@@ -1,11 +1,10 @@
-"""run.json records how a run was made, and repeats it."""
+"""run.json records how a run was made."""
 
 import hashlib
 import json
 import platform
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -35,15 +34,8 @@ def digest(path):
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def assert_same_weights(folder, other):
-    one, two = (checkpoints.open_checkpoint(str(x)) for x in (folder, other))
-    assert one.shapes == two.shapes
-    for name in one.shapes:
-        np.testing.assert_array_equal(one.tensor(name), two.tensor(name), err_msg=name)
-
-
-def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
-    out, again = tmp_path / "out", tmp_path / "again"
+def test_a_run_is_recorded(run_script, flags, tmp_path):
+    out = tmp_path / "out"
     run_script(
         "run_classifier", *flags, f"--output_dir={out}", "--do_train", "--do_eval", "--seed=3",
         "--learning_rate=1e-3", "--labels=y,x",
@@ -66,12 +58,6 @@ def test_a_run_is_recorded_and_repeated(run_script, flags, tmp_path):
     assert metrics["dev"]["global_step"] == 24
     text = (out / "eval_results.txt").read_text()
     assert f"eval_accuracy = {metrics['dev']['eval_accuracy']}\n" in text
-
-    run_script("run_classifier", f"--config={out}/run.json", f"--output_dir={again}")
-    assert_same_weights(out, again)
-    repeated = read(again)
-    assert repeated["config"] == {**config, "output_dir": str(again)}
-    assert repeated["metrics"] == metrics
 
     # Evaluation keeps the record of the training.
     run_script("run_classifier", *flags, f"--output_dir={out}", "--do_eval")
@@ -112,8 +98,10 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
 
     write_files(tmp_path, train__tsv=TEXT + TEXT)
     run_script(
-        "run_classifier", f"--config={out}/run.json", "--num_train_epochs=2", "--init_checkpoint=no"
-    )
+        "run_classifier", f"--output_dir={out}", f"--model={folder}", "--do_train",
+        "--task_name=tsv", f"--train_file={tmp_path}/train.tsv", "--max_seq_length=8",
+        "--train_batch_size=4", "--num_train_epochs=2", "--distribution_strategy=one_device",
+    )  # fmt: skip
     resumed = read(out)
     assert resumed["command_lines"][0] is None and len(resumed["command_lines"]) == 2
     assert resumed["weights"] == weights
@@ -146,7 +134,3 @@ def test_pre_training_is_recorded(run_script, tmp_path):
     record = read(out)
     assert record["data"] == {str(records): digest(records)}
     assert record["metrics"]["eval"]["global_step"] == 2
-    again = tmp_path / "again"
-    run_script("run_pretraining", f"--config={out}/run.json", f"--output_dir={again}")
-    assert_same_weights(out, again)
-    assert read(again)["metrics"] == record["metrics"]

@@ -36,7 +36,6 @@ NAMES = [
     "tasks.sentence_embedding.nearest_neighbors",
     "tokenization.add_words",
     "tokenization.vocabulary.learn",
-    "training.find_devices",
     "training.make_strategy",
 ]
 

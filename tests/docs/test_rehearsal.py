@@ -182,8 +182,6 @@ def rehearse(root, tmp_path):
         for path in [*root.glob("*.py"), root / "sample_text.txt", root / "tools"]:
             (folder / path.name).symlink_to(path)
         write_data(folder)
-        (config,) = (x.text for x in pages.blocks(root) if x.language == "yaml")
-        (folder / "mrpc.yaml").write_text(config)
         cache = tmp_path / "cache"
         write_presets(cache)
         preset = cache / "uncased_L-12_H-768_A-12"

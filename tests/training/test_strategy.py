@@ -1,4 +1,4 @@
-"""Strategies, detected devices, and training with two worker processes."""
+"""Strategies, and training with two worker processes."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import tasks, training
-from bert_tf.training import Devices, find_devices, strategy
+from bert_tf.training import strategy
 from tests.training.training_helpers import (
     SomeBatches,
     assert_same,
@@ -66,61 +66,6 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
     training.make_strategy(distribution_strategy="one_device")
     assert "TF_CONFIG has 2 workers" in caplog.text
     assert "`distribution_strategy=one_device`" in caplog.text
-
-
-@pytest.fixture
-def chips(tmp_path, monkeypatch):
-    """The device files of two TPU chips."""
-    for name in ("accel0", "accel1"):
-        (tmp_path / name).touch()
-    monkeypatch.setattr(strategy, "_TPU_CHIPS", f"{tmp_path}/accel[0-9]*")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "devices"), [([], Devices("CPU", 1)), (["a", "b"], Devices("GPU", 2))]
-)
-def test_devices_without_a_tpu(gpus, devices, tmp_path, monkeypatch):
-    """Other devices, such as the GPU of a virtual machine, also use the VFIO driver."""
-    monkeypatch.setattr(strategy, "_TPU_CHIPS", f"{tmp_path}/accel[0-9]*")
-    monkeypatch.setattr(strategy, "_VFIO", f"{tmp_path}/[0-9]*")
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert find_devices() == devices
-    assert find_devices().flags == {}
-    (tmp_path / "0").touch()
-    failed = subprocess.CompletedProcess([], 1, "", "no chip\n")
-    monkeypatch.setattr(strategy.subprocess, "run", lambda *_, **options: failed)
-    assert find_devices() == devices
-
-
-def test_tpu_is_counted_in_a_separate_process(chips, monkeypatch):
-    def run(command, **options):
-        return subprocess.CompletedProcess(command, 0, "output of a driver\n8\n", "noise\n")
-
-    monkeypatch.setattr(strategy.subprocess, "run", run)
-    devices = find_devices()
-    assert devices == Devices("TPU", 8)
-    assert devices.flags == {"use_tpu": True, "tpu_name": "local", "num_tpu_cores": 8}
-
-
-def test_error_of_that_process_is_reported(chips, monkeypatch):
-    def run(command, **options):
-        return subprocess.CompletedProcess(command, 1, "", "Traceback\nUserError: no chip\n")
-
-    monkeypatch.setattr(strategy.subprocess, "run", run)
-    with pytest.raises(bert_tf.UserError, match=r"TensorFlow cannot use .*no chip"):
-        find_devices()
-
-
-@pytest.mark.slow
-def test_tpu_that_cannot_be_used_is_an_error(chips):
-    # Runs the separate process; the two files exist, but this machine has no TPU.
-    with pytest.raises(bert_tf.UserError, match=r"TensorFlow cannot use .*`tpu_name=local`"):
-        find_devices()
-
-
-@pytest.mark.parametrize(("count", "least", "size"), [(1, 32, 32), (8, 32, 32), (3, 32, 33)])
-def test_batch_size_divides_over_the_devices(count, least, size):
-    assert Devices("GPU", count).batch_size(least) == size
 
 
 def test_lost_worker_raises_stopped():
