@@ -61,7 +61,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
         try:
             if len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
-            if needs_tensorflow:
+            # TensorFlow reads remote files.
+            if needs_tensorflow or any("://" in argument for argument in sys.argv):
                 backend = os.environ["KERAS_BACKEND"]
                 if backend not in backends:
                     raise UserError(

@@ -46,50 +46,22 @@ def inputs(tmp_path_factory, run_alone):
     return good_inputs.Inputs(tmp_path_factory.mktemp("inputs"), run_alone)
 
 
-# The default suite runs one command that trains, because `cli.flags.run` starts TensorFlow in all.
-SLOW = [
-    pytest.param(script, 0, marks=pytest.mark.slow)
-    for script in (
-        "bert-tf convert",
-        *sorted(good_inputs.COMMANDS.keys() - good_inputs.QUICK_COMMANDS),
-    )
-    if script != "run_sentence_encoder"
+# One command that trains, and two that import TensorFlow on another path: `cli.flags.run` starts
+# TensorFlow in all.
+SCRIPTS = [
+    "run_sentence_encoder",
+    pytest.param("bert-tf predict", marks=pytest.mark.slow),
+    pytest.param("create_pretraining_data", marks=pytest.mark.slow),
 ]
 
 
-@pytest.mark.parametrize(("script", "number"), [("run_sentence_encoder", 0), *SLOW])
-def test_only_own_lines(script, number, inputs, run_alone, tmp_path):
-    command_line = good_inputs.COMMANDS[script][number]
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_only_own_lines(script, inputs, run_alone, tmp_path):
+    command_line = good_inputs.COMMANDS[script][0]
     inputs.copy(command_line, tmp_path)
+    if script == "create_pretraining_data":  # remote paths make it import TensorFlow
+        command_line = command_line.replace("=text/", f"=file://{tmp_path}/text/")
     check_lines(run_alone(script, tmp_path, command_line.split()))
-
-
-@pytest.mark.slow
-def test_only_own_lines_where_paths_are_remote(inputs, run_alone, tmp_path):
-    """Remote paths make the script and its worker processes import TensorFlow."""
-    command_line = good_inputs.COMMANDS["create_pretraining_data"][1]
-    inputs.copy(command_line, tmp_path)
-    for path in ("text/", "out/"):
-        command_line = command_line.replace(f"={path}", f"=file://{tmp_path}/{path}")
-    arguments = [*command_line.split(), "--num_processes=2", f"--work_dir={tmp_path}/work"]
-    check_lines(run_alone("create_pretraining_data", tmp_path, arguments))
-    assert (tmp_path / "out" / "x-00001-of-00002").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "is_noise"),
-    [
-        ("I0000 00:00:1.1 7 port.cc:153] oneDNN custom operations are on.", True),
-        ("E0000 00:00:1.1 7 cuda_platform.cc:52] failed call to cuInit: INTERNAL: 303", True),
-        ("2026-11-25 01:15:53.1: E x/cuda_platform.cc:51] failed call to cuInit: INTERNAL", True),
-        ("W0000 00:00:1.1 7 gpu_device.cc:2430] TensorFlow was not built with CUDA kernels", False),
-        ("E0000 00:00:1.1 7 cuda_dnn.cc:535] Loaded runtime CuDNN library: 9.1", False),
-        ("F0000 00:00:1.1 7 cpu_feature_guard.cc:38] no AVX", False),
-        ("Traceback (most recent call last):", False),
-    ],
-)
-def test_other_lines_of_tensorflow_are_shown(line, is_noise):
-    assert bool(tensorflow_start._NOISE.match(line.encode())) == is_noise
 
 
 @pytest.mark.parametrize(
