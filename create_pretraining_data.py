@@ -32,6 +32,7 @@ from bert_tf.cli.flags import (
 )
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining_data import PretrainingDataConfig
+from bert_tf.data import pretraining, tfds_builder
 
 define_options(ModelConfig(), only=("model", "vocab_file", *TOKENIZER_FLAGS))
 define_options(PretrainingDataConfig())
@@ -40,11 +41,11 @@ flags.mark_flags_as_required(["output_file"])
 
 def make_source(config):
     if config.tfds_name:
-        return bert_tf.data.tfds_builder.TfdsTextSource(
+        return tfds_builder.TfdsTextSource(
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
         )
     paths = bert_tf.io.files.expand(config.input_file, "input_file")
-    source = bert_tf.data.pretraining.FileSource(
+    source = pretraining.FileSource(
         paths, config.input_format, config.text_field, config.split_sentences
     )
     if config.is_given("text_field") and not any(map(source.is_json, range(source.num_files))):
@@ -87,7 +88,6 @@ def output_paths(config, input_paths):
 
 
 def main():
-    pretraining = bert_tf.data.pretraining
     config = from_flags(PretrainingDataConfig()).validate()
     if FLAGS.model or config.tfds_name:
         tensorflow_start.import_tensorflow()

@@ -24,9 +24,10 @@ from bert_tf.configs.export import ExportConfig, ServingConfig
 flags.DEFINE_enum(
     "task",
     None,
-    list(bert_tf.tasks.served_tasks()),
+    ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label", "regression",
+     "question_answering", "token_classification", "multiple_choice"],
     "Without model_dir: task of the pre-trained model. Default: determined by its head.",
-)
+)  # fmt: skip
 usage.group("Task", "task")
 define_options(ExportConfig())
 flags.mark_flag_as_required("export_dir")
@@ -44,6 +45,8 @@ def main():
 
 
 def check_flags(task):
+    from bert_tf.tasks import registry  # imports TensorFlow
+
     names = ("model_dir", "model", "init_checkpoint")
     if not any(FLAGS[name].value for name in names):
         raise bert_tf.UserError(
@@ -54,7 +57,7 @@ def check_flags(task):
             raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
     pipelines.check_requires("checkpoint", ["model_dir"])
     pipelines.check_requires("max_seq_length", ["task"])
-    kinds = {name: served.options for name, (_, served) in bert_tf.tasks.served_tasks().items()}
+    kinds = {name: served.options for name, (_, served) in registry.served_tasks().items()}
     for name in dict.fromkeys(itertools.chain(*kinds.values())):
         names = [kind for kind, options in kinds.items() if name in options]
         if FLAGS[name].present and task not in names:
@@ -66,11 +69,13 @@ def check_flags(task):
 
 
 def from_run():
+    from bert_tf.tasks import registry
+
     folder = FLAGS.model_dir
     serving_config = from_flags(ServingConfig())
-    spec, config = bert_tf.tasks.load_config(folder)
+    spec, config = registry.load_config(folder)
     if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
-        return bert_tf.tasks.load_servable(bert_tf.checkpoints.resolve(folder), serving_config)
+        return registry.load_servable(bert_tf.checkpoints.resolve(folder), serving_config)
     if spec is None:
         names = bert_tf.io.files.TASK_CONFIG_FILES
         raise bert_tf.UserError(
@@ -83,15 +88,17 @@ def from_run():
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )
-    return bert_tf.tasks.make_servable(spec, config, checkpoint, serving_config)
+    return registry.make_servable(spec, config, checkpoint, serving_config)
 
 
 def from_pretrained(task):
     """Return the `Servable` of --init_checkpoint or --model; by default, its head sets the task."""
+    from bert_tf.tasks import registry
+
     preset, serving = pipelines.model_files(), from_flags(ServingConfig())
     if task is None:
-        return bert_tf.tasks.load_servable(preset, serving)
-    spec, served = bert_tf.tasks.served_tasks()[task]
+        return registry.load_servable(preset, serving)
+    spec, served = registry.served_tasks()[task]
     options = {name: FLAGS[name].value for name in served.options}
     if spec.pretrained_servable:
         return spec.pretrained_servable(preset, serving, FLAGS.max_seq_length, **options)
@@ -106,7 +113,7 @@ def from_pretrained(task):
         **served.config,
         **options,
     )
-    return bert_tf.tasks.make_servable(spec, config, preset.checkpoint, serving)
+    return registry.make_servable(spec, config, preset.checkpoint, serving)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 
 pipelines.define_pipeline_flags()
@@ -84,4 +84,4 @@ def check_flags():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

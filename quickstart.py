@@ -17,7 +17,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf import commands
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 from bert_tf.io import files
 from examples import toy_corpus
 
@@ -319,4 +319,4 @@ def test_accuracy(folder):
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=False)

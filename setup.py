@@ -88,7 +88,7 @@ setup(
     project_urls={"Source": REPOSITORY} if REPOSITORY else {},
     packages=find_packages(include=["bert_tf", "bert_tf.*"]),
     package_data={
-        "bert_tf": ["py.typed"],
+        "bert_tf": ["py.typed", "__init__.pyi"],
         "bert_tf.checkpoints": ["published_sha256.txt"],
         "bert_tf.device_check": ["recorded/*"],
         "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
@@ -106,6 +106,7 @@ setup(
         # Checksums of TFRecord files.
         "google-crc32c>=1.5",
         "keras>=3.12",
+        "lazy_loader>=0.4",
         "numpy>=1.26",
         # Metrics.
         "scikit-learn>=1.3",

@@ -18,7 +18,7 @@ import requests
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 
 flags.DEFINE_string("server", "localhost:8501", "host:port of the REST API.")
 flags.DEFINE_string("model_name", "model", "Name of the served model.")
@@ -58,4 +58,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=False)

@@ -11,9 +11,10 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
-from bert_tf.tasks import token_classification
+from bert_tf.tasks.token_classification.features import infer_tags
+from bert_tf.tasks.token_classification.reading import ColumnFiles
 from bert_tf.tasks.token_classification.scoring import count_spans
 
 flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
@@ -61,9 +62,9 @@ def make_tagger(num_layers, width, num_tags, units):
 
 def train(data_dir, model, combination, units=768, epochs=3, batch_size=32):
     """Train a tagger; return its precision, recall and F1 on dev.txt."""
-    files = token_classification.ColumnFiles(data_dir)
+    files = ColumnFiles(data_dir)
     splits = {name: files.read(name) for name in ("train", "dev")}
-    tags = token_classification.infer_tags(splits["train"])
+    tags = infer_tags(splits["train"])
     vectors = make_vectors(model, combination)
     features = {name: make_features(vectors, sentences) for name, sentences in splits.items()}
     labels = {name: [tags.convert(x) for x in sentences] for name, sentences in splits.items()}
@@ -93,4 +94,4 @@ def main():
 
 
 if __name__ == "__main__":
-    bert_tf.cli.flags.run(main)
+    run(main)

@@ -12,7 +12,7 @@ Extend a model to longer texts; the new positions need further pre-training:
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, define_tokenizer_flags, tokenizer_options
 
 flags.DEFINE_string(
     "input",
@@ -23,7 +23,7 @@ flags.DEFINE_string(
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "Format to write.")
 flags.DEFINE_string("bert_config_file", None, "BERT config. Default: the file next to the weights.")
-bert_tf.cli.flags.define_tokenizer_flags()
+define_tokenizer_flags()
 flags.DEFINE_string(
     "architecture",
     None,
@@ -56,5 +56,5 @@ def main():
         keep_optimizer=FLAGS.keep_optimizer,
         max_position_embeddings=FLAGS.max_position_embeddings,
         vocab_size=FLAGS.vocab_size,
-        **bert_tf.cli.flags.tokenizer_options(),
+        **tokenizer_options(),
     )

@@ -16,6 +16,10 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
+from bert_tf.tasks.sentence_embedding.neighbors import (
+    NearestNeighbors,
+    Reranker,
+)
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
@@ -113,18 +117,14 @@ def load_reranker(strategy):
         return None
     with strategy.scope():
         classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
-    return bert_tf.tasks.sentence_embedding.Reranker(
-        classifier, FLAGS.rerank_label, FLAGS.num_candidates
-    )
+    return Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
 
 
 def embed(encoder, reranker):
     """Write the vectors and print the neighbors of the queries."""
     neighbors = None
     if FLAGS.query:
-        neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(
-            FLAGS.query, FLAGS.num_nearest, encoder, reranker
-        )
+        neighbors = NearestNeighbors(FLAGS.query, FLAGS.num_nearest, encoder, reranker)
     writer = contextlib.nullcontext()
     if FLAGS.output_file:
         # The file starts with a header that contains the number of rows.

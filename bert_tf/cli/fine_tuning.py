@@ -17,6 +17,8 @@ def define_flags(config_class):
 
 
 def fine_tune(name):
-    spec = bert_tf.tasks.TASKS[name]
+    from bert_tf.tasks.registry import TASKS  # imports TensorFlow
+
+    spec = TASKS[name]
     config = from_flags(FineTuneConfig(task=spec.config_class()))
     bert_tf.training.fine_tune(spec, config, command_line())

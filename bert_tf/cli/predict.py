@@ -42,7 +42,9 @@ def load_predictor(model, batch_size):
     is_other = has_config or model in bert_tf.checkpoints.MODELS
     if bert_tf.serving.is_exported(model) or not is_other:
         return bert_tf.serving.Predictor(model, batch_size)
+    from bert_tf.tasks.registry import load_servable  # imports TensorFlow
+
     needs = ("init_checkpoint", "bert_config_file", "vocab_file")
     model_files = bert_tf.checkpoints.resolve(ModelConfig(model), needs)
-    servable = bert_tf.tasks.load_servable(model_files, ServingConfig())
+    servable = load_servable(model_files, ServingConfig())
     return bert_tf.serving.ServablePredictor(servable, batch_size)

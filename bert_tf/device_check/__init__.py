@@ -1,12 +1,16 @@
 """The checks behind `bert-tf check`: devices must reproduce recorded results."""
 
-from bert_tf.lazy import lazy_names
+from bert_tf.device_check.checks import RECORDED, Check, Checks, set_logical_devices
+from bert_tf.device_check.jax_checks import JaxChecks
+from bert_tf.device_check.speed import Speed, best_batch_size, measure_speed
 
-__getattr__, __all__ = lazy_names(
-    __name__,
-    {
-        "checks": ("RECORDED", "Check", "Checks", "set_logical_devices"),
-        "jax_checks": ("JaxChecks",),
-        "speed": ("Speed", "best_batch_size", "measure_speed"),
-    },
-)
+__all__ = [
+    "RECORDED",
+    "Check",
+    "Checks",
+    "JaxChecks",
+    "Speed",
+    "best_batch_size",
+    "measure_speed",
+    "set_logical_devices",
+]

@@ -1,7 +1,5 @@
 """Atomic files, locks, validated JSON and worker processes."""
 
-from bert_tf.lazy import lazy_names
+from bert_tf.io import files, json_files, locks, processes
 
-__getattr__, __all__ = lazy_names(
-    __name__, {"files": (), "json_files": (), "locks": (), "processes": ()}
-)
+__all__ = ["files", "json_files", "locks", "processes"]

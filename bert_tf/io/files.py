@@ -35,7 +35,13 @@ HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
 # Configuration file of a task -> script that writes it; filled by `training.register`.
-TASK_CONFIG_FILES: dict[str, str] = {}
+TASK_CONFIG_FILES = {
+    "classifier.json": "run_classifier.py",
+    "choice.json": "run_multiple_choice.py",
+    "sentence_encoder.json": "run_sentence_encoder.py",
+    "squad.json": "run_squad.py",
+    "tagger.json": "run_ner.py",
+}
 
 
 class Local:

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 import keras
 from keras import ops
 
-from bert_tf import lazy
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
@@ -75,7 +74,10 @@ class PretrainedModel(keras.Model):
         Raises:
           UserError: if the model does not exist or its weights do not fit.
         """
-        return lazy.provided("load_model")(cls, preset, load_weights, **options)
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf.checkpoints import load_model
+
+        return load_model(cls, preset, load_weights, **options)
 
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.

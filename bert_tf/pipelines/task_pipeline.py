@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.configs.export import ServingConfig
+from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.configs.train import BatchConfig
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.pipelines.keras_training import KerasTraining, pad_batch
@@ -18,7 +19,6 @@ from bert_tf.tokenization.packing import log_truncated
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, model_strategy
 from bert_tf.training.jax_devices import use_all_devices
-from bert_tf.training.task_config import TaskConfig, check_length
 from bert_tf.training.task_spec import TaskSpec
 
 # Texts are tokenized in batches of this size to count the truncated ones.

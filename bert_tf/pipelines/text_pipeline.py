@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.configs.task import valid_length
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError, check_unicode
@@ -24,7 +25,6 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.training import Workers, on_all_replicas, per_replica
 from bert_tf.training.strategy import default_strategy
-from bert_tf.training.task_config import valid_length
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.configs.task import SHORTEST
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tokenization.graph import GraphTokenizer, to_strings
 from bert_tf.tokenization.settings import RELEASE_SETTINGS, resolve_settings
 from bert_tf.tokenization.special_tokens import REQUIRED_TOKENS
 from bert_tf.tokenization.vocabulary import load_vocab
-from bert_tf.training.task_config import SHORTEST
 
 
 @keras.saving.register_keras_serializable("bert_tf")

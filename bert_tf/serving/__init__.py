@@ -1,13 +1,14 @@
 """Export SavedModels for TF Serving and TensorFlow programs, and load them."""
 
-from bert_tf.lazy import lazy_names
+from bert_tf.serving.answers import Answers
+from bert_tf.serving.exporting import Servable, export
+from bert_tf.serving.predictor import Predictor, ServablePredictor, is_exported
 
-# Most modules need tensorflow-text.
-__getattr__, __all__ = lazy_names(
-    __name__,
-    {
-        "answers": ("Answers",),
-        "exporting": ("Servable", "export"),
-        "predictor": ("Predictor", "ServablePredictor", "is_exported"),
-    },
-)
+__all__ = [
+    "Answers",
+    "Predictor",
+    "Servable",
+    "ServablePredictor",
+    "export",
+    "is_exported",
+]

@@ -3,7 +3,6 @@
 import numpy as np
 
 from bert_tf.errors import UserError
-from bert_tf.training.task_spec import served_tasks
 
 
 class Answers:
@@ -22,6 +21,9 @@ class Answers:
 
 def answers_class(name):
     """Return the `Answers` class of a served task, or the base class for an unknown name."""
+    # Imported on use, because the tasks import this package.
+    from bert_tf.tasks.registry import served_tasks
+
     _, served = served_tasks().get(name, (None, None))
     return (served and served.answers) or Answers
 

@@ -1,7 +1,5 @@
 """Tokenization exactly as in the 2018 release, and vocabularies."""
 
-import importlib
-
 from bert_tf.tokenization import vocabulary
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import (
@@ -26,7 +24,6 @@ from bert_tf.tokenization.wordpiece import (
 __all__ = [
     "BasicTokenizer",
     "FullTokenizer",
-    "GraphTokenizer",
     "WordpieceTokenizer",
     "add_words",
     "casing_from_path",
@@ -42,10 +39,3 @@ __all__ = [
     "vocabulary",
     "whitespace_tokenize",
 ]
-
-
-def __getattr__(name):
-    # Imported on first use, because it imports TensorFlow.
-    if name == "GraphTokenizer":
-        return importlib.import_module(f"{__name__}.graph").GraphTokenizer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf import lazy
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.tokenization import graph_normalization
 from bert_tf.tokenization.graph_normalization import (
@@ -115,7 +114,10 @@ class GraphTokenizer(tf.Module):
     @classmethod
     def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "GraphTokenizer":
         """Return the tokenizer of a model; see `FullTokenizer.from_preset`."""
-        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf.checkpoints import resolve
+
+        model_files = resolve(preset, needs=["vocab_file"])
         settings = model_files.tokenizer_settings
         return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 

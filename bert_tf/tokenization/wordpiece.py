@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from bert_tf import lazy
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
 from bert_tf.tokenization.settings import resolve_settings
@@ -196,7 +195,10 @@ class FullTokenizer:
         Raises:
           UserError: if there is no vocabulary, or the tokenizer is not BERT's.
         """
-        model_files = lazy.provided("resolve")(preset, needs=["vocab_file"])
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf.checkpoints import resolve
+
+        model_files = resolve(preset, needs=["vocab_file"])
         settings = model_files.tokenizer_settings
         return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from bert_tf import checkpoints, console
+from bert_tf.configs.task import check_length
 from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
 from bert_tf.data.feature_cache import digest
@@ -24,7 +25,6 @@ from bert_tf.training.strategy import (
     use_xla,
 )
 from bert_tf.training.task import result_file, result_name
-from bert_tf.training.task_config import check_length
 from bert_tf.training.task_spec import TaskSpec
 from bert_tf.training.trainer import Trainer
 

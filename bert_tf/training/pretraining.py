@@ -12,6 +12,7 @@ from bert_tf import checkpoints, console, tokenization
 from bert_tf.checkpoints.metadata import add_published_casing
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.pretraining import PretrainingConfig
+from bert_tf.configs.task import check_length
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -24,7 +25,6 @@ from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run_record import RunRecord
 from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
-from bert_tf.training.task_config import check_length
 from bert_tf.training.trainer import Trainer
 
 

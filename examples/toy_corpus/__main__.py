@@ -6,7 +6,7 @@ import sys
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, run
 from examples import toy_corpus
 
 flags.DEFINE_string("output_dir", None, "Folder to write the five files to.")
@@ -22,4 +22,4 @@ def main():
 
 if __name__ == "__main__":
     sys.argv[0] = "examples.toy_corpus"  # the program name in error messages
-    bert_tf.cli.flags.run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=False)

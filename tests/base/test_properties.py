@@ -18,15 +18,18 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 import bert_tf
-from bert_tf import configs, tasks
+from bert_tf import configs
 from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.configs import Config
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, locks
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
-from bert_tf.tasks import classification
-from bert_tf.tasks.token_classification import Tags
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.reading import read_examples
+from bert_tf.tasks.registry import TASKS, load_config
+from bert_tf.tasks.token_classification.config import Tags
 from bert_tf.tokenization import tokenizer_json
 from bert_tf.training import checkpointing
 from tests.common import TINY, write_vocab
@@ -102,9 +105,9 @@ def test_bert_configs(holds):
     holds(check, changed(TINY.to_dict()) | JSON)
 
 
-@pytest.mark.parametrize("name", [x.name for x in tasks.TASKS.values() if x.config_class])
+@pytest.mark.parametrize("name", [x.name for x in TASKS.values() if x.config_class])
 def test_side_files_of_tasks(name, holds, tmp_path):
-    config_class = tasks.TASKS[name].config_class
+    config_class = TASKS[name].config_class
     extra = {
         "classification": {"labels": ("x", "y")},
         "token_classification": {"tags": Tags(("O", "B-X"), "iob2", "iob2")},
@@ -116,8 +119,8 @@ def test_side_files_of_tasks(name, holds, tmp_path):
 
     def check(values):
         path.write_text(json.dumps(values))
-        if is_accepted(tasks.load_config, str(tmp_path)):
-            _, loaded = tasks.load_config(str(tmp_path))
+        if is_accepted(load_config, str(tmp_path)):
+            _, loaded = load_config(str(tmp_path))
             loaded.to_json()
             assert type(loaded.max_seq_length) is int and loaded.max_seq_length > 0
 
@@ -180,7 +183,7 @@ CONFIGS = [
     configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     BatchConfig(), FitConfig(),
-    *(spec.config_class() for spec in tasks.TASKS.values() if spec.config_class),
+    *(spec.config_class() for spec in TASKS.values() if spec.config_class),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
 
@@ -234,13 +237,11 @@ def test_tables(ending, holds, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
     model = configs.ModelConfig(vocab_file=vocab_file)
-    dataset = classification.custom_dataset(
-        classification.ClassificationConfig(train_file=str(path))
-    )
+    dataset = custom_dataset(ClassificationConfig(train_file=str(path)))
 
     def check(data):
         path.write_bytes(data)
-        is_accepted(classification.read_examples, dataset, None, "train", str(path))
+        is_accepted(read_examples, dataset, None, "train", str(path))
 
     assert model.vocab_file == vocab_file
     header = st.sampled_from([b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": '])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints, tasks
+from bert_tf import checkpoints
 from bert_tf.configs import FineTuneConfig, ModelConfig, TrainConfig
+from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.training import fine_tuning
 from tests.common import TINY, WORDS
 
@@ -84,7 +85,7 @@ def rows(tmp_path):
     return str(path)
 
 
-SPEC = tasks.TASKS["classification"]
+SPEC = TASKS["classification"]
 
 
 def config_of(folder, output_dir, rows=None, **options):
@@ -117,7 +118,7 @@ def test_train_export_predict(transformers, tmp_path, rows, caplog):
         caplog.text
     )
     assert "do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False" in caplog.text
-    _, config = tasks.load_config(run)
+    _, config = load_config(run)
     assert config.strip_accents is False and config.max_input_chars_per_word == 100
     assert bert_tf.FullTokenizer.from_preset(run).settings == config.tokenizer_settings
 

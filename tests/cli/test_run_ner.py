@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks import token_classification as tagging
+from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification import servable as serving
-from bert_tf.tokenization import GraphTokenizer
+from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.training import fine_tuning
 from tests.common import TINY, read_results, tiny, write_model
 from tests.training.training_helpers import mirrored, one_device
@@ -140,7 +141,7 @@ def test_entities_from_training_to_a_text(run, tmp_path):
         expected = [
             (text[places[start][0] : places[end - 1][1]].encode(), label.encode(),
              places[start][0], places[end - 1][1])
-            for label, start, end in tagging.schemes.spans_from_tags(tags)
+            for label, start, end in schemes.spans_from_tags(tags)
         ]  # fmt: skip
         count += len(expected)
         names = ("entity", "label", "start", "end")
@@ -264,15 +265,15 @@ def test_words_of_a_text(tmp_path):
 def test_tags_begin_spans_as_in_python():
     rng = np.random.default_rng(0)
     for scheme in ("iob1", "iob2", "iobes", "none"):
-        names = tagging.schemes.tag_names(["X", "Y"], scheme)
+        names = schemes.tag_names(["X", "Y"], scheme)
         tags = rng.integers(0, len(names), 400)
         text_of = np.sort(rng.integers(0, 60, 400))
-        table = serving._TagTable(tagging.Tags(names, scheme, scheme))
+        table = serving._TagTable(Tags(names, scheme, scheme))
         begins = table.begins(tf.constant(tags, tf.int32), tf.constant(text_of, tf.int32)).numpy()
         for text in range(60):
             row = np.flatnonzero(text_of == text)
             sentence = [names[i] for i in tags[row]]
-            spans = tagging.schemes.spans_from_tags(sentence, scheme)
+            spans = schemes.spans_from_tags(sentence, scheme)
             assert np.flatnonzero(begins[row]).tolist() == [span.start for span in spans]
 
 
@@ -314,11 +315,9 @@ def test_logits_are_those_of_transformers(transformers, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     config = tiny(vocab_size=len(WORDS))
     model = bert_tf.BertTokenClassifier(config, 3)
-    tags = tagging.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
+    tags = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
     vocab_file = str(tmp_path / "vocab.txt")
-    tagging.TokenClassificationConfig(config, vocab_file, False, 10, tags=tags).save(
-        str(tmp_path / "run")
-    )
+    TokenClassificationConfig(config, vocab_file, False, 10, tags=tags).save(str(tmp_path / "run"))
     weights = {n: v.numpy() for n, v in bert_tf.checkpoints.weights(model).items()}
     bert_tf.checkpoints.release.write(f"{tmp_path}/run/model.ckpt-1", weights)
     bert_tf.checkpoints.convert(f"{tmp_path}/run/model.ckpt-1", f"{tmp_path}/hf", "hugging_face")

@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, tasks, training
+from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.registry import TASKS
 from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
 
 TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
@@ -82,12 +84,12 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
         "train": bert_tf.configs.TrainConfig(train_batch_size=4, num_train_epochs=1),
         "device": bert_tf.configs.DeviceConfig(distribution_strategy="one_device"),
     }
-    task_config = tasks.ClassificationConfig(
+    task_config = ClassificationConfig(
         max_seq_length=8, task_name="tsv", train_file=str(tmp_path / "train.tsv")
     )
     model = bert_tf.configs.ModelConfig(str(folder))
     config = bert_tf.configs.FineTuneConfig(str(out), task_config, model, **options)
-    spec = tasks.TASKS["classification"]
+    spec = TASKS["classification"]
     training.fine_tune(spec, config)
     record = read(out)
     assert record["command_lines"] == [None]

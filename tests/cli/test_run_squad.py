@@ -7,8 +7,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.question_answering import QuestionAnsweringConfig, decoding, reading
+from bert_tf.tasks.question_answering import decoding, reading
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.data import PredictionWriter
+from bert_tf.tasks.registry import load_config
 from tests.common import WORDS, model_flags, read_results, write_model
 from tests.squad_helpers import CONTEXTS, dataset, letters, question
 
@@ -130,7 +132,7 @@ def test_version_2(run, tmp_path):
     assert max(odds[name] for name in odds if "e" not in name) == threshold
     assert f"best null_score_diff_threshold on this data: {threshold!r}, " in log
     assert read(out / "predictions.json") == predictions
-    assert bert_tf.tasks.load_config(str(out))[1].null_score_diff_threshold == threshold
+    assert load_config(str(out))[1].null_score_diff_threshold == threshold
 
 
 @pytest.mark.slow

@@ -9,13 +9,17 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import configs, tasks
+from bert_tf import configs
 from bert_tf.io import files
-from bert_tf.tasks import token_classification
+from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.servable import question_answering_servable
+from bert_tf.tasks.registry import TASKS
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
+from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.servable import token_classification_servable
 from examples import toy_corpus
 from tests.docs import pages
@@ -42,24 +46,24 @@ def servables():
     config, options = COMMON[0], configs.ServingConfig()
 
     def classifier():
-        task_config = tasks.ClassificationConfig(*COMMON, labels=("0", "1"))
+        task_config = ClassificationConfig(*COMMON, labels=("0", "1"))
         model = bert_tf.BertClassifier(config, 2)
         return classification_servable(model, task_config, options)
 
     def span_labeler():
-        task_config = tasks.QuestionAnsweringConfig(*COMMON, doc_stride=8, max_query_length=8)
+        task_config = QuestionAnsweringConfig(*COMMON, doc_stride=8, max_query_length=8)
         model = bert_tf.BertSpanLabeler(config)
         return question_answering_servable(model, task_config, options)
 
     def token_classifier():
-        tags = token_classification.Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
-        task_config = tasks.TokenClassificationConfig(*COMMON, tags=tags)
+        tags = Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")
+        task_config = TokenClassificationConfig(*COMMON, tags=tags)
         model = bert_tf.BertTokenClassifier(config, 3)
         return token_classification_servable(model, task_config, options)
 
     def multiple_choice():
         model = bert_tf.BertMultipleChoice(config)
-        task_config = tasks.MultipleChoiceConfig(*COMMON)
+        task_config = MultipleChoiceConfig(*COMMON)
         return multiple_choice_servable(model, task_config, options)
 
     def sentence_encoder():
@@ -112,7 +116,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "dev-v1.1.json").write_text(json.dumps(articles))
     # Functions are called once, so tracing would take most of the time.
     tf.config.run_functions_eagerly(True)
-    registries = [(registry, dict(registry)) for registry in (tasks.TASKS, files.TASK_CONFIG_FILES)]
+    registries = [(registry, dict(registry)) for registry in (TASKS, files.TASK_CONFIG_FILES)]
     yield tmp_path
     tf.config.run_functions_eagerly(False)
     for registry, before in registries:  # a page registers a task

@@ -12,42 +12,47 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 import bert_tf
-from bert_tf import configs, optimization, tasks, training
+from bert_tf import configs, optimization, training
 from bert_tf.data import records
+from bert_tf.tasks.classification.task import ClassificationTask, MultiLabelTask, RegressionTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
+from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.task import TokenClassificationTask
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import TINY
 
 # One layer is enough, since all layers have the same operations.
 CONFIG = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
 LENGTHS = {"S": 8, "P": 2, "L": 3, "F": 2, "C": 3}
-TAGS = tasks.token_classification.Tags(("O", "B-X", "I-X"), "iob2", "iob2")
+TAGS = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
 KINDS = {"int64": tf.int32, "float32": tf.float32}
 
 
 def make_question_answering(bert_config, dtype=None):
     """Make a `QuestionAnsweringTask`."""
-    config = tasks.QuestionAnsweringConfig(bert_config, n_best_size=3)
-    return tasks.question_answering.QuestionAnsweringTask(config, dtype)
+    config = QuestionAnsweringConfig(bert_config, n_best_size=3)
+    return QuestionAnsweringTask(config, dtype)
 
 
 def make_token_classification(bert_config, dtype=None, **options):
     """Make a `TokenClassificationTask` for sequences of length 8."""
-    config = tasks.TokenClassificationConfig(
-        bert_config, "", max_seq_length=8, tags=TAGS, **options
-    )
-    return tasks.token_classification.TokenClassificationTask(config, dtype)
+    config = TokenClassificationConfig(bert_config, "", max_seq_length=8, tags=TAGS, **options)
+    return TokenClassificationTask(config, dtype)
 
 
 CASES = {
-    "pretraining": (tasks.PretrainingTask, (), records.PRETRAINING),
-    "classification": (tasks.ClassificationTask, (3,), records.CLASSIFICATION),
-    "regression": (tasks.classification.RegressionTask, (1,), records.REGRESSION),
-    "multi_label": (tasks.classification.MultiLabelTask, (3,), records.MULTI_LABEL),
+    "pretraining": (PretrainingTask, (), records.PRETRAINING),
+    "classification": (ClassificationTask, (3,), records.CLASSIFICATION),
+    "regression": (RegressionTask, (1,), records.REGRESSION),
+    "multi_label": (MultiLabelTask, (3,), records.MULTI_LABEL),
     "question_answering": (make_question_answering, (), records.SQUAD_TRAINING),
     "token_classification": (make_token_classification, (), records.TAGGING),
-    "choice": (tasks.multiple_choice.MultipleChoiceTask, (), records.CHOICE),
+    "choice": (MultipleChoiceTask, (), records.CHOICE),
     "numeric": (
         functools.partial(
-            tasks.ClassificationTask,
+            ClassificationTask,
             num_numeric_features=2,
             class_weights=(1.0, 2.0, 0.5),
         ),

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import configs, optimization, tasks, training
+from bert_tf import configs, optimization, training
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training import training_helpers
 from tests.training.training_helpers import (
     Batches,
@@ -32,7 +33,7 @@ def two_layers(monkeypatch):
 def new_trainer(folder):
     strategy = training.make_strategy(distribution_strategy="one_device")
     return training.Trainer(
-        lambda: tasks.PretrainingTask(training_helpers.config()), strategy, str(folder)
+        lambda: PretrainingTask(training_helpers.config()), strategy, str(folder)
     )
 
 
@@ -43,7 +44,7 @@ def batch_of_step(step):
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps with `TrainStep`; return all variables by name, including dropout's seeds."""
     training.set_seed(7)
-    task = tasks.PretrainingTask(training_helpers.config(dropout), dtype)
+    task = PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
@@ -68,7 +69,7 @@ def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
 
 def graph_of_step(**options):
     """Return the graph of a traced step, and all nodes including its functions' nodes."""
-    task = tasks.PretrainingTask(training_helpers.config(0.1))
+    task = PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
@@ -186,7 +187,7 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
 def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     """The loss is so small that its float16 gradients are 0 without the scale."""
 
-    class Small(tasks.PretrainingTask):
+    class Small(PretrainingTask):
         def losses(self, outputs, batch, weights):
             losses = super().losses(outputs, batch, weights)
             return {name: loss * 1e-7 for name, loss in losses.items()}

@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, modeling, optimization, tasks, training
+from bert_tf import checkpoints, configs, modeling, optimization, training
 from bert_tf.device_check import RECORDED
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import features, run_python
 from tests.optimization import golden_fit
 from tests.training.training_helpers import Batches, config, mirrored, one_device
@@ -127,7 +129,7 @@ def test_fit_equals_the_loop(name):
     def optimizer():
         return optimization.OPTIMIZERS[name](bert_tf.LinearWarmupDecay(1e-2, 8, 2), **OPTIONS)
 
-    task = tasks.ClassificationTask(config(), 3)
+    task = ClassificationTask(config(), 3)
     start = without_dropout(task.model).get_weights()
     in_loop = optimizer()
     in_loop.build(checkpoints.weights(task.model))
@@ -216,7 +218,7 @@ def test_callbacks_read_and_set_the_learning_rate():
 
 
 def fit_in_loop(optimizer, folder):
-    trainer = training.Trainer(lambda: tasks.PretrainingTask(config()), one_device(), str(folder))
+    trainer = training.Trainer(lambda: PretrainingTask(config()), one_device(), str(folder))
     trainer.fit(Batches(), optimizer, 1)
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints, serving, tasks
+from bert_tf import checkpoints, serving
 from bert_tf.modeling import BertPretrainer
+from bert_tf.tasks.registry import load_config
 from tests.common import WITHOUT_DROPOUT, WORDS, tiny, write_vocab
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.serving.conftest import assert_alike
@@ -39,7 +40,7 @@ def run_pipeline_test(
     assert not len(list(pipeline.predict(*([] for _ in inputs))))
     pipeline.save_to_preset(folder / "saved")
     if hasattr(pipeline, "config"):
-        spec, config = tasks.load_config(str(folder / "saved"))
+        spec, config = load_config(str(folder / "saved"))
         assert spec is pipeline.spec and config.to_json() == pipeline.config.to_json()
     loaded = type(pipeline).from_preset(folder / "saved", **options)
     answers = list(loaded.predict(*inputs.values()))

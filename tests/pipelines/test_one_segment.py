@@ -4,8 +4,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import tasks
 from bert_tf.pipelines import TokenVectors
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from tests.common import QUICK_RUN, WITHOUT_DROPOUT, WORDS, tiny, write_files
 from tests.pipelines.conftest import write_release_folder
 
@@ -54,12 +55,12 @@ def test_other_pipelines(folder):
 
 
 def test_exports_and_scripts(folder, run_script, tmp_path):
-    config = tasks.ClassificationConfig.from_pretrained(
+    config = ClassificationConfig.from_pretrained(
         CONFIG, "", True, labels=("x", "y"), max_seq_length=16
     )
     assert config.num_texts == 1
     with expect_refusal():
-        tasks.MultipleChoiceConfig.from_pretrained(CONFIG, "", True, max_seq_length=16)
+        MultipleChoiceConfig.from_pretrained(CONFIG, "", True, max_seq_length=16)
     data = write_files(tmp_path, train__tsv="text_a\ttext_b\tlabel\na b\tc\tx\nc\td\ty\n")
     output_dir = tmp_path / "out"
     with expect_refusal():

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks import sentence_embedding
 from bert_tf.tasks.sentence_embedding import training
+from bert_tf.tasks.sentence_embedding.evaluation import search_scores
 from tests.common import WORDS, tiny
 from tests.pipelines.conftest import write_release_folder
 from tests.training.training_helpers import mirrored, one_device
@@ -92,7 +92,7 @@ def test_scores_are_those_of_scikit_learn():
     for row, numbers in zip(truth, relevant, strict=True):
         row[numbers] = 1
     for k in (1, 5, 10, 30):
-        found = sentence_embedding.search_scores(queries, documents, relevant, k)
+        found = search_scores(queries, documents, relevant, k)
         assert found[f"ndcg@{k}"] == pytest.approx(metrics.ndcg_score(truth, cosines, k=k))
         orders = np.argsort(-cosines).tolist()
         ranks = [min(map(order.index, x)) for order, x in zip(orders, relevant, strict=True)]
@@ -100,7 +100,7 @@ def test_scores_are_those_of_scikit_learn():
         assert found[f"mrr@{k}"] == pytest.approx(expected)
     assert found["recall@30"] == 1
     with pytest.raises(bert_tf.UserError, match=r"`relevant`: item 0 is .*from 0 to 29"):
-        sentence_embedding.search_scores(queries[:1], documents, [[30]])
+        search_scores(queries[:1], documents, [[30]])
 
 
 def test_fit_on_pairs(encoder_folder, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors, Reranker
 from tests.common import run_python
 from tests.modeling.conftest import load_with_transformers
 from tests.pipelines.conftest import run_pipeline_test
@@ -139,21 +140,18 @@ def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
     encoder = bert_tf.SentenceEncoder(*model_and_tokenizer, max_seq_length=12)
     texts, queries = ["a b", "c d e", "f", "a b c d", "e f", "a"], ["a b c", "f e"]
     classifier = Overlap(labels)
-    tools = bert_tf.tasks.sentence_embedding
-    everything = tools.NearestNeighbors(
-        queries, 6, encoder, tools.Reranker(classifier, num_candidates=1)
-    )
+    everything = NearestNeighbors(queries, 6, encoder, Reranker(classifier, num_candidates=1))
     for query, found in zip(queries, everything.add_texts(texts).results(), strict=True):
         assert sorted(x.item for x in found) == sorted(texts)
         expected = sorted((len({*query} & {*x}) / 10 for x in texts), reverse=True)
         assert [x.score for x in found] == expected
     # Only the candidates are scored.
-    nearest = tools.NearestNeighbors(queries, 2, encoder).add_texts(texts).results()
-    some = tools.NearestNeighbors(queries, 1, encoder, tools.Reranker(classifier, num_candidates=2))
+    nearest = NearestNeighbors(queries, 2, encoder).add_texts(texts).results()
+    some = NearestNeighbors(queries, 1, encoder, Reranker(classifier, num_candidates=2))
     for before, (best,) in zip(nearest, some.add_texts(texts).results(), strict=True):
         assert best.item in [x.item for x in before]
     with pytest.raises(bert_tf.UserError, match="`label=x`"):
-        tools.Reranker(classifier, "x")
+        Reranker(classifier, "x")
 
 
 def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, capsys):
@@ -177,7 +175,7 @@ def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, cap
 def test_nearest_neighbors():
     rng = np.random.default_rng(0)
     vectors, queries = rng.normal(size=(3000, 8)), rng.normal(size=(3, 8))
-    neighbors = bert_tf.tasks.sentence_embedding.NearestNeighbors(queries, 4)
+    neighbors = NearestNeighbors(queries, 4)
     for i, vector in enumerate(vectors):
         neighbors.add(vector, f"text {i}")
     unit = [x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (queries, vectors)]

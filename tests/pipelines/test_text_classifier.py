@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, serving, tasks
+from bert_tf import checkpoints, serving
+from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.registry import load_config
 from bert_tf.tokenization.packing import pack_pair
 from tests.pipelines.classifier_helpers import (
     LABELS,
@@ -109,7 +111,7 @@ def test_presets_and_export(trained, tmp_path, caplog):
     assert [x["label"] for x in reordered.predict(TEXTS)] == [x["label"] for x in expected]
     assert "random" not in caplog.text
     reordered.save_to_preset(tmp_path / "saved", overwrite=True)
-    assert tasks.load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
+    assert load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
 
 
 @pytest.mark.slow
@@ -236,7 +238,7 @@ def test_regression_and_multi_label(encoder_folder, tmp_path):
     for task_type, (names, labels, targets, keys) in cases.items():
         classifier = make(encoder_folder, labels=names, task_type=task_type)
         logits = classifier.model(classifier.tokenizer(TEXTS[:2]))["logits"]
-        task_class = tasks.TASK_CLASSES[task_type]
+        task_class = TASK_CLASSES[task_type]
         batch = {task_class.label_name: tf.constant(targets, tf.float32)}
         task = task_class(classifier.config.bert_config, classifier.config.num_outputs)
         losses = task._example_losses({"logits": logits}, batch)

@@ -7,13 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import tasks
-from bert_tf.tasks.classification import NumericFeature
+from bert_tf.tasks.classification.config import ClassificationConfig, NumericFeature
 from bert_tf.tasks.encoder.servable import encoder_servable
 from bert_tf.tasks.fill_mask.servable import fill_mask_servable
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.registry import served_tasks
 from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
-from bert_tf.tasks.token_classification import Tags
-from bert_tf.training.task_spec import served_tasks
+from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
 from tests.common import TINY
 
 LENGTH = TINY.max_position_embeddings
@@ -40,26 +41,24 @@ def task_config(task, vocab_file, **changes):
     common = (TINY, vocab_file, True, LENGTH)
     if task == "question_answering":
         values = {"doc_stride": 3, "max_query_length": 4, **changes}
-        return tasks.QuestionAnsweringConfig(*common, **values)
+        return QuestionAnsweringConfig(*common, **values)
     if task == "token_classification":
         values = {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2"), **changes}
-        return tasks.TokenClassificationConfig(*common, **values)
+        return TokenClassificationConfig(*common, **values)
     if task == "multiple_choice":
-        return tasks.MultipleChoiceConfig(*common, **changes)
+        return MultipleChoiceConfig(*common, **changes)
     values = {
         "classification": {"labels": ("no", "yes"), "numeric_features": NUMBERS},
         "multi_label": {"labels": ("x", "y", "z")},
         "regression": {},
     }[task]
-    return tasks.ClassificationConfig(
-        *common, **{"task_type": task, "num_texts": 1, **values, **changes}
-    )
+    return ClassificationConfig(*common, **{"task_type": task, "num_texts": 1, **values, **changes})
 
 
 def classifier_config(vocab_file, bert_config=TINY, **values):
     """Return the config of a single-text classifier without numeric features."""
     values = {"labels": ("x", "y", "z"), "num_texts": 1, "max_seq_length": LENGTH, **values}
-    return tasks.ClassificationConfig(bert_config, vocab_file, **values)
+    return ClassificationConfig(bert_config, vocab_file, **values)
 
 
 @functools.cache

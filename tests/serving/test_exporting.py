@@ -12,9 +12,10 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import configs, serving, tasks
+from bert_tf import configs, serving
 from bert_tf.io import locks
 from bert_tf.serving import exporting
+from bert_tf.tasks.token_classification.config import TokenClassificationConfig
 from tests import scripts_alone
 from tests.serving.serving_models import LENGTH, TINY, make_servable
 
@@ -113,7 +114,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
 def test_tags_of_a_hugging_face_model(root, monkeypatch):
     """Tags in the BILOU scheme would give wrong spans."""
     monkeypatch.syspath_prepend(str(root))
-    config_class = tasks.TokenClassificationConfig
+    config_class = TokenClassificationConfig
     for tags, scheme in [
         (("O", "B-PER", "I-PER"), "iob2"),
         (("I-PER", "O"), "iob2"),

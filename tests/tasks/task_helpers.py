@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks import TASK_CLASSES
+from bert_tf.tasks.classification.task import TASK_CLASSES
 from tests.common import WITHOUT_DROPOUT, tiny
 
 # Like TINY, but without dropout and quicker to build and trace.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification import Example, class_weights
+from bert_tf.tasks.classification.examples import Example, class_weights
 from tests.common import QUICK_RUN, write_files, write_model
 from tests.tasks.task_helpers import SMALL, make_task_and_batch
 

@@ -3,14 +3,10 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification import (
-    ClassificationConfig,
-    Example,
-    FileSource,
-    custom_dataset,
-    find_task,
-)
-from bert_tf.tasks.classification.examples import find_labels
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.examples import Example, find_labels
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.reading import FileSource
 from tests.common import TINY, read_data, write_files
 
 

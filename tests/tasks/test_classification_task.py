@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from bert_tf.tasks.classification import (
-    ClassificationConfig,
-    ClassificationData,
-    Example,
-    custom_dataset,
-)
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.data import ClassificationData
+from bert_tf.tasks.classification.examples import Example
+from bert_tf.tasks.classification.glue import custom_dataset
 from tests.tasks.task_helpers import make_task_and_batch, small_config
 
 

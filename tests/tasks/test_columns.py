@@ -2,12 +2,9 @@
 
 import pytest
 
-from bert_tf.tasks.classification import (
-    FileSource,
-    Layout,
-    custom_dataset,
-    read_examples,
-)
+from bert_tf.data.columns import Layout
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.reading import FileSource, read_examples
 from tests.common import read_data, write_files
 
 

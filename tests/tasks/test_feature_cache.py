@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from bert_tf.tasks import ClassificationConfig, classification
-from bert_tf.tasks.classification import ClassificationData, Example
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.data import ClassificationData
+from bert_tf.tasks.classification.examples import Example
+from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tokenization import FullTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup"]
@@ -19,7 +21,7 @@ def update(tmp_path, tiny_config):
         config = ClassificationConfig(
             tiny_config, "", max_seq_length=max_seq_length, labels=labels, **options
         )
-        data = ClassificationData(classification.custom_dataset(), {"train": examples}, config)
+        data = ClassificationData(custom_dataset(), {"train": examples}, config)
         cache = data.features("train", str(tmp_path / "train.tf_record"), tokenizer)
         reason = cache.stale_reason
         if reason:

@@ -5,14 +5,9 @@ import re
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification import (
-    FileSource,
-    Layout,
-    custom_dataset,
-    find_task,
-    read_examples,
-)
-from bert_tf.tasks.classification.glue import DATASETS
+from bert_tf.data.columns import Layout
+from bert_tf.tasks.classification.glue import DATASETS, custom_dataset, find_task
+from bert_tf.tasks.classification.reading import FileSource, read_examples
 from bert_tf.training.task import result_name
 from tests.common import read_data, write_files, write_mnli
 

@@ -13,9 +13,11 @@ import bert_tf
 from bert_tf import configs
 from bert_tf.data import input_pipeline, record_checks, records
 from bert_tf.modeling.models import INPUTS
-from bert_tf.tasks import ClassificationConfig, classification
-from bert_tf.tasks.classification import Example, NumericFeature
+from bert_tf.tasks.classification.config import ClassificationConfig, NumericFeature
+from bert_tf.tasks.classification.examples import Example
+from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
 from tests.common import WORDS, model_flags, write_model
@@ -46,13 +48,11 @@ def models(pooling, num_numeric_features=0):
 
 def batch_of(texts, tokenizer, tmp_path, windows=None):
     """Return the records of texts as one batch."""
-    path, task_class = str(tmp_path / "x.tf_record"), classification.ClassificationTask
+    path, task_class = str(tmp_path / "x.tf_record"), ClassificationTask
     examples = [Example("", text, None, "x") for text in texts]
-    results = classification.write_features(
-        path, examples, ["x"], tokenizer, LENGTH, task_class, windows=windows
-    )
+    results = write_features(path, examples, ["x"], tokenizer, LENGTH, task_class, windows=windows)
     lengths = {"S": LENGTH, "W": results.get("num_windows")}
-    schema = classification.record_schema(task_class, windows=windows)
+    schema = record_schema(task_class, windows=windows)
     data = input_pipeline.EvaluationInput([path], schema, lengths, len(texts), length_multiple=1)
     return next(iter(data.batches()))
 

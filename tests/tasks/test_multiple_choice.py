@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.tasks import MultipleChoiceConfig
-from bert_tf.tasks.multiple_choice import read_examples
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.reading import read_examples
 from tests.common import read_results, read_table, write_files
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test

@@ -1,6 +1,5 @@
 """The example in docs/architecture.md: a module and a registry entry make a new task."""
 
-import dataclasses
 import functools
 import importlib
 import sys
@@ -9,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import configs, serving, tasks, training
+from bert_tf import configs, serving, training
 from bert_tf.cli import table_answers
 from bert_tf.io import files
+from bert_tf.tasks.registry import TASKS, served_tasks
 from tests.common import TINY, WORDS, write_model
 from tests.docs import pages
 
@@ -24,7 +24,7 @@ def restore(registry, before):
 @pytest.fixture
 def topics(root, tmp_path, monkeypatch, request):
     """The module from the page, registered for these tests."""
-    for registry in (tasks.TASKS, files.TASK_CONFIG_FILES):
+    for registry in (TASKS, files.TASK_CONFIG_FILES):
         before = dict(registry)
         request.addfinalizer(functools.partial(restore, registry, before))
     (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
@@ -62,7 +62,7 @@ def config(topics, tmp_path):
 
 
 def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, caplog):
-    spec = tasks.TASKS["topics"]
+    spec = TASKS["topics"]
     results = training.fine_tune(spec, config(do_train=True, do_eval=True))
     assert results["dev"]["eval_accuracy"] == 1.0
     assert (tmp_path / "out/eval_results.txt").exists()
@@ -72,7 +72,7 @@ def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, capl
     assert training.fine_tune(spec, config(do_eval=True)) == results
     assert "reusing" in caplog.text
     # The script of a different task cannot resume the run.
-    other = tasks.TASKS["classification"]
+    other = TASKS["classification"]
     with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
     finder = spec.pipeline.from_preset(f"{tmp_path}/out")
@@ -83,7 +83,7 @@ def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, capl
 
 @pytest.mark.slow
 def test_it_is_exported(topics, config, run_script, tmp_path):
-    training.fine_tune(tasks.TASKS["topics"], config(do_train=True))
+    training.fine_tune(TASKS["topics"], config(do_train=True))
     run_script(
         "export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/export",
         "--nowarm_up",
@@ -101,22 +101,10 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
     assert printed == ["text,prediction\na i,vowels\ng c,consonants\n"]
 
 
-def test_every_part_of_a_task_can_be_imported():
-    for spec in tasks.TASKS.values():
-        for field in dataclasses.fields(spec):
-            getattr(spec, field.name)  # imports "module:name"
+def test_registry():
+    for name, (spec, served) in served_tasks().items():
         assert spec.make_servable or spec.pretrained_servable
-        if spec.config_class:
-            assert spec.side_file == spec.config_class.FILE
-    for name, (spec, served) in tasks.served_tasks().items():
         assert name == spec.name or served.config["task_type"] == name
         assert served.answers is None or issubclass(served.answers, serving.Answers)
-
-
-def test_names_of_the_package():
-    names = {"TASKS", "load_config", "register", "TaskSpec", *tasks.TASKS}
-    assert names <= set(tasks.__all__)
-    for name in tasks.__all__:
-        getattr(tasks, name)
-    for name in tasks.TASKS:
-        assert getattr(tasks, name).servable
+    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.config_class}
+    assert side_files == set(files.TASK_CONFIG_FILES)

@@ -7,16 +7,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.classification import (
-    Example,
-    FileSource,
-    Layout,
-    NumericFeature,
-    custom_dataset,
-    read_examples,
-)
-from bert_tf.tasks.classification.examples import measure_numbers, normalize
+from bert_tf.tasks.classification.config import NumericFeature
+from bert_tf.tasks.classification.examples import Example, measure_numbers, normalize
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.reading import FileSource, read_examples
 from tests.common import (
     QUICK_RUN,
     WORDS,

@@ -10,9 +10,11 @@ import pytest
 
 import bert_tf
 from bert_tf.data import tables
-from bert_tf.tasks.classification import Example, FileSource, Layout, custom_dataset, read_examples
+from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.config import DevSplit
-from bert_tf.tasks.classification.examples import hold_out
+from bert_tf.tasks.classification.examples import Example, hold_out
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.reading import FileSource, read_examples
 from tests.common import read_data, write_files
 
 ROWS = [("good, very good; or so", "yes"), ('"so" so', "no"), ("bad\u00e4", "no")]

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import tasks, training
+from bert_tf import training
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import question_answering
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
 from tests.common import QUICK_RUN, write_files, write_model
 from tests.tasks.task_helpers import small_config
 from tests.training.training_helpers import mirrored, one_device
@@ -111,7 +113,7 @@ def test_flag(run_script, experiments, tmp_path, flags, expected):
 
 def test_short_batches_have_the_same_gradients(tmp_path):
     path = write_records(tmp_path, 4)
-    task = tasks.ClassificationTask(small_config(max_position_embeddings=S), 2)
+    task = ClassificationTask(small_config(max_position_embeddings=S), 2)
 
     def gradients(batch):
         with tf.GradientTape() as tape:
@@ -141,8 +143,8 @@ def test_masked_padding_has_no_effect_on_question_answering():
     short = {name: x[:, :8] if x.shape.rank == 2 else x for name, x in whole.items()}
     for mask_padding in (True, False):
         keras.utils.set_random_seed(0)
-        task = question_answering.QuestionAnsweringTask(
-            question_answering.QuestionAnsweringConfig(
+        task = QuestionAnsweringTask(
+            QuestionAnsweringConfig(
                 small_config(max_position_embeddings=S, initializer_range=0.5), n_best_size=5
             ),
             mask_padding=mask_padding,
@@ -167,7 +169,7 @@ def test_batches_of_different_lengths_are_not_retraced(tmp_path, count):
     strategy = one_device() if count == 1 else mirrored(count)
     config = small_config(max_position_embeddings=S)
     trainer = training.Trainer(
-        lambda: tasks.ClassificationTask(config, 2), strategy, str(tmp_path / "out")
+        lambda: ClassificationTask(config, 2), strategy, str(tmp_path / "out")
     )
     data = make_input(input_pipeline.EvaluationInput, path, 1)
     assert len({batch["input_ids"].shape[1] for batch in data.batches()}) > 4

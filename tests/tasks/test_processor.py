@@ -6,6 +6,7 @@ import pytest
 
 import bert_tf
 from bert_tf import serving
+from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.processor import ProcessorSource
 from tests.common import read_results, read_table, write_files, write_model
 from tests.tasks.conftest import make_run
@@ -178,7 +179,7 @@ def test_examples_in_fit(tmp_path, eagerly):
         for i, ((a, b), label) in enumerate(zip(texts, labels, strict=True))
     ]
     model = bert_tf.BertClassifier(bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json"), 2)
-    config = bert_tf.tasks.ClassificationConfig(
+    config = ClassificationConfig(
         model.config, f"{tmp_path}/vocab.txt", labels=("neg", "pos"), max_seq_length=8
     )
     classifier = bert_tf.TextClassifier(model, config)

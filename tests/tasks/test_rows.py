@@ -3,8 +3,10 @@
 import pytest
 
 import bert_tf
+from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.classification import Layout, custom_dataset, find_task, read_examples
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.reading import read_examples
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import configs, optimization, serving, tasks, training
+from bert_tf import configs, optimization, serving, training
 from bert_tf.data import input_pipeline, records
-from bert_tf.tasks import SentenceEmbeddingConfig
+from bert_tf.tasks.registry import load_config
+from bert_tf.tasks.sentence_embedding.config import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.data import SentenceEmbeddingData, read_examples
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from tests.common import read_results, read_table, write_model, write_vocab
@@ -192,4 +193,4 @@ def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):
                "--max_seq_length=8", "--num_train_epochs=1")  # fmt: skip
     config = SentenceEmbeddingConfig.load(str(tmp_path / "out"))
     assert (config.pooling, config.normalize) == ("cls", True)
-    assert tasks.load_config(str(tmp_path / "out"))[0].name == "sentence_embedding"
+    assert load_config(str(tmp_path / "out"))[0].name == "sentence_embedding"

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.data import records
-from bert_tf.tasks.question_answering import QuestionAnsweringConfig, features, reading
+from bert_tf.tasks.question_answering import features, reading
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from tests.common import write_vocab
 from tests.squad_helpers import letters, record_values
 

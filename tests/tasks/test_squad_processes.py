@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.tasks.question_answering import (
-    JsonSource,
-    QuestionAnsweringConfig,
-    features,
-    validate_and_count,
-    window_cache,
-)
+from bert_tf.tasks.question_answering import features
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.features import window_cache
+from bert_tf.tasks.question_answering.reading import JsonSource, validate_and_count
 from tests.common import read_results, write_model, write_vocab
 from tests.squad_helpers import dataset, letters, question
 from tests.training.training_helpers import worker_environments

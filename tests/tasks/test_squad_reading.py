@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks import question_answering as squad
 from bert_tf.tasks.question_answering import reading
+from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
 from tests.squad_helpers import letters
 
 
@@ -77,7 +77,7 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
     paragraphs, expected = (list(source.paragraphs()) for source in sources)
     assert questions(sources[0]) == questions(sources[1])
     assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
-    summaries = [squad.validate_and_count(source, "train", has_negative) for source in sources]
+    summaries = [validate_and_count(source, "train", has_negative) for source in sources]
     assert summaries[0] == summaries[1]
 
 
@@ -146,7 +146,7 @@ def folder(tmp_path_factory):
         features = tfds.features.FeaturesDict(features)
 
         def rows():
-            for paragraph in squad.JsonSource(path, "x").paragraphs():
+            for paragraph in JsonSource(path, "x").paragraphs():
                 for question in paragraph.questions:
                     row = {
                         "id": question.id,
@@ -184,22 +184,22 @@ def questions(source):
 
 @pytest.mark.parametrize(("config", "name"), [("v1.1", "v1"), ("v2.0", "v2")])
 def test_tfds_questions_are_those_of_the_file(folder, config, name):
-    expected = questions(squad.JsonSource(str(folder / f"{name}.json"), "train_file"))
-    source = squad.TfdsQuestions(f"squad/{config}", "train", str(folder))
+    expected = questions(JsonSource(str(folder / f"{name}.json"), "train_file"))
+    source = TfdsQuestions(f"squad/{config}", "train", str(folder))
     paragraphs = list(source.paragraphs())
     assert {(p.context, *question[1:]) for p in paragraphs for question in p.questions} == expected
     # Consecutive questions share a paragraph.
     assert all(a.context != b.context for a, b in itertools.pairwise(paragraphs))
     assert sum(len(paragraph.questions) for paragraph in paragraphs) == len(expected)
-    summary = squad.validate_and_count(source, "train", config == "v2.0")
+    summary = validate_and_count(source, "train", config == "v2.0")
     assert summary.questions == len(expected)
 
 
 def test_tfds_splits(folder):
-    every = questions(squad.TfdsQuestions("squad/v1.1", "train", str(folder)))
-    validation = questions(squad.TfdsQuestions("squad/v1.1", "predict", str(folder)))
+    every = questions(TfdsQuestions("squad/v1.1", "train", str(folder)))
+    validation = questions(TfdsQuestions("squad/v1.1", "predict", str(folder)))
     assert len(validation) == 3 and validation < every
-    source = squad.TfdsQuestions("squad/v1.1", "train", str(folder), "train[:20%]")
+    source = TfdsQuestions("squad/v1.1", "train", str(folder), "train[:20%]")
     assert 0 < len(questions(source)) < len(every)
     assert source.name == "squad/v1.1, train[:20%]"
 
@@ -211,5 +211,5 @@ def test_tfds_errors(folder):
         ("squad/v2.0", None, r"squad/v2.0, train, example \d+ \(id \de\)"),
     ):
         with pytest.raises(bert_tf.UserError, match=error):
-            source = squad.TfdsQuestions(name, "train", str(folder), split)
-            squad.validate_and_count(source, "train")
+            source = TfdsQuestions(name, "train", str(folder), split)
+            validate_and_count(source, "train")

@@ -7,10 +7,12 @@ import os
 import pytest
 
 import bert_tf
-from bert_tf import tasks
+from bert_tf.configs.task import check_length
 from bert_tf.io import files
-from bert_tf.tasks.classification import NumericFeature
+from bert_tf.tasks.classification.config import ClassificationConfig, NumericFeature
+from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.tasks.token_classification.features import Tags
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from tests.common import TINY, write_vocab
 
 TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
@@ -52,17 +54,21 @@ CASES = {
 
 
 def test_every_task_is_tested():
-    assert list(CASES) == [name for name, spec in tasks.TASKS.items() if spec.config_class]
+    assert list(CASES) == [name for name, spec in TASKS.items() if spec.config_class]
 
 
 @pytest.fixture(params=CASES)
 def case(request, tmp_path):
     """Return (`TaskSpec`, `TaskConfig`, a fixed attribute, an option), see `CASES`."""
     attributes, fixed, option = CASES[request.param]
-    spec = tasks.TASKS[request.param]
+    spec = TASKS[request.param]
     (tmp_path / "model").mkdir()
     vocab_file = str(write_vocab(tmp_path / "model"))
     return spec, spec.config_class(TINY, vocab_file, **attributes), fixed, option
+
+
+def script_of(spec):
+    return files.TASK_CONFIG_FILES[spec.config_class.FILE]
 
 
 @pytest.fixture
@@ -75,7 +81,7 @@ def test_save_and_load(case, run, tmp_path):
     assert spec.config_class.load(run) is None
     config.save(run)
     assert sorted(os.listdir(run)) == sorted([spec.config_class.FILE, files.CONFIG, "vocab.txt"])
-    loaded_spec, loaded = tasks.load_config(run)
+    loaded_spec, loaded = load_config(run)
     assert loaded_spec is spec
     vocab_file = os.path.join(run, "vocab.txt")
     assert loaded == dataclasses.replace(config, vocab_file=vocab_file)
@@ -86,11 +92,11 @@ def test_save_and_load(case, run, tmp_path):
 def test_folders_of_other_tasks(case, run):
     spec, config, _, _ = case
     config.save(run)
-    for other in map(tasks.TASKS.get, CASES):
+    for other in map(TASKS.get, CASES):
         if other is spec:
             other.config_class.check_folder(run)
         else:
-            message = rf"`output_dir`: .*{spec.config_class.FILE} .*{spec.script} .* {run}"
+            message = rf"`output_dir`: .*{spec.config_class.FILE} .*{script_of(spec)} .* {run}"
             with pytest.raises(bert_tf.UserError, match=message):
                 other.config_class.check_folder(run)
 
@@ -104,8 +110,8 @@ def test_damaged_files_are_named(case, run, text):
         value = {"128": "128", "None": None, "1e9": 1e9}[text]
         text = json.dumps({**json.loads(files.read_text(path)), "max_seq_length": value})
     files.write_text(path, text)
-    with pytest.raises(bert_tf.UserError, match=f"{path}[:,] .*{spec.script}"):
-        tasks.load_config(run)
+    with pytest.raises(bert_tf.UserError, match=f"{path}[:,] .*{script_of(spec)}"):
+        load_config(run)
 
 
 def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
@@ -138,20 +144,18 @@ def test_settle(case, run):
     assert os.stat(path).st_mtime_ns == saved_at
     changed = dataclasses.replace(config, **{name: value})
     changed.check_and_save(run, write=False)
-    assert getattr(tasks.load_config(run)[1], name) == getattr(config, name)
+    assert getattr(load_config(run)[1], name) == getattr(config, name)
     changed.check_and_save(run, write=True)
-    assert getattr(tasks.load_config(run)[1], name) == value
+    assert getattr(load_config(run)[1], name) == value
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`"):
         dataclasses.replace(config, **{fixed: other}).check_and_save(run, write=True)
-    assert getattr(tasks.load_config(run)[1], fixed) == getattr(config, fixed)
+    assert getattr(load_config(run)[1], fixed) == getattr(config, fixed)
 
 
 def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     features = (NumericFeature("price", 1.5, 0.5),)
-    config = tasks.ClassificationConfig(
-        TINY, vocab_file, labels=("x", "y"), numeric_features=features
-    )
+    config = ClassificationConfig(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
     assert config.resumed(run) is config
     config.save(run)
     changed = dataclasses.replace(config, numeric_features=(NumericFeature("price", 9.0, 1.0),))
@@ -179,7 +183,7 @@ def test_options_are_resolved(case):
 
 
 def test_options_that_require_others():
-    config_class = tasks.ClassificationConfig
+    config_class = ClassificationConfig
     for config in (config_class(window_pooling="max"), config_class(doc_stride=3)):
         config.validate()  # the trained model may use windows
         stored = config_class(TINY, long_documents="windows", window_pooling="max")
@@ -190,11 +194,11 @@ def test_options_that_require_others():
 
 
 def options(**values):
-    return tasks.ClassificationConfig(**values)
+    return ClassificationConfig(**values)
 
 
 def of_classifier(**values):
-    return tasks.ClassificationConfig.from_pretrained(TINY, "", True, max_seq_length=8, **values)
+    return ClassificationConfig.from_pretrained(TINY, "", True, max_seq_length=8, **values)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +213,8 @@ def of_classifier(**values):
             lambda: options(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
             "`tfds_splits`: found 4",
         ),
-        (lambda: tasks.check_length(4, TINY), "`max_seq_length=4`"),
-        (lambda: tasks.check_length(13, TINY), "`max_seq_length=13`: .* 12"),
+        (lambda: check_length(4, TINY), "`max_seq_length=4`"),
+        (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
         (lambda: options(labels=("pos", "neg", "")).check(None, False), "`labels`: label 2"),
         (of_classifier, "`labels` must be given"),
@@ -233,9 +237,9 @@ def test_vocabularies_must_fit_the_model(count, caplog):
     vocab = {"a": count - 1}
     if count in (24, 51):
         with pytest.raises(bert_tf.UserError, match=rf"`vocab_file`: found {count} .*v\.txt.* 50"):
-            tasks.check_vocabulary(vocab, TINY, "v.txt", config_file="c.json")
+            check_vocabulary(vocab, TINY, "v.txt", config_file="c.json")
     else:
-        tasks.check_vocabulary(vocab, TINY, "v.txt")
+        check_vocabulary(vocab, TINY, "v.txt")
         assert ("v.txt has 25 entries" in caplog.text) == (count == 25)
 
 
@@ -250,4 +254,4 @@ def test_labels_with_surrogates_are_refused(tmp_path, name):
     with pytest.raises(bert_tf.UserError, match=r"label 1: .* the lone surrogate"):
         bert_tf.checkpoints.read_metadata(str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=r"`labels`: label 1: .* the lone surrogate"):
-        tasks.ClassificationConfig(TINY, "", labels=("x", "\ud800"))
+        ClassificationConfig(TINY, "", labels=("x", "\ud800"))

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.classification import (
-    ClassificationConfig,
-    Layout,
-    TfdsSource,
-    find_task,
-    make_source,
-)
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.glue import find_task
+from bert_tf.tasks.classification.source import make_source
+from bert_tf.tasks.classification.tfds_source import TfdsSource
 from tests.common import read_data
 
 pytest.importorskip("tensorflow_datasets")

@@ -12,7 +12,6 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data import rows as rows_module
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks import token_classification as tagging
 from bert_tf.tasks.token_classification import (
     features,
     reading,
@@ -20,6 +19,10 @@ from bert_tf.tasks.token_classification import (
     scoring,
     servable,
 )
+from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.data import TokenClassificationData, write_columns
+from bert_tf.tasks.token_classification.features import valid_sentences
+from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY
 
@@ -142,8 +145,8 @@ def test_scores_are_those_of_seqeval():
 
 def test_accuracy_is_that_of_the_written_columns():
     """An I after O in iob1 equals a B in iob2."""
-    config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
-    task = tagging.TokenClassificationTask(config)
+    config = TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
+    task = TokenClassificationTask(config)
     starts = np.array([[0, features.SENTENCE_START, features.WORD_START, 0]])
     found = task.metrics({
         "predicted": np.array([[0, 2, 2, 0]]),
@@ -178,7 +181,7 @@ def test_column_files(tmp_path):
     found = reading.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
     # The output keeps all lines of the input.
-    tagging.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
+    write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
     assert list(filter(None, written)) == [f"{line} O" for line in lines if line]
@@ -215,19 +218,19 @@ def test_invalid_tags(tmp_path):
     sentences = reading.ColumnFiles(tmp_path).read("train")
     tags = features.infer_tags(sentences, "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 2: .* I-X .* iob2"):
-        tagging.valid_sentences(sentences, tags, BadRows())
+        valid_sentences(sentences, tags, BadRows())
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = reading.ColumnFiles(tmp_path).read("train")
     odd = features.infer_tags(sentences)
     assert odd == (("O", "B-X", "I-X"), "iob2", "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 4: .* PER .* iob2"):
-        tagging.valid_sentences(sentences, odd, BadRows())
+        valid_sentences(sentences, odd, BadRows())
     # The next sentence starts the document.
-    (kept,) = tagging.valid_sentences(sentences, odd, BadRows(skip=True))
+    (kept,) = valid_sentences(sentences, odd, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     sentences = [reading.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
     with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW, expected one of O, "):
-        tagging.valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
+        valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
 
 
 def test_infer_tags():
@@ -306,7 +309,7 @@ def test_features_of_a_sentence(tokenizer):
     # "abc" has three pieces; the tokenizer removes the zero-width space.
     words = reading.Sentence("x", ("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
     (row,) = features.convert_sentences(
-        [words], NAMES, tokenizer, tagging.TokenClassificationConfig(max_seq_length=8)
+        [words], NAMES, tokenizer, TokenClassificationConfig(max_seq_length=8)
     )
     pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
     assert pieces == ["[CLS]", "d", "a", "##b", "##c", "[UNK]", "[SEP]", "[PAD]"]
@@ -324,7 +327,7 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
         text = " ".join(rng.choice(["a", "abc", "d", "dbb"]) for _ in range(length))
         tags = " ".join(rng.choice(["O", "I-X"]) for _ in range(length))
         sentences.append(sentence(text, tags, ("-DOCSTART-",) if i in starts else ()))
-    config = tagging.TokenClassificationConfig(max_seq_length=12, document_context=document_context)
+    config = TokenClassificationConfig(max_seq_length=12, document_context=document_context)
     rows = list(features.convert_sentences(sentences, NAMES, tokenizer, config))
     found, letters = [], []
     for row in rows:
@@ -349,9 +352,9 @@ def test_features_depend_on_the_schemes(tokenizer, tmp_path):
     """The tags of iob1 and iob2 have the same names."""
 
     def look(tags):
-        config = tagging.TokenClassificationConfig(TINY, "", max_seq_length=8, tags=tags)
+        config = TokenClassificationConfig(TINY, "", max_seq_length=8, tags=tags)
         sentences = {"train": [sentence("a d", "I-X I-X")]}
-        data = tagging.TokenClassificationData(sentences, config)
+        data = TokenClassificationData(sentences, config)
         return data.features("train", f"{tmp_path}/x.tf_record", tokenizer)
 
     look(NAMES).rebuild()
@@ -374,9 +377,9 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     # Pieces of Hangul syllables and marks; all other characters are unknown.
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
     vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
-    config = tagging.TokenClassificationConfig(
+    config = TokenClassificationConfig(
         bert_tf.BertConfig.from_dict({**TINY.to_dict(), "max_position_embeddings": 8192}),
-        str(vocab_file), do_lower_case, 8192, tags=tagging.Tags(("X",), "none", "none"),
+        str(vocab_file), do_lower_case, 8192, tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
     module = servable.TokenClassificationModule(
         lambda inputs: {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])},

@@ -11,6 +11,7 @@ import pytest
 from bert_tf import tokenization
 from bert_tf.errors import UserError
 from bert_tf.tokenization import normalization, tokenizer_json, vocabulary
+from bert_tf.tokenization.graph import GraphTokenizer
 from tests.tokenization import hard_strings
 
 UNICODE_14 = pytest.mark.skipif(
@@ -80,7 +81,7 @@ def test_graph(pieces, write_vocab, rng, rules):
     pytest.importorskip("tensorflow_text")
     options = dict(zip(NAMES, rules, strict=True))
     python = tokenization.FullTokenizer(write_vocab(pieces), **options)
-    ops = tokenization.GraphTokenizer(python.vocab, max_input_chars_per_word=200, **options)
+    ops = GraphTokenizer(python.vocab, max_input_chars_per_word=200, **options)
     texts = [hard_strings.string(rng) for _ in range(1500)]
     assert ops.tokenize(texts).to_list() == python.encode_batch(texts)
     offsets = [x.to_list() for x in ops.tokenize_with_offsets(texts[:500])]
@@ -121,7 +122,7 @@ def test_transformers(transformers, pieces, tmp_path, rng, rules):
     assert sum(index != vocab["[UNK]"] for index in ids) > 0.3 * len(ids)
     if rules[0] != rules[1]:  # test_graph covers equal settings
         pytest.importorskip("tensorflow_text")
-        ops = tokenization.GraphTokenizer(str(tmp_path / "tokenizer.json"))
+        ops = GraphTokenizer(str(tmp_path / "tokenizer.json"))
         assert ops.tokenize(texts).to_list() == expected
 
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tokenization.packing import pack_pair
 from tests.common import TINY, WORDS, write_vocab
 
@@ -111,7 +112,7 @@ def test_from_preset(tmp_path, caplog):
     assert "`do_lower_case=True`" in caplog.text
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     assert not bert_tf.BertTokenizer.from_preset(str(tmp_path)).do_lower_case
-    config = bert_tf.tasks.ClassificationConfig(
+    config = ClassificationConfig(
         TINY, str(tmp_path / "vocab.txt"), max_seq_length=9, labels=("x", "y")
     )
     config.save(tmp_path / "run")

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, optimization, tasks, training
+from bert_tf import checkpoints, configs, optimization, training
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training.training_helpers import (
     Batches,
     SomeBatches,
@@ -20,7 +21,7 @@ from tests.training.training_helpers import (
 )
 
 
-class ScriptedTask(tasks.PretrainingTask):
+class ScriptedTask(PretrainingTask):
     """A task whose evaluations return metrics scripted by the test."""
 
     metric_names = ("accuracy", "loss")
@@ -148,9 +149,7 @@ def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
-    trainer = training.Trainer(
-        lambda: tasks.PretrainingTask(config(0.1)), one_device(), str(tmp_path)
-    )
+    trainer = training.Trainer(lambda: PretrainingTask(config(0.1)), one_device(), str(tmp_path))
     trainer.fit(Batches(), optimization.AdamWeightDecay(1e-3), 8)
     assert_same(scripted, tmp_path)
     steps = {

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import tasks, training
+from bert_tf import training
 from bert_tf.cli import usage
 from bert_tf.configs import (
     Config,
@@ -22,6 +22,8 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.registry import TASKS
 from bert_tf.tokenization.settings import resolve_settings
 from tests import scripts_alone
 from tests.common import TINY
@@ -138,7 +140,7 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     expected = dict(list_options(PretrainingConfig()))
     skipped = FINE_TUNING
     if script != "run_pretraining":
-        task_config = tasks.TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
+        task_config = TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
         expected = dict(list_options(FineTuneConfig(task=task_config)))
         assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
         skipped = {"num_warmup_steps"}
@@ -149,7 +151,7 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
 
 
 def test_titles_of_help_have_options():
-    specs = [tasks.TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
+    specs = [TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
     configs = [FineTuneConfig(task=spec.config_class()) for spec in specs]
     configs += [PretrainingConfig(), PretrainingDataConfig(), ExportConfig()]
     options = {name for config in configs for name, _ in list_options(config)}
@@ -163,9 +165,9 @@ MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
 
 
 def fine_tune(**values):
-    task = values.pop("task", tasks.ClassificationConfig(task_name="tsv"))
+    task = values.pop("task", ClassificationConfig(task_name="tsv"))
     values = {"output_dir": "out", "model": MODEL, "do_train": True, **values}
-    training.fine_tune(tasks.TASKS["classification"], FineTuneConfig(task=task, **values))
+    training.fine_tune(TASKS["classification"], FineTuneConfig(task=task, **values))
 
 
 def pretrain(**values):
@@ -215,8 +217,8 @@ ON_TPU = DeviceConfig(use_tpu=True)
             "warmup_proportion`.*num_warmup_steps",
         ),
         ((fine_tune,), {"model": ModelConfig(do_lower_case="no")}, "do_lower_case='no'"),
-        ((fine_tune,), {"task": tasks.ClassificationConfig(header="maybe")}, "header=maybe"),
-        ((fine_tune,), {"task": tasks.ClassificationConfig(labels="a,b")}, "labels='a,b'"),
+        ((fine_tune,), {"task": ClassificationConfig(header="maybe")}, "header=maybe"),
+        ((fine_tune,), {"task": ClassificationConfig(labels="a,b")}, "labels='a,b'"),
         ((fine_tune,), {"task": "mrpc"}, "task='mrpc'"),
         ((pretrain,), {"objective": "mlm"}, "objective=mlm`.* nsp, sop, none"),
         ((pretrain,), {"num_train_steps": 9999999999}, "num_train_steps=9999999999"),
@@ -248,4 +250,4 @@ def test_values_of_other_libraries_are_converted():
     assert type(config.train_batch_size) is int and type(config.num_train_epochs) is float
     assert TrainConfig(num_train_epochs=2).validate().num_train_epochs == 2
     assert FineTuneConfig(pathlib.Path("out")).validate().output_dir == "out"
-    assert tasks.ClassificationConfig(labels=["x", "y"]).validate().labels == ("x", "y")
+    assert ClassificationConfig(labels=["x", "y"]).validate().labels == ("x", "y")

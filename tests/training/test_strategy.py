@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import tasks, training
+from bert_tf import training
 from bert_tf.training import strategy
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training.training_helpers import (
     SomeBatches,
     assert_same,
@@ -108,9 +109,7 @@ def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, mo
     """Covers pre-training with uneven masks, and a classifier with unequal label weights."""
     options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
     processes = start_workers(tmp_path, options, monkeypatch)
-    trainer = training.Trainer(
-        lambda: tasks.PretrainingTask(config()), one_device(), str(plain_run)
-    )
+    trainer = training.Trainer(lambda: PretrainingTask(config()), one_device(), str(plain_run))
     expected = trainer.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
     assert_same(plain_run, tmp_path / "run", atol=1e-5)

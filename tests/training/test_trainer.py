@@ -13,9 +13,13 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, optimization, tasks, training
+from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.device_check import RECORDED
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training.training_helpers import (
     Batches,
     LabeledBatches,
@@ -34,12 +38,10 @@ from tests.training.training_helpers import (
 def test_padding_is_left_out_where_nothing_reads_it(
     tmp_path, monkeypatch, mask_padding, xla, expected
 ):
-    task_config = tasks.QuestionAnsweringConfig(config(), n_best_size=2, max_answer_length=3)
+    task_config = QuestionAnsweringConfig(config(), n_best_size=2, max_answer_length=3)
 
     def make_task():
-        return tasks.question_answering.QuestionAnsweringTask(
-            task_config, mask_padding=mask_padding
-        )
+        return QuestionAnsweringTask(task_config, mask_padding=mask_padding)
 
     trainer = training.Trainer(make_task, one_device(), str(tmp_path))
     assert trainer.model.skip_padding is mask_padding
@@ -52,7 +54,7 @@ def test_losses_equal_the_release():
     folder = RECORDED
     golden = dict(np.load(folder / "io.npz"))
     tiny = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
-    task = tasks.PretrainingTask(tiny)
+    task = PretrainingTask(tiny)
     checkpoints.warm_start(task.model, str(folder / "bert_model.ckpt"))
     batch = {k: tf.constant(v) for k, v in golden.items() if not k.startswith("out_")}
     outputs = task.model(batch)
@@ -83,7 +85,7 @@ def test_resume_is_exact(tmp_path, dropout):
 def test_seed_determines_the_weights(tmp_path):
     def initial_kernel(seed):
         training.set_seed(seed)
-        make_task = functools.partial(tasks.PretrainingTask, config())
+        make_task = functools.partial(PretrainingTask, config())
         model = training.Trainer(make_task, one_device(), str(tmp_path)).model
         return training.checkpointing.weights(model)["bert/pooler/dense/kernel"].numpy()
 
@@ -207,7 +209,7 @@ def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
 
 def test_unusable_output_dir_is_an_error(tmp_path):
     """It has a different model, or none although one is required, or brackets in its name."""
-    weights = checkpoints.weights(tasks.PretrainingTask(config()).model)
+    weights = checkpoints.weights(PretrainingTask(config()).model)
     values = {name: variable.numpy() for name, variable in weights.items()}
     checkpoints.write(str(tmp_path / "model.ckpt-1"), {**values, "global_step": np.int64(1)})
     for folder, options, message in (
@@ -217,7 +219,7 @@ def test_unusable_output_dir_is_an_error(tmp_path):
     ):
         with pytest.raises(bert_tf.UserError, match=f"`output_dir`: .*{message}"):
             training.Trainer(
-                lambda: tasks.ClassificationTask(config(), 2),
+                lambda: ClassificationTask(config(), 2),
                 one_device(),
                 str(tmp_path / folder),
                 **options,
@@ -227,8 +229,8 @@ def test_unusable_output_dir_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("make_task", "batch"),
     [
-        (lambda: tasks.PretrainingTask(config()), Batches().make(1)),
-        (lambda: tasks.ClassificationTask(config(), 3), LabeledBatches().make(1)),
+        (lambda: PretrainingTask(config()), Batches().make(1)),
+        (lambda: ClassificationTask(config(), 3), LabeledBatches().make(1)),
     ],
 )
 def test_metric_names_are_those_of_the_metrics(make_task, batch):

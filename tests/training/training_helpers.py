@@ -10,8 +10,10 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, configs, optimization, tasks, training
+from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import tiny
 
 
@@ -83,7 +85,7 @@ class LabeledBatches(Batches):
         return {**{name: batch[name] for name in names}, "label_ids": labels}
 
 
-class LabelWeightedTask(tasks.ClassificationTask):
+class LabelWeightedTask(ClassificationTask):
     """A classification task that weights each example by its label."""
 
     def loss_weights(self, batch):
@@ -148,7 +150,7 @@ def run(
       **options: other fields of the `TrainConfig`.
     """
     trainer = training.Trainer(
-        lambda: tasks.PretrainingTask(config(dropout), dtype),
+        lambda: PretrainingTask(config(dropout), dtype),
         strategy or one_device(),
         str(output_dir),
         init,

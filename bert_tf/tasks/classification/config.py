@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task import TaskConfig, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.io.json_files import Count, Finite
-from bert_tf.tasks.classification import SPEC
-from bert_tf.training.task_config import TaskConfig, check_labels
 
 
 class DevSplit(NamedTuple):
@@ -51,7 +50,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         ("Training", "class_weights"),
         ("Evaluation and prediction", "report"),
     )
-    FILE = SPEC.side_file
+    FILE = "classifier.json"
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
+from bert_tf.configs.task import check_labels
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, TEXT_B
 from bert_tf.errors import UserError
 from bert_tf.pipelines.arguments import (
@@ -24,10 +25,42 @@ from bert_tf.pipelines.arguments import (
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
-from bert_tf.tasks.classification import SPEC, TASK_CLASSES, ClassificationConfig
+from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.data import make_model, read
 from bert_tf.tasks.classification.labels import LabelEncoder
-from bert_tf.tasks.classification.task import start_at_mean
-from bert_tf.training.task_config import check_labels
+from bert_tf.tasks.classification.servable import (
+    ClassificationAnswers,
+    MultiLabelAnswers,
+    RegressionAnswers,
+    classification_servable,
+)
+from bert_tf.tasks.classification.task import TASK_CLASSES, start_at_mean
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="classification",
+    config_class=ClassificationConfig,
+    read=read,
+    make_model=make_model,
+    make_servable=classification_servable,
+    served={
+        "classification": ServedTask(
+            ClassificationAnswers,
+            {"task_type": "classification"},
+            options=("labels", "num_texts"),
+        ),
+        "multi_label": ServedTask(
+            MultiLabelAnswers,
+            {"task_type": "multi_label"},
+            options=("labels", "num_texts"),
+        ),
+        "regression": ServedTask(
+            RegressionAnswers,
+            {"task_type": "regression"},
+            options=("num_texts",),
+        ),
+    },
+)
 
 _ARGUMENTS = ("texts", "labels", "sample_weight")
 
@@ -253,7 +286,7 @@ class TextClassifier(TaskPipeline):
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
         pairs = check_pairs(read_dataset(texts), "texts")
-        bert_config = self.config.bert_config
+        bert_config: Any = self.config.bert_config
         if any(text_b for _, text_b in pairs):
             bert_config.check_num_texts(2)
         if bert_config.type_vocab_size < 2:

@@ -4,11 +4,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.configs.task import valid_length
 from bert_tf.modeling import BertModel
 from bert_tf.serving.answers import Answers
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.training.task_config import valid_length
+from bert_tf.training.task_spec import ServedTask, TaskSpec
 
 
 def pretrained_servable(preset, serving_config, max_seq_length=None):
@@ -44,3 +45,10 @@ class EncoderAnswers(Answers):
         size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
         cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
         return Answers.answer({**outputs, **cut}, metadata)
+
+
+SPEC = TaskSpec(
+    name="encoder",
+    pretrained_servable=pretrained_servable,
+    served={"encoder": ServedTask(EncoderAnswers)},
+)

@@ -24,10 +24,11 @@ from bert_tf.pipelines.keras_training import (
 from bert_tf.pipelines.saving import write_pretrained
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.text_pipeline import Text, TextPipeline
-from bert_tf.tasks.fill_mask.servable import fill_mask_servable
+from bert_tf.tasks.fill_mask.servable import FillMaskAnswers, fill_mask_servable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, MASK, SEP
 from bert_tf.tokenization.vocabulary import mask_id
+from bert_tf.training.task_spec import ServedTask, TaskSpec
 
 _HEAD = "cls/predictions/"
 # Positions per chunk; each needs V probabilities in memory.
@@ -288,3 +289,20 @@ class FillMask(KerasTraining, TextPipeline):
             name: tf.reshape(tf.reshape(value, (-1, self._num_best))[:count], shape)
             for name, value in outputs.items()
         }
+
+
+def pretrained_servable(preset, serving_config, max_seq_length=None, num_best=5):
+    """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
+    pipeline = FillMask.from_preset(preset, max_seq_length=max_seq_length)
+    return fill_mask_servable(
+        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, serving_config, num_best
+    )
+
+
+SPEC = TaskSpec(
+    name="fill_mask",
+    pretrained_servable=pretrained_servable,
+    served={
+        "fill_mask": ServedTask(FillMaskAnswers, options=("num_best",)),
+    },
+)

@@ -6,19 +6,10 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.answers import Answers
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.fill_mask import SPEC
 from bert_tf.tokenization.special_tokens import MASK
 
 # Limit per text, because each mask of a batch needs the probabilities of the whole vocabulary.
 _MAX_MASKS = 20
-
-
-def pretrained_servable(preset, serving_config, max_seq_length=None, num_best=5):
-    """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
-    pipeline = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
-    return fill_mask_servable(
-        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, serving_config, num_best
-    )
 
 
 def fill_mask_servable(model, tokenizer, max_seq_length, serving_config, num_best=5):

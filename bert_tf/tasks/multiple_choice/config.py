@@ -4,8 +4,7 @@ import dataclasses
 
 from bert_tf.configs.base import option
 from bert_tf.configs.data_files import FileConfig
-from bert_tf.tasks.multiple_choice import SPEC
-from bert_tf.training.task_config import TaskConfig
+from bert_tf.configs.task import TaskConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +15,7 @@ class MultipleChoiceConfig(FileConfig, TaskConfig):
     """
 
     GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
-    FILE = SPEC.side_file
+    FILE = "choice.json"
     _NUM_TEXTS = 2
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")

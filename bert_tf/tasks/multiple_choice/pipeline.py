@@ -18,8 +18,21 @@ from bert_tf.pipelines.arguments import (
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
-from bert_tf.tasks.multiple_choice import SPEC, MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.data import read
 from bert_tf.tasks.multiple_choice.reading import CONTEXT, LABEL
+from bert_tf.tasks.multiple_choice.servable import MultipleChoiceAnswers, multiple_choice_servable
+from bert_tf.tasks.multiple_choice.task import make_model
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="multiple_choice",
+    config_class=MultipleChoiceConfig,
+    read=read,
+    make_model=make_model,
+    make_servable=multiple_choice_servable,
+    served={"multiple_choice": ServedTask(MultipleChoiceAnswers)},
+)
 
 _ARGUMENTS = ("contexts", "endings", "labels")
 

@@ -4,10 +4,9 @@ import dataclasses
 
 from bert_tf.configs.base import option
 from bert_tf.configs.data_files import TfdsConfig
+from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
-from bert_tf.tasks.question_answering import SPEC
-from bert_tf.training.task_config import TaskConfig
 
 # [CLS] question [SEP] window [SEP]
 NUM_SPECIAL_TOKENS = 3
@@ -23,7 +22,7 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
         ("Devices, speed and memory", "num_processes"),
     )
-    FILE = SPEC.side_file
+    FILE = "squad.json"
     _NUM_TEXTS = 2
 
     max_seq_length: int = option(

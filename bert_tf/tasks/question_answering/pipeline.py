@@ -20,11 +20,23 @@ from bert_tf.pipelines.arguments import (
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, ragged
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
-from bert_tf.tasks.question_answering import SPEC, QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.data import make_model, read
 from bert_tf.tasks.question_answering.features import FeatureConverter
 from bert_tf.tasks.question_answering.reading import Answer, Paragraph, Question
+from bert_tf.tasks.question_answering.servable import question_answering_servable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import CLS, SEP
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="question_answering",
+    config_class=QuestionAnsweringConfig,
+    read=read,
+    make_model=make_model,
+    make_servable=question_answering_servable,
+    served={"question_answering": ServedTask(options=("version_2_with_negative",))},
+)
 
 _ARGUMENTS = ("questions", "contexts", "answers")
 

@@ -4,9 +4,8 @@ import dataclasses
 
 from bert_tf.configs.base import option
 from bert_tf.configs.data_files import FileConfig
+from bert_tf.configs.task import TaskConfig
 from bert_tf.errors import UserError
-from bert_tf.tasks.sentence_embedding import SPEC
-from bert_tf.training.task_config import TaskConfig
 
 # Pooling -> its setting in sentence-transformers folders.
 POOLINGS = {
@@ -37,7 +36,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
         ("Training", "loss temperature symmetric matryoshka_dims"),
         ("Devices, speed and memory", "mini_batch_size"),
     )
-    FILE = SPEC.side_file
+    FILE = "sentence_encoder.json"
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."

@@ -27,7 +27,7 @@ def nearest_neighbors(
     All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
     cosine), nearest first; ties by index.
 
-    >>> from bert_tf.tasks.sentence_embedding import nearest_neighbors
+    >>> from bert_tf.tasks.sentence_embedding.neighbors import nearest_neighbors
     >>> nearest_neighbors(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), count=1)
     [[(1, 1.0)]]
     """
@@ -58,7 +58,7 @@ class Neighbor(NamedTuple):
 class Reranker:
     """Scores a query with each text by a cross-encoder, a classifier of text pairs.
 
-    >>> from bert_tf.tasks.sentence_embedding import NearestNeighbors, Reranker
+    >>> from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors, Reranker
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> relevance = bert_tf.TextClassifier.from_preset(
     ...     "uncased_L-4_H-256_A-4", labels=["no", "yes"]  # fine-tuned on pairs of texts
@@ -107,7 +107,7 @@ class NearestNeighbors:
 
     Unlike `sklearn.neighbors.NearestNeighbors`, it does not keep the vectors in memory.
 
-    >>> from bert_tf.tasks.sentence_embedding import NearestNeighbors
+    >>> from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors
     >>> neighbors = NearestNeighbors([[0.0, 1.0]], count=1)
     >>> for vector, item in [([1.0, 0.0], "east"), ([0.0, 2.0], "north")]:
     ...     neighbors.add(vector, item)

@@ -34,14 +34,17 @@ from bert_tf.tasks.sentence_embedding.config import (
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
 )
+from bert_tf.tasks.sentence_embedding.data import read
 from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
 from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
 from bert_tf.tasks.sentence_embedding.pooling import Pooling
 from bert_tf.tasks.sentence_embedding.sentence_transformers import sentence_transformers_options
-from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
+from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable, trained_servable
+from bert_tf.tasks.sentence_embedding.task import make_model
 from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.training.jax_devices import predict_on_batch
+from bert_tf.training.task_spec import TaskSpec
 
 # The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
@@ -339,3 +342,19 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         texts = (Text(index, sentence, None) for index, sentence in rows)
         for encoded, arrays in self._runner.run(self._encode(texts), description, "sentences"):
             yield encoded.text.text_a, arrays["vectors"]
+
+
+def pretrained_servable(preset, serving_config, max_seq_length=None):
+    """Return the `Servable` of a pre-trained model; `max_seq_length` defaults to its setting."""
+    encoder = SentenceEncoder.from_preset(preset, max_seq_length=max_seq_length)
+    return sentence_embedding_servable(encoder, serving_config)
+
+
+SPEC = TaskSpec(
+    name="sentence_embedding",
+    config_class=SentenceEmbeddingConfig,
+    read=read,
+    make_model=make_model,
+    make_servable=trained_servable,
+    pretrained_servable=pretrained_servable,
+)

@@ -2,14 +2,7 @@
 
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.sentence_embedding import SPEC
 from bert_tf.tokenization import FullTokenizer
-
-
-def pretrained_servable(preset, serving_config, max_seq_length=None):
-    """Return the `Servable` of a pre-trained model; `max_seq_length` defaults to its setting."""
-    encoder = SPEC.pipeline.from_preset(preset, max_seq_length=max_seq_length)
-    return sentence_embedding_servable(encoder, serving_config)
 
 
 def sentence_embedding_servable(sentence_encoder, serving_config):

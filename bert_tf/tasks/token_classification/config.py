@@ -5,16 +5,15 @@ from typing import NamedTuple
 
 from bert_tf.configs.base import derived, option
 from bert_tf.configs.data_files import FileConfig, TfdsConfig
+from bert_tf.configs.task import TaskConfig, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-from bert_tf.tasks.token_classification import SPEC
 from bert_tf.tasks.token_classification.schemes import (
     convert_tags,
     first_invalid_tag,
     infer_scheme,
     split_tag,
 )
-from bert_tf.training.task_config import TaskConfig, check_labels
 
 # [CLS] window [SEP]
 NUM_SPECIAL_TOKENS = 2
@@ -54,7 +53,7 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         ("Sequences", "document_context"),
         ("Evaluation and prediction", "report"),
     )
-    FILE = SPEC.side_file
+    FILE = "tagger.json"
 
     # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
     do_lower_case: bool = derived(False, saved=True, fixed=True)

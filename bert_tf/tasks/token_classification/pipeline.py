@@ -20,12 +20,29 @@ from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS, AddScores, ragg
 from bert_tf.pipelines.table_arguments import with_columns
 from bert_tf.pipelines.task_pipeline import TaskPipeline
 from bert_tf.tasks.classification.labels import LabelEncoder
-from bert_tf.tasks.token_classification import SPEC, TokenClassificationConfig
+from bert_tf.tasks.token_classification.config import TokenClassificationConfig
+from bert_tf.tasks.token_classification.data import read
 from bert_tf.tasks.token_classification.features import NOT_WORD_START, convert_windows
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, tag_names
+from bert_tf.tasks.token_classification.servable import (
+    TokenClassificationAnswers,
+    token_classification_servable,
+)
 from bert_tf.tasks.token_classification.targets import encode_entities, encode_tags
-from bert_tf.tasks.token_classification.task import TokenClassificationTask
+from bert_tf.tasks.token_classification.task import TokenClassificationTask, make_model
 from bert_tf.training.jax_devices import predict_on_batch
+from bert_tf.training.task_spec import ServedTask, TaskSpec
+
+SPEC = TaskSpec(
+    name="token_classification",
+    config_class=TokenClassificationConfig,
+    read=read,
+    make_model=make_model,
+    make_servable=token_classification_servable,
+    served={
+        "token_classification": ServedTask(TokenClassificationAnswers, options=("labels",)),
+    },
+)
 
 _ARCHITECTURE = "BertForTokenClassification"
 _COLUMNS = ("input_ids", "tag_ids", "word_starts")
@@ -167,7 +184,8 @@ class TokenClassification(TaskPipeline):
                     f"`{name}` is not supported: each epoch ends with `evaluate` on all of "
                     "`validation_data`"
                 )
-        encoder = LabelEncoder("classification", self.config.tags.names)
+        tags: Any = self.config.tags
+        encoder = LabelEncoder("classification", tags.names)
         tag_weights = encoder.label_weights(class_weight)
         data = (texts, labels)
         if validation_split:
