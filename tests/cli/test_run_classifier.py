@@ -123,27 +123,3 @@ def test_several_labels(run, run_script, tmp_path):
     bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
     written = json.loads((tmp_path / "hf/config.json").read_text())
     assert written["problem_type"] == "multi_label_classification"
-
-
-@pytest.mark.parametrize(
-    ("flags", "match"),
-    [
-        (["--do_train"], "--task_name, --tfds_name or a file .*--train_file"),
-        (["--do_train", "--task_name=cola"], "--data_dir or --train_file must be given"),
-        (["--do_train", "--task_name=cola", "--text_columns=a"], "--text_columns .*=cola"),
-        (
-            ["--do_train", "--task_name=mrpc", "--tfds_name=glue/mrpc"],
-            "--task_name cannot be combined with --tfds_name",
-        ),
-        (
-            ["--do_train", "--tfds_name=x", "--tfds_splits=a,b,c,d"],
-            "--tfds_splits: found 4 splits, expected at most 3",
-        ),
-        (["--do_train", "--task_name=mrpc", "--tfds_splits=a"], "--tfds_splits requires --tfds_na"),
-        (["--do_train", "--task_name=ax"], "--do_train: this task has no train split"),
-    ],
-)
-def test_flags_that_cannot_be_combined(run, tmp_path, flags, match):
-    with pytest.raises(bert_tf.UserError, match=match):
-        run(*flags)
-    assert not (tmp_path / "out").exists()

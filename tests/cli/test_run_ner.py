@@ -166,23 +166,6 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     assert repeated["eval_accuracy"] == results["eval_accuracy"]
 
 
-@pytest.mark.parametrize("flag", [None, "--do_lower_case=false"])
-def test_casing_is_read_from_a_hugging_face_folder(run, tmp_path, caplog, flag):
-    folder = tmp_path / "hf"
-    folder.mkdir()
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    # The casing is logged before the missing data is noticed.
-    with pytest.raises(bert_tf.UserError, match="data_dir: there is no folder none"):
-        run("run_ner", "--do_train", "--data_dir=none", f"--output_dir={tmp_path}/b",
-            f"--init_checkpoint={folder}", *filter(None, [flag]))  # fmt: skip
-    if flag is None:
-        assert f" {folder}: do_lower_case=True" in caplog.text
-    else:
-        warning = caplog.text.partition("warning: `do_lower_case=False`")[2]
-        assert f" overrides True in the metadata of {folder}" in warning.partition("\n")[0]
-
-
 @pytest.mark.slow
 def test_part_of_speech_tags_of_documents(run, tmp_path):
     """Trains on whole documents with tags that are not spans."""
@@ -216,31 +199,9 @@ def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
         assert float(results[1][name]) == pytest.approx(float(value), abs=1e-4), name
 
 
-@pytest.mark.parametrize(
-    ("flags", "match"),
-    [
-        ("--tag_column=0 --word_column=2 --output_scheme=iobes",
-         "--output_scheme=iobes cannot be combined with .* none"),
-        ("--tag_column=ner", "--tag_column=ner: expected a column number"),
-        ("--tag_column=7", r"train\.txt, line 3: .*3 columns.*--tag_column=7"),
-        ("--tfds_name=x --dev_file=y", "--data_dir cannot be combined with --tfds_name"),
-        ("--train_file=none.txt", r"--train_file: .* none\.txt"),
-        ("--tag_scheme=iob2", r"train\.txt, line 4: .*I-PER.* iob2"),
-        ("--best_metric=eval_f2 --eval_steps=5", "--best_metric=eval_f2: expected a metric"),
-    ],
-)  # fmt: skip
-def test_invalid_flags(run, tmp_path, flags, match):
-    with pytest.raises(bert_tf.UserError, match=match):
-        run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
-            *flags.split())  # fmt: skip
-    assert not list(tmp_path.glob("x/t*"))
-
-
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
-    with pytest.raises(
-        bert_tf.UserError, match=r"--document_context: .*train\.txt has no -DOCSTART- lines"
-    ):
+    with pytest.raises(bert_tf.UserError, match=r"--document_context: .*train\.txt"):
         run("run_ner", "--do_train", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/x",
             "--document_context")  # fmt: skip
 

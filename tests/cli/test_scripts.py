@@ -199,57 +199,6 @@ print(json.dumps([x["probabilities"].numpy().tolist()[0] for x in rows]))
         run_script("export_model", f"--model_dir={output_dir}", export, "--version=2")
 
 
-def mistakes(folder):
-    """Yield (script, flags, expected message)."""
-    pretraining, train = "run_pretraining", ["--do_train", "--num_train_steps=2"]
-    yield pretraining, [], ["--do_train", "--do_eval"]
-    yield pretraining, [*train, "--bert_config_file=none.json"], ["none.json: "]
-    yield pretraining, [*train, "--input_file=nil*"], ["--input_file: ", "nil*"]
-    yield pretraining, [*train, "--max_seq_length=9"], ["--max_seq_length=9", "data.tfrecord"]
-    yield pretraining, [*train, "--max_seq_length=13"], ["--max_seq_length=13", "12"]
-    damaged = folder / "damaged.tfrecord"
-    damaged.write_bytes((folder / "data.tfrecord").read_bytes()[:-20])
-    yield pretraining, [*train, f"--input_file={damaged}"], [f"{damaged}: ", "damaged"]
-
-    classifier = "run_classifier"
-    small = folder / "small.json"
-    small.write_text(json.dumps({**TINY.to_dict(), "vocab_size": 10}))
-    flags = ["--do_train", f"--bert_config_file={small}"]
-    yield classifier, flags, ["--vocab_file: found 25 entries in ", "expected at most 10"]
-    yield classifier, ["--do_train", "--task_name=nli"], ["--task_name", "nli", "CoLA, SST-2"]
-    yield classifier, ["--do_eval", "--data_dir=none"], ["--data_dir: there is no folder none"]
-    yield classifier, ["--do_predict"], ["--output_dir: ", "without --init_checkpoint"]
-    yield classifier, ["--do_train", "--best_metric=eval_loss"], ["requires --eval_steps"]
-    flags = ["--do_train", "--early_stopping_patience=2"]
-    yield classifier, flags, ["--early_stopping_patience requires --best_metric"]
-    flags = ["--do_train", "--num_frozen_layers=5"]
-    yield classifier, flags, ["--num_frozen_layers=5: expected at most 1"]
-    strange = folder / "strange"
-    strange.mkdir(exist_ok=True)
-    write_files(strange, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\n")
-    flags = ["--do_train", "--do_eval", f"--data_dir={strange}"]
-    yield classifier, flags, ["dev.tsv, line 2: ", "'z'", "x, y"]
-    word_table = {"bert/embeddings/word_embeddings": np.zeros((9, 9))}
-    checkpoints.write(str(folder / "big" / "model.ckpt"), word_table)
-    yield classifier, ["--do_train", "--init_checkpoint=none"], ["--init_checkpoint: ", "none"]
-    flags = ["--do_train", f"--init_checkpoint={folder}/big/model.ckpt"]
-    yield classifier, flags, ["bert/embeddings/word_embeddings", "(9, 9)", "(50, 16)"]
-
-
-def test_mistakes_are_located_and_leave_nothing(run_script, folder, tmp_path):
-    known = {"run_pretraining": pretraining_flags, "run_classifier": classifier_flags}
-    for i, (script, flags, parts) in enumerate(mistakes(folder)):
-        output_dir = tmp_path / str(i)
-        with pytest.raises(UserError) as error:
-            run_script(script, *known[script](folder, output_dir), *flags)
-        for part in parts:
-            assert part in str(error.value)
-        names = [path.name for path in output_dir.rglob("*") if path.is_file()]
-        assert not [x for x in names if "events" not in x and "tmp" in x], names
-        assert not [x for x in names if x.startswith(("model.ckpt", "eval_results"))], names
-        assert not output_dir.exists() or set(names) > {".lock"}, names
-
-
 SCRIPTS = (
     "create_pretraining_data.py",
     "run_pretraining.py",
@@ -287,7 +236,7 @@ for name, arguments in commands:
         status = exit.code or 0
     except BaseException:
         traceback.print_exc()
-    if {"tensorflow", "numpy"} & set(sys.modules):
+    if "tensorflow" in sys.modules:
         status = 98
     sys.stdout.flush()
     sys.stderr.flush()
@@ -299,9 +248,9 @@ def check_help(text):
     """Check the layout of a help text: known titles, each flag once, lines up to 80 characters."""
     assert all(len(line) <= 80 for line in text.splitlines())
     titles = re.findall(r"^(.+):\n  --", text, re.MULTILINE)
-    assert titles == [x for x in usage._TITLES if x in titles] and titles[-1] == "Other"
+    assert titles == [x for x in usage._TITLES if x in titles]
     names = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
-    assert "config" in names and len(set(names)) == len(names)
+    assert names and len(set(names)) == len(names)
 
 
 def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
