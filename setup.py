@@ -106,7 +106,7 @@ setup(
         # Checksums of TFRecord files.
         "google-crc32c>=1.5",
         "keras>=3.12",
-        "lazy_loader>=0.4",
+        "lazy-loader",
         "numpy>=1.26",
         # Metrics.
         "scikit-learn>=1.3",

@@ -75,6 +75,12 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
             )
 
 
+# In the messages of TensorFlow's parser and of the assertion in `records.parse`.
+_BAD_RECORD = re.compile(
+    rf"Key: |Feature: .*is required|Could not parse example|{records.OUT_OF_RANGE}", re.IGNORECASE
+)
+
+
 @contextlib.contextmanager
 def naming_bad_records(paths, check_all=None):
     """Convert TensorFlow's errors about records in `paths` to a UserError.
@@ -84,25 +90,19 @@ def naming_bad_records(paths, check_all=None):
     """
     try:
         yield
-    except _FILE_ERRORS as error:
-        if not (path := _named_path(paths, str(error))):
-            raise
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        if not (problem := _describe_bad_record(error)):
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        # The parser quotes the bytes it cannot parse. If they are not UTF-8, a UnicodeDecodeError
+        # replaces the OpError.
+        is_binary = isinstance(error, UnicodeDecodeError)
+        text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
+        is_file = isinstance(error, _FILE_ERRORS) and any(path in text for path in paths)
+        if not (is_file or isinstance(error, tf.errors.DataLossError) or _BAD_RECORD.search(text)):
             raise
         if check_all:
             check_all()
-        raise UserError(f"{abbreviate(list(dict.fromkeys(paths)))}: {problem}") from None
-
-
-def _named_path(paths, message):
-    """Return the longest path that a message names, or None."""
-
-    def is_named(path):
-        return re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.*[\w/-])", message)
-
-    return max(filter(is_named, paths), key=len, default=None)
+        names = abbreviate(list(dict.fromkeys(paths)))
+        problem = "not a tf.train.Example message" if is_binary else reason(error)
+        raise UserError(f"{names}: a record cannot be read ({problem})") from None
 
 
 _FILE_ERRORS = (
@@ -110,48 +110,6 @@ _FILE_ERRORS = (
     tf.errors.PermissionDeniedError,
     tf.errors.FailedPreconditionError,
 )
-
-# Messages of the assertion in `records.parse` and of TensorFlow's parser.
-_PARSER_ERRORS = {
-    "range": rf"\[{records.OUT_OF_RANGE}\] \[(\w+)\] \[(-?\d+)\] \[(-?\d+)\] \[(\d+)\]",
-    "length": r"Key: (\w+).*values size: (\d+) but output shape: \[(\d*)\]",
-    "type": r"Key: (\w+).*Data type: (\w+) but expected type: (\w+)",
-    "missing": r"Feature: (\w+) \(data type: \w+\) is required but could not be found",
-    "other": r"Key: (\w+), Index: |Could not parse example input",
-}
-
-
-def _describe_bad_record(error):
-    """Describe what is wrong with a record; None for unrelated errors."""
-    if isinstance(error, tf.errors.DataLossError):
-        return f"a record is damaged or truncated ({reason(error)})"
-    # The parser quotes the bytes it cannot parse. If they are not UTF-8, a UnicodeDecodeError
-    # replaces the OpError.
-    is_binary = isinstance(error, UnicodeDecodeError)
-    text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
-    for kind, pattern in _PARSER_ERRORS.items():
-        if not (match := re.search(pattern, text, re.IGNORECASE)):
-            continue
-        name = match[1]
-        if kind == "range":
-            least, most, limit = map(int, match.groups()[1:])
-            cause = records.BOUND_CAUSES.get(records.UPPER_BOUNDS.get(name))
-            because = f" because of {cause}" if cause else ""
-            worst = most if most >= limit else least
-            return f"a record has {worst} in {name}, expected 0 to {limit - 1}{because}"
-        if kind == "length":
-            expected = match[3] or 1
-            feature = records.ALL.get(name)
-            because = feature.shape_cause({feature.length: expected}) if feature else ""
-            return f"{name} of a record has length {match[2]}, expected {expected}{because}"
-        if kind == "type":
-            return f"{name} of a record is {match[2]}, expected {match[3]}"
-        if kind == "missing":
-            return f"a record lacks {name}"
-        if name:
-            return f"{name} of a record cannot be read ({reason(error)})"
-        return "a record is not a tf.train.Example message"
-    return None
 
 
 def _first_record(path):

@@ -167,7 +167,7 @@ BOUND_CAUSES = {
 }
 
 
-# Message of the assertion in `parse`.
+# Part of the message of the assertion in `parse`.
 OUT_OF_RANGE = "out of range"
 
 
@@ -199,7 +199,10 @@ def parse(serialized, schema, lengths, limits=None):
     for name, limit in (limits or {}).items():
         # Before the cast to int32, which turns 2**32 into 0.
         least, most = tf.reduce_min(parsed[name]), tf.reduce_max(parsed[name])
-        tf.debugging.Assert((least >= 0) & (most < limit), [OUT_OF_RANGE, name, least, most, limit])
+        cause = BOUND_CAUSES.get(UPPER_BOUNDS.get(name))
+        expected = f"expected 0 to {limit - 1}" + (f" because of {cause}" if cause else "")
+        message = f"{name} is {OUT_OF_RANGE}, {expected}; found"
+        tf.debugging.Assert((least >= 0) & (most < limit), [message, least, most])
     return {
         name: tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
         for name, tensor in parsed.items()

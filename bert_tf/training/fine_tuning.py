@@ -40,7 +40,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     >>> task = tasks.ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
     >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
-    >>> bert_tf.training.fine_tune(tasks.TASKS["classification"], config)
+    >>> bert_tf.training.fine_tune(TASKS["classification"], config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
     A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it

@@ -90,7 +90,7 @@ def test_values_out_of_range_are_named(case, tmp_path):
     values[name] = np.full_like(values[name], 0)
     values[name][... if values[name].ndim == 0 else -1] = value
     path = _write_with_last(tmp_path / "x.tfrecord", schema, values)
-    message = rf"x\.tfrecord: a record has {value} in {name}, .* 0 to {most}\b.*{cause}$"
+    message = rf"x\.tfrecord: .*{name} is out of range, .* 0 to {most}\b.*{cause}.*{value}"
     with pytest.raises(UserError, match=message):
         _predict(path, schema, limits)
     if case in ("id", "label"):  # the other cases differ only in values
@@ -118,20 +118,14 @@ def _example(**features):
     return example.SerializeToString()
 
 
-# A record and the end of the message.
+# A record, and what the message names.
 WRONG_RECORDS = {
-    "short": (
-        _example(input_ids=[1] * 5),
-        r"input_ids of a record has length 5, .* 8 .*`max_seq_length=8`",
-    ),
-    "long": (
-        _example(input_ids=[1] * 9),
-        r"input_ids of a record has length 9, .* 8 .*`max_seq_length=8`",
-    ),
-    "float": (_example(input_ids=[1.0] * 8), "input_ids of a record is float, .*int64"),
-    "other": (_example(something=[1]), "a record lacks input_ids"),
-    "text": (b"a line of text", r"a record is not a tf\.train\.Example message"),
-    "bytes": (b"\xff\xfe\xff", r"a record is not a tf\.train\.Example message"),
+    "short": (_example(input_ids=[1] * 5), r"input_ids.* 5 .*8"),
+    "long": (_example(input_ids=[1] * 9), r"input_ids.* 9 .*8"),
+    "float": (_example(input_ids=[1.0] * 8), "input_ids.* float .*int64"),
+    "other": (_example(something=[1]), "input_ids"),
+    "text": (b"a line of text", r"a line of text"),
+    "bytes": (b"\xff\xfe\xff", r"tf\.train\.Example"),
 }
 
 
@@ -141,7 +135,7 @@ def test_later_records_that_do_not_match_the_schema_are_named(run, last, message
     schema = {"input_ids": records.Feature("int64", "S")}
     path = _write_with_last(tmp_path / "x.tfrecord", schema, last)
     record_checks.check_lengths(path, schema, LONG)  # which reads the first one
-    with pytest.raises(UserError, match=rf"x\.tfrecord: {message}$"):
+    with pytest.raises(UserError, match=rf"x\.tfrecord: .*{message}"):
         run(path, schema)
 
 
@@ -168,7 +162,7 @@ def test_damaged_files_are_named(damage, reason, replicas, tmp_path):
     path.write_bytes(damage(path.read_bytes()))
     devices = [f"/cpu:{i}" for i in range(replicas)]
     strategy = tf.distribute.MirroredStrategy(devices)
-    message = rf"x\.tfrecord: a record is damaged or truncated \({reason}"
+    message = rf"x\.tfrecord: .*{reason}"
     with pytest.raises(UserError, match=message) as caught:
         _loop(str(path), schema, strategy=strategy)
     assert "Graph execution" not in str(caught.value)
