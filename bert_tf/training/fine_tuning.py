@@ -33,11 +33,12 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None = None) -> dict:
-    """Train, evaluate and predict with a `tasks.TaskSpec`, as the run_*.py scripts do.
+    """Train, evaluate and predict with a `TaskSpec`, as the run_*.py scripts do.
 
-    >>> from bert_tf import tasks
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
-    >>> task = tasks.ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
+    >>> from bert_tf.tasks.classification.config import ClassificationConfig
+    >>> from bert_tf.tasks.registry import TASKS
+    >>> task = ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
     >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
     >>> bert_tf.training.fine_tune(TASKS["classification"], config)
