@@ -126,9 +126,13 @@ def check_training_settings(prefix, training_settings):
         if not isinstance(new, dict):
             old, new = {name: old}, {name: new}
         for key in sorted(old | new):
-            change = f"`{key}` changed from {old.get(key)} to {new.get(key)} since {prefix}"
-            if old.get(key) == new.get(key):
+            before, after = old.get(key), new.get(key)
+            if before == after:
                 continue
+            change = f"`{key}` changed from {before} to {after} since {prefix}"
+            if key == "input":  # the number of files, their bytes and a digest
+                before, after = (f"{x[0]} with {x[1]} bytes" for x in (before, after))
+                change = f"the training files changed since {prefix} (from {before} to {after})"
             if key in ("class_name", "bias_correction"):
                 raise UserError(
                     f"`optimizer`: {change}; continue with the same optimizer, or start a new run "

@@ -128,7 +128,7 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     (tmp_path / "data.tfrecord").write_bytes(data + data)
     data_flag = f"--input_file={tmp_path}/data.tfrecord"
     log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags, data_flag)
-    assert f"model.ckpt-6 (from 1 with {len(data)} bytes to 1 " in log
+    assert f"model.ckpt-6 (from 1 with {len(data)} bytes to 1 with {2 * len(data)} bytes)" in log
 
     # A different model in the same folder is an error, and nothing is overwritten.
     (tmp_path / "other.json").write_text(json.dumps({**TINY.to_dict(), "num_attention_heads": 1}))
