@@ -37,7 +37,7 @@ _MULTIPLE_CHOICE = "BertForMultipleChoice"
 ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
-# Key of `tasks.TASK_CLASSES` -> `problem_type` of `transformers`.
+# Key of `TASK_CLASSES` -> `problem_type` of `transformers`.
 PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "regression": "regression",
@@ -118,7 +118,7 @@ def write(
       labels: labels of a classifier in the order of their ids, or None.
       architecture: `transformers` class to write for, None to infer it from the head. Required
         for token classifiers, whose heads look like text classifiers' heads.
-      task_type: the task of a classifier, a key of `tasks.TASK_CLASSES`, or None.
+      task_type: the task of a classifier, a key of `TASK_CLASSES`, or None.
       settings: dict of further arguments of `FullTokenizer`, None for the release's values.
 
     Returns:

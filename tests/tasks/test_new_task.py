@@ -75,7 +75,7 @@ def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, capl
     other = TASKS["classification"]
     with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
-    finder = spec.pipeline.from_preset(f"{tmp_path}/out")
+    finder = topics.TopicFinder.from_preset(f"{tmp_path}/out")
     finder.save_to_preset(f"{tmp_path}/saved")
     for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
         assert loaded.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]

@@ -68,7 +68,7 @@ def write_features(
       labels: label names in the order of their ids.
       tokenizer: a `FullTokenizer`.
       max_seq_length: maximum sequence length, in tokens; longer texts are truncated.
-      task_class: one of `tasks.TASK_CLASSES`.
+      task_class: one of `TASK_CLASSES`.
       numeric_features: the `NumericFeature`s of an example.
       windows: the `DocumentWindows` of long texts, or None.
     """

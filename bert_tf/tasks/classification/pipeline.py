@@ -87,7 +87,7 @@ class TextClassifier(TaskPipeline):
 
     Attributes:
       model: the `BertClassifier`, a Keras model on token ids.
-      config: the `tasks.ClassificationConfig`.
+      config: the `ClassificationConfig`.
       tokenizer: the `BertTokenizer`.
     """
 

@@ -56,7 +56,7 @@ class MultipleChoice(TaskPipeline):
 
     Attributes:
       model: a `BertMultipleChoice`, a Keras model on token ids.
-      config: the `tasks.MultipleChoiceConfig`.
+      config: the `MultipleChoiceConfig`.
       tokenizer: the `BertTokenizer`.
     """
 

@@ -56,7 +56,7 @@ class QuestionAnswering(TaskPipeline):
 
     Attributes:
       model: the `BertSpanLabeler`, a Keras model on token ids.
-      config: the `tasks.QuestionAnsweringConfig`.
+      config: the `QuestionAnsweringConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
@@ -89,7 +89,7 @@ class QuestionAnswering(TaskPipeline):
           do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random.
-          **options: other attributes of `tasks.QuestionAnsweringConfig`, such as `doc_stride`,
+          **options: other attributes of `QuestionAnsweringConfig`, such as `doc_stride`,
             `max_query_length`, `max_answer_length` and `n_best_size`.
 
         Raises:

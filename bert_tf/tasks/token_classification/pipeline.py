@@ -68,7 +68,7 @@ class TokenClassification(TaskPipeline):
 
     Attributes:
       model: a `BertTokenClassifier`, a Keras model on token ids.
-      config: the `tasks.TokenClassificationConfig`.
+      config: the `TokenClassificationConfig`.
       tokenizer: the `BertTokenizer`.
     """
 
