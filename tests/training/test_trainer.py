@@ -115,7 +115,7 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
     for change in (
         "`train_batch_size` changed from 4 to 8",
         "`seed` changed from 0 to 5",
-        "`input` changed from [1, 100, ",
+        "(from 1 with 100 bytes to 2 with 150 bytes)",
         "`weight_decay` changed from 0.01 to 0.2",
         "`learning_rate` changed from 0.001 to 0.5",
         "`num_train_steps` changed from 20 to 22",
