@@ -106,7 +106,7 @@ setup(
         # Checksums of TFRecord files.
         "google-crc32c>=1.5",
         "keras>=3.12",
-        "lazy-loader",
+        "lazy-loader>=0.4",
         "numpy>=1.26",
         # Metrics.
         "scikit-learn>=1.3",
@@ -139,6 +139,7 @@ setup(
             "pyarrow>=15",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
+            "requests>=2.32",
             "ruff>=0.17,<0.18",
             "setuptools>=68",
             "tensorflow-serving-api>=2.19,<2.22",

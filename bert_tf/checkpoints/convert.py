@@ -125,7 +125,9 @@ def convert(
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
     values = config.to_dict()
-    unsupported = [f"{x}={values[x]}" for x in ("layer_norm_eps",) if x in values]
+    unsupported = []
+    if "layer_norm_eps" in values:
+        unsupported.append(f"layer_norm_eps={config.layer_norm_eps}")
     if config.hidden_act not in RELEASE_ACTIVATIONS:
         unsupported.append(f"hidden_act={config.hidden_act}")
     if difference := config.differences_from_bert():

@@ -109,18 +109,18 @@ def _download(name, url, folder):
                     "model.zip", url, cache_dir=temporary, cache_subdir=""
                 )
             digests = _unpack(archive, temporary)
-        except Exception as error:  # Keras raises this class itself
+        except Exception as error:  # Keras raises `Exception`; a damaged archive, many classes
             raise UserError(
                 f"`model`: {name} cannot be downloaded ({reason(error)}); without a network, "
                 f"unpack the files of {url} into {folder}"
             ) from None
         os.remove(archive)
-        known = _known_digests().get(name, {})
-        for base in (*_REQUIRED, *known):
-            found = digests.get(base)
-            expected = known.get(base, found)
-            if found is None or found != expected:
-                raise UserError(f"{url}: {base} has SHA-256 {found}, expected {expected}")
+        expected = {**dict.fromkeys(_REQUIRED), **_known_digests().get(name, {})}
+        for base, digest in expected.items():
+            if base not in digests:
+                raise UserError(f"{url}: {base} is missing in the archive")
+            if digests[base] != (digest or digests[base]):
+                raise UserError(f"{url}: {base} has SHA-256 {digests[base]}, expected {digest}")
 
 
 def _unpack(archive, folder):

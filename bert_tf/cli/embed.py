@@ -16,10 +16,7 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS
-from bert_tf.tasks.sentence_embedding.neighbors import (
-    NearestNeighbors,
-    Reranker,
-)
+from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors, Reranker
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")

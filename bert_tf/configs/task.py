@@ -89,11 +89,8 @@ class TaskConfig(Config):
         vars(self).update(vocab=source.vocab, vocabulary_text=source.vocabulary_text)
         return self
 
-    def check(self, config, is_resumed):
-        """Raise UserError for options that cannot be combined, before any data are read.
-
-        `config` is the `FineTuneConfig`; `is_resumed` is whether the run has a checkpoint.
-        """
+    def check(self, config):
+        """Raise UserError for options of a `FineTuneConfig` that cannot be combined."""
 
     def of_model(self, model, **values):
         """Return the config of a run from its `PretrainedFiles` and from `values` of the data."""

@@ -95,8 +95,10 @@ def naming_bad_records(paths, check_all=None):
         # replaces the OpError.
         is_binary = isinstance(error, UnicodeDecodeError)
         text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
+        is_bad = is_binary or isinstance(error, tf.errors.InvalidArgumentError)
+        is_bad = (is_bad and _BAD_RECORD.search(text)) or isinstance(error, tf.errors.DataLossError)
         is_file = isinstance(error, _FILE_ERRORS) and any(path in text for path in paths)
-        if not (is_file or isinstance(error, tf.errors.DataLossError) or _BAD_RECORD.search(text)):
+        if not (is_file or is_bad):
             raise
         if check_all:
             check_all()

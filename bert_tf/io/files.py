@@ -34,7 +34,8 @@ RECORD_COUNTS = ".counts.json"
 HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
-# Configuration file of a task -> script that writes it; filled by `training.register`.
+# Configuration file of a task -> the script that writes it. `tasks.registry.register` adds those
+# of other tasks, with the name of the task.
 TASK_CONFIG_FILES = {
     "classifier.json": "run_classifier.py",
     "choice.json": "run_multiple_choice.py",

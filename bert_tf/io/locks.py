@@ -24,7 +24,7 @@ def locked(folder, argument, activity, waits=False):
     """Create a folder and lock it against other processes within the context.
 
     Yields whether the folder is locked: without locks, as on object stores, a message is
-    logged instead. With `waits`, a lock that another process holds is waited for. Messages name
+    logged instead. With `waits`, wait for a lock that another process holds. Messages name
     `argument` and the `activity`, such as "trains".
 
     Raises:

@@ -120,12 +120,13 @@ def export(
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
+        record = model_card.read_record(run_dir)  # an error leaves no new version
         metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
         sample, inputs = None, servable.ids_signature
         if metadata["inputs"]:
             sample, inputs = servable.sample_text("He slept."), metadata["inputs"]
-        model_card.write(folder, metadata, inputs, sample, run_dir)
+        model_card.write(folder, metadata, inputs, sample, record)
     return folder
 
 

@@ -25,7 +25,14 @@ _LIMITS = """\
 """
 
 
-def write(folder, metadata, inputs, sample, run_dir=None):
+def read_record(run_dir):
+    """Return the contents of run.json in the folder of a run, {} without one."""
+    path = os.path.join(run_dir or "", "run.json")
+    has_record = run_dir and files.system(path).exists(path)
+    return json_files.read(path, _RECORD) if has_record else {}
+
+
+def write(folder, metadata, inputs, sample, record):
     """Write the card of a version, unless the user has written a file with this name.
 
     Args:
@@ -33,7 +40,7 @@ def write(folder, metadata, inputs, sample, run_dir=None):
       metadata: dict with the contents of `model.json`.
       inputs: names of the inputs.
       sample: a row of text inputs; None for a model of ids.
-      run_dir: folder of the run that trained the model, or None.
+      record: the result of `read_record` for the run that trained the model.
     """
     export_dir, version = os.path.split(folder)
     path = os.path.join(export_dir, FILE)
@@ -42,9 +49,6 @@ def write(folder, metadata, inputs, sample, run_dir=None):
             if reader.read(len(_MARK)) != _MARK.encode():
                 console.info("kept %s, which bert_tf did not write", path)
                 return
-    record_file = os.path.join(run_dir or "", "run.json")
-    has_record = run_dir and files.system(record_file).exists(record_file)
-    record = json_files.read(record_file, _RECORD) if has_record else {}
     weights = record.get("weights", {})
     data = ", ".join(map(os.path.basename, record.get("data", {})))
     name = os.path.basename(os.path.abspath(export_dir))

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
-from bert_tf.errors import DamagedFile, UserError
+from bert_tf.errors import DamagedFile, UserError, abbreviate
 from bert_tf.io import files, json_files, locks
 from bert_tf.io.json_files import Count
 
@@ -194,7 +194,7 @@ def restore(prefix, variables):
         name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
     ]
     if missing:
-        console.warning("%s has no %s; reinitialized", prefix, ", ".join(missing))
+        console.warning("%s has no %s; reinitialized", prefix, abbreviate(missing))
         variables = {name: v for name, v in variables.items() if name not in missing}
     for name, variable in variables.items():
         shape = source.shapes.get(name)

@@ -59,7 +59,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(config, stored)
     config.check()
-    config.task.check(config, checkpointing.latest(config.output_dir) is not None)  # type: ignore[union-attr]
+    config.task.check(config)  # type: ignore[union-attr]
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
@@ -110,7 +110,7 @@ def load_model(config, config_class):
 
 
 class Run:
-    """The parts of a run, in `folder`."""
+    """A run of `fine_tune`; `folder` has its files."""
 
     def __init__(self, config, data, strategy, model, command_line=None):
         self.config, self.data = config, data

@@ -31,15 +31,16 @@ def tf_config():
         count = len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
         if count < 2:
             return 1
-        task = values["task"]
-        if task["type"] not in ("chief", "worker"):
-            raise ValueError  # workers also evaluate
-        cluster[task["type"]][int(task["index"])]
+        kind, index = values["task"]["type"], int(values["task"]["index"])
+        # Workers also evaluate, so there are no evaluators.
+        is_valid = kind in ("chief", "worker") and index in range(len(cluster[kind]))
     except (ValueError, LookupError, TypeError, AttributeError):
+        is_valid = False
+    if not is_valid:
         raise UserError(
             f'TF_CONFIG: found {text!r}, expected {{"cluster": {{"worker": ["host:port", ...]}}, '
-            '"task": {"type": "worker", "index": 0}}'
-        ) from None
+            '"task": {"type": "worker", "index": 0}} with the type chief or worker'
+        )
     return count
 
 

@@ -197,7 +197,7 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         """The numeric features that are an input of the model, not part of the text."""
         return self.numeric_features if self.numeric_as == "vector" else ()
 
-    def check(self, config, is_resumed):
+    def check(self, config):
         if self.labels:
             check_labels(self.labels)
         if self.dev_fraction is not None and self.dev_file:

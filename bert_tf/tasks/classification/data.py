@@ -187,7 +187,7 @@ def _dev_split(task_config, stored):
 
 
 def _with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if it was different."""
+    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
     value = digest([e.text_a, e.text_b, e.label] for e in examples)
     if dev_split.digest not in ("", value):
         raise UserError(

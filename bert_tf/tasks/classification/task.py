@@ -28,7 +28,7 @@ class ClassificationTask(Task):
     # Additional metrics for custom data; published tasks define their own.
     custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
                                          "recall_macro")  # fmt: skip
-    # Defaults for subclasses whose constructor lacks these arguments, as in `MultipleChoiceTask`.
+    # Default for subclasses whose constructor lacks this argument, as in `MultipleChoiceTask`.
     class_weights = None
 
     def __init__(

@@ -82,7 +82,9 @@ class Context:
     @functools.cached_property
     def offsets(self):
         """Start and end offsets of the tokens, two lists."""
-        return self._tokenizer.encode_with_offsets(self.text)[1:]
+        ids, *offsets = self._tokenizer.encode_with_offsets(self.text)
+        assert ids == self.ids, f"tokens with offsets differ: {self.text!r}"
+        return offsets
 
     def windows(self, window_size, stride):
         """Return the `SlidingWindows` over the tokens, cached."""

@@ -108,7 +108,7 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
             )
         return self
 
-    def check(self, config, is_resumed):
+    def check(self, config):
         if not self.find_null_score_diff_threshold:
             return
         if not self.version_2_with_negative:

@@ -103,7 +103,7 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
             raise UserError(f"`matryoshka_dims`: found {wrong[0]!r}, expected a number")
         return tuple(map(int, self.matryoshka_dims))
 
-    def check(self, config, is_resumed):
+    def check(self, config):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
             raise UserError(
                 "`gradient_accumulation_steps` requires the `loss` "

@@ -60,7 +60,7 @@ def _tag_names(row, words, names, where):
         if not isinstance(tag, str):
             # Negative ones, such as -100 of transformers, would count from the end.
             if not 0 <= tag < len(names):
-                raise UserError(f"{where}: the tag is {tag}, expected less than {len(names)}")
+                raise UserError(f"{where}: the tag is {tag}, expected 0 to {len(names) - 1}")
             row[i] = names[tag]
     return tuple(row)
 
