@@ -52,7 +52,7 @@ _KEPT = re.compile(
     r"model\.ckpt-\d+\.(index|data-00000-of-00001)|\w+_results\.\w+|\w*predictions\.\w+|"
     r"null_odds\.json|(input_counts|records\.counts)\.json|batching_parameters\.txt"
 )
-_TEMPORARY = re.compile(r"\.tmp-|tempstate|\.part$|_temp/|\.work/")
+_TEMPORARY = re.compile(r"\.tmp-|tempstate|_temp/|\.work/")
 # A message that only repeats a Python or TensorFlow exception.
 _RAW = re.compile(
     r"Traceback|\{\{node|\[Op:|<class '|object at 0x|NoneType|has no attribute|subscriptable|"
