@@ -168,11 +168,16 @@ def check_same_length(argument, values, other_argument, others):
         )
 
 
-def split_columns(columns, share, validation_data=None):
-    """Split off the last `share` of columns; return the training and the validation columns."""
+def split_columns(columns, names, share, validation_data):
+    """Return the training and validation columns; with a `share`, the last rows validate."""
+    if not share:
+        is_valid = isinstance(validation_data, (tuple, list)) and len(validation_data) == len(names)
+        if validation_data is not None and not is_valid:
+            raise UserError(f"`validation_data`: expected ({', '.join(names)})")
+        return columns, validation_data
     if validation_data is not None:
         raise UserError("`validation_split` cannot be combined with `validation_data`")
-    columns = [list(column) for column in columns]
+    columns = [x if tf.is_tensor(x) else list(x) for x in columns]
     size = len(columns[0])
     first = size - int(size * share)
     if not 0 < first < size:

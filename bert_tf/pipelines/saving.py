@@ -87,35 +87,28 @@ class Pipeline:
         serving_config = ServingConfig(inputs, buckets, weights, dtype, skip_padding, warm_up)
         self._warn_if_random("the answers of the exported model")
         if keras.backend.backend() != "tensorflow":
-            return self._export_by_tensorflow(os.fspath(folder), version, serving_config)
+            return self._export_by_tensorflow(
+                os.fspath(folder), version, inputs, buckets, weights, warm_up, dtype, skip_padding
+            )
         servable = self._servable(serving_config)
         return serving.export(servable, os.fspath(folder), version)
 
-    def _export_by_tensorflow(self, folder, version, serving_config):
+    def _export_by_tensorflow(self, folder, *options):
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
             with files.replacing_folder(preset) as new:
                 self._write_preset(new)
-            arguments = {
-                "folder": os.path.abspath(folder),
-                "version": version,
-                "buckets": serving_config.sequence_buckets,
-                "warm_up": serving_config.warm_up,
-                "inputs": serving_config.inputs,
-                "weights": serving_config.weights,
-                "dtype": serving_config.dtype,
-                "skip_padding": serving_config.skip_padding,
-            }
+            arguments = json.dumps([os.path.abspath(folder), *options])
             program = (
                 "import json, sys, bert_tf; "
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
-                "print(pipeline.export(**json.loads(sys.argv[2])))"
+                "print(pipeline.export(*json.loads(sys.argv[2])))"
             )
             # No GPUs, because JAX has reserved their memory.
             variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
             done = subprocess.run(
-                [sys.executable, "-c", program, preset, json.dumps(arguments)],
+                [sys.executable, "-c", program, preset, arguments],
                 env={**environment(), **variables},
                 capture_output=True,
                 text=True,

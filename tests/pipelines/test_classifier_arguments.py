@@ -136,8 +136,8 @@ def test_labels_that_are_numbers():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"long_documents": "windows"}, "`preset`: .* reads long texts in windows"),
-        ({"numeric_features": (NumericFeature("age", 1.0, 2.0),)}, "`preset`: .* the numbers age"),
+        ({"long_documents": "windows"}, "`preset`: .* windows of long texts"),
+        ({"numeric_features": (NumericFeature("age", 1.0, 2.0),)}, "`preset`: .* numeric columns"),
     ],
 )
 def test_models_with_other_inputs_are_refused(encoder_folder, tmp_path, changes, match):

@@ -20,6 +20,7 @@ from bert_tf.pipelines.arguments import (
     check_same_length,
     is_examples,
     read_dataset,
+    split_columns,
     with_keras_names,
 )
 from bert_tf.pipelines.keras_training import BATCH_SIZE, EPOCHS
@@ -44,21 +45,12 @@ SPEC = TaskSpec(
     make_model=make_model,
     make_servable=classification_servable,
     served={
-        "classification": ServedTask(
-            ClassificationAnswers,
-            {"task_type": "classification"},
-            options=("labels", "num_texts"),
-        ),
-        "multi_label": ServedTask(
-            MultiLabelAnswers,
-            {"task_type": "multi_label"},
-            options=("labels", "num_texts"),
-        ),
-        "regression": ServedTask(
-            RegressionAnswers,
-            {"task_type": "regression"},
-            options=("num_texts",),
-        ),
+        task_type: ServedTask(answers, {"task_type": task_type}, options)
+        for task_type, answers, options in (
+            ("classification", ClassificationAnswers, ("labels", "num_texts")),
+            ("multi_label", MultiLabelAnswers, ("labels", "num_texts")),
+            ("regression", RegressionAnswers, ("num_texts",)),
+        )
     },
 )
 
@@ -131,28 +123,17 @@ class TextClassifier(TaskPipeline):
                 raise UserError("`labels` cannot be combined with `num_classes`")
             labels = list(range(num_classes))
         return cls._from_preset(
-            preset,
-            dtype,
-            load_weights,
-            labels=labels,
-            task_type=task_type,
-            max_seq_length=max_seq_length,
-            do_lower_case=do_lower_case,
-        )
+            preset, dtype, load_weights, labels=labels, task_type=task_type,
+            max_seq_length=max_seq_length, do_lower_case=do_lower_case,
+        )  # fmt: skip
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
-        unsupported = ""
-        if stored and stored.numeric_inputs:
-            unsupported = (
-                f"takes the numbers {', '.join(stored.numeric_columns)} in addition to text"
-            )
-        elif stored and stored.windows:
-            unsupported = "reads long texts in windows"
-        if unsupported:
+        if stored and (stored.numeric_inputs or stored.windows):
             raise UserError(
-                f"`preset`: {checkpoint} {unsupported}, which `TextClassifier` does not support; "
-                "export it and use `bert_tf.serving.Predictor`"
+                f"`preset`: `TextClassifier` does not support the "
+                f"{'numeric columns' if stored.numeric_inputs else 'windows of long texts'} of "
+                f"{checkpoint}; export it and use `bert_tf.serving.Predictor`"
             )
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
@@ -221,17 +202,15 @@ class TextClassifier(TaskPipeline):
         only_lists = {"validation_split": validation_split, "bucket_by_length": bucket_by_length}
         data = self._to_tensors((texts, labels, sample_weight), **only_lists)
         if validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            data, validation_data = _split(data, validation_split)
+            columns = tf.nest.flatten(data), ("texts", "labels")
+            parts = split_columns(*columns, validation_split, validation_data)
+            data, validation_data = (tf.nest.pack_sequence_as(data, x) for x in parts)
         elif validation_data is not None:
-            validation_data = as_dataset(validation_data)
-            is_dataset = isinstance(validation_data, tf.data.Dataset)
-            is_dataset = is_dataset or is_examples(validation_data)
+            datasets = (tf.data.Dataset, keras.utils.PyDataset)
             is_tuple = isinstance(validation_data, (tuple, list)) and len(validation_data) in (2, 3)
-            if is_dataset:
+            if isinstance(validation_data, datasets) or is_examples(validation_data):
                 validation_data = (validation_data, None)
-            elif not is_tuple or isinstance(validation_data[0], tf.data.Dataset):
+            elif not is_tuple:
                 raise UserError("`validation_data`: expected (texts, labels) or a dataset")
             validation_data = self._to_tensors(validation_data, ["validation_data"] * 3)
         targets = None
@@ -358,21 +337,6 @@ class TextClassifier(TaskPipeline):
             return self._encode_batches(data, encode)
         lengths = tf.add_n([tf.strings.length(x) for x in data[0]]) if bucket else None
         return self._batches(data, encode, batch_size, shuffle, lengths)
-
-
-def _split(columns, share):
-    """Split columns into (training, validation); validation is the last `share` of the rows."""
-    size = len(columns[1])
-    first = size - int(size * share)
-    if not 0 < share < 1 or first == size:
-        raise UserError(
-            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
-            f"{size} texts on both sides"
-        )
-    return tuple(
-        tf.nest.map_structure(lambda x, part=part: x[part], columns)
-        for part in (slice(0, first), slice(first, None))
-    )
 
 
 def _recorded_task_type(checkpoint):

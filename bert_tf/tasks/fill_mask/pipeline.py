@@ -140,7 +140,9 @@ class FillMask(KerasTraining, TextPipeline):
         )  # fmt: skip
         texts = check_texts(texts, "texts")
         if validation_split:
-            (texts,), (validation_data,) = split_columns([texts], validation_split, validation_data)
+            (texts,), (validation_data,) = split_columns(
+                [texts], ["texts"], validation_split, validation_data
+            )
         arguments = {"batch_size": batch_size, "masked_lm_prob": masked_lm_prob}
         validation = None
         if validation_data is not None:

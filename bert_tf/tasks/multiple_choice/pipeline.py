@@ -130,12 +130,9 @@ class MultipleChoice(TaskPipeline):
             validation_split=validation_split, shuffle=shuffle,
         )  # fmt: skip
         data = (contexts, endings, labels)
-        if validation_split:
-            data, validation_data = split_columns(data, validation_split, validation_data)
+        data, validation_data = split_columns(data, _ARGUMENTS, validation_split, validation_data)
         dataset = self._dataset(data, _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
-            if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
-                raise UserError("`validation_data`: expected (contexts, endings, labels)")
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
         return self._fit(dataset, validation_data, config, callbacks, options)
 

@@ -89,6 +89,15 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         maximum=MAX_PROCESSES,
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        is_model = self.bert_config is not None
+        if is_model and self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
+            raise UserError(
+                f"`max_seq_length={self.max_seq_length}`: expected more than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
+            )
+
     @property
     def by_offsets(self):
         return self.answer_alignment == "offsets"
@@ -98,15 +107,6 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         """Dict of the options that determine the windows."""
         names = ("max_seq_length", "doc_stride", "max_query_length", "answer_alignment")
         return {name: getattr(self, name) for name in names}
-
-    def check_lengths(self):
-        """Return self; raise UserError if the longest question leaves no space for a context."""
-        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
-            raise UserError(
-                f"`max_seq_length={self.max_seq_length}`: expected more than "
-                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
-            )
-        return self
 
     def check(self, config):
         if not self.find_null_score_diff_threshold:
@@ -122,7 +122,6 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
     @classmethod
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
         config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
-        config.check_lengths()
         if options.get("doc_stride") is not None:
             return config
         # If the default stride exceeds the window of a short sequence, windows do not overlap and

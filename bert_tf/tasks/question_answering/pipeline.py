@@ -95,20 +95,10 @@ class QuestionAnswering(TaskPipeline):
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
         """
-        known = QuestionAnsweringConfig.saved_options()
-        if unknown := [name for name in options if name not in known]:
-            raise UserError(f"`{unknown[0]}`: expected one of {', '.join(known)}")
-        pipeline = cls._from_preset(
-            preset,
-            dtype,
-            load_weights,
-            version_2_with_negative=version_2_with_negative,
-            max_seq_length=max_seq_length,
-            do_lower_case=do_lower_case,
-            **options,
-        )
-        pipeline.config.check_lengths()
-        return pipeline
+        return cls._from_preset(
+            preset, dtype, load_weights, version_2_with_negative=version_2_with_negative,
+            max_seq_length=max_seq_length, do_lower_case=do_lower_case, **options,
+        )  # fmt: skip
 
     @with_columns(**_TABLE)
     def fit(
@@ -154,12 +144,9 @@ class QuestionAnswering(TaskPipeline):
             validation_split=validation_split, shuffle=shuffle,
         )  # fmt: skip
         data = (questions, contexts, answers)
-        if validation_split:
-            data, validation_data = split_columns(data, validation_split, validation_data)
+        data, validation_data = split_columns(data, _ARGUMENTS, validation_split, validation_data)
         dataset = self._dataset(data, _ARGUMENTS, batch_size, shuffle)
         if validation_data is not None:
-            if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 3:
-                raise UserError("`validation_data`: expected (questions, contexts, answers)")
             validation_data = self._dataset(validation_data, ["validation_data"] * 3, batch_size)
         return self._fit(dataset, validation_data, config, callbacks, options)
 

@@ -200,7 +200,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
         )  # fmt: skip
         data = self._check_data(texts, scores, ("texts", "scores"))
         if validation_split:
-            data, validation_data = split_columns(data, validation_split, validation_data)
+            data, validation_data = split_columns(data, (), validation_split, validation_data)
         elif validation_data is not None:
             values = (validation_data, None)
             if scores is not None:

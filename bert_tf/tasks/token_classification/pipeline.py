@@ -187,13 +187,9 @@ class TokenClassification(TaskPipeline):
         tags: Any = self.config.tags
         encoder = LabelEncoder("classification", tags.names)
         tag_weights = encoder.label_weights(class_weight)
-        data = (texts, labels)
-        if validation_split:
-            data, validation_data = split_columns(data, validation_split, validation_data)
-        elif validation_data is not None and (
-            not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2
-        ):
-            raise UserError("`validation_data`: expected (texts, labels)")
+        data, validation_data = split_columns(
+            (texts, labels), ("texts", "labels"), validation_split, validation_data
+        )
 
         def encode(batch):
             tags = batch.pop("tag_ids")
