@@ -8,14 +8,18 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.data import input_pipeline
+from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.examples import Example
-from bert_tf.tasks.classification.features import convert_examples, write_features
+from bert_tf.tasks.classification.features import convert_examples, record_schema, write_features
 from bert_tf.tasks.classification.glue import find_task
 from bert_tf.tasks.classification.reading import read_examples
-from bert_tf.tasks.classification.task import TASK_CLASSES
 from tests import golden_inputs
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "soup", "and", "##s"]
+
+
+def make_config(labels, max_seq_length, task_type="classification"):
+    return ClassificationConfig(labels=labels, max_seq_length=max_seq_length, task_type=task_type)
 
 
 @pytest.fixture
@@ -31,8 +35,8 @@ def test_features_are_the_release_s(golden, name):
     rows = golden_inputs.classification_examples(is_pair)
     examples = [Example(str(i), *row) for i, row in enumerate(rows)]
     tokenizer = bert_tf.FullTokenizer(str(golden / "vocab.txt"))
-    labels = ("0", "1")
-    features = list(convert_examples(examples, labels, tokenizer, max_seq_length))
+    config = make_config(("0", "1"), max_seq_length)
+    features = list(convert_examples(examples, tokenizer, config))
     with np.load(golden / "classification.npz") as expected:
         for key in ("input_ids", "input_mask", "segment_ids", "label_id"):
             own_key = "label_ids" if key == "label_id" else key
@@ -53,7 +57,7 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, 
     examples = read_examples(dataset, str(shared / "data" / folder), "dev")
     examples = examples[: len(expected)]
     max_seq_length = expected[0]["max_seq_length"]
-    features = convert_examples(examples, dataset.labels, tokenizer, max_seq_length)
+    features = convert_examples(examples, tokenizer, make_config(dataset.labels, max_seq_length))
     for example, row, values in zip(examples, expected, features, strict=True):
         assert row["max_seq_length"] == max_seq_length
         assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])
@@ -69,10 +73,10 @@ def write_and_read(tokenizer, tmp_path):
 
     def write_and_read(task_type, label_values, labels):
         examples = [Example("x, line 1", "good", None, label) for label in label_values]
-        path, task_class = str(tmp_path / f"{task_type}.tf_record"), TASK_CLASSES[task_type]
-        write_features(path, examples, labels, tokenizer, 5, task_class)
+        path, config = str(tmp_path / "x.tf_record"), make_config(labels, 5, task_type)
+        write_features(path, examples, tokenizer, config)
         lengths = {"S": 5, "L": max(1, len(labels))}
-        data = input_pipeline.EvaluationInput([path], task_class.schema, lengths, len(examples))
+        data = input_pipeline.EvaluationInput([path], record_schema(config), lengths, len(examples))
         return next(iter(data.batches()))
 
     return write_and_read

@@ -17,7 +17,6 @@ from bert_tf.tasks.classification.config import ClassificationConfig, NumericFea
 from bert_tf.tasks.classification.examples import Example
 from bert_tf.tasks.classification.features import record_schema, write_features
 from bert_tf.tasks.classification.servable import classification_servable
-from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
 from tests.common import WORDS, model_flags, write_model
@@ -46,13 +45,15 @@ def models(pooling, num_numeric_features=0):
     return plain, pooled
 
 
-def batch_of(texts, tokenizer, tmp_path, windows=None):
+def batch_of(texts, tokenizer, tmp_path, **options):
     """Return the records of texts as one batch."""
-    path, task_class = str(tmp_path / "x.tf_record"), ClassificationTask
+    path = str(tmp_path / "x.tf_record")
+    config = ClassificationConfig(
+        labels=("x",), task_type="classification", max_seq_length=LENGTH, **options
+    )
     examples = [Example("", text, None, "x") for text in texts]
-    results = write_features(path, examples, ["x"], tokenizer, LENGTH, task_class, windows=windows)
-    lengths = {"S": LENGTH, "W": results.get("num_windows")}
-    schema = record_schema(task_class, windows=windows)
+    results = write_features(path, examples, tokenizer, config)
+    lengths, schema = {"S": LENGTH, "W": results.get("num_windows")}, record_schema(config)
     data = input_pipeline.EvaluationInput([path], schema, lengths, len(texts), length_multiple=1)
     return next(iter(data.batches()))
 
@@ -95,8 +96,9 @@ def test_records_have_the_windows_of_their_document(options, tmp_path):
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("max", marks=pytest.mark.slow)])
 def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
     plain, pooled = models(pooling)
+    options = {"long_documents": "windows", "doc_stride": 2, "max_windows": 4}
     windows = DocumentWindows(LENGTH, 2, 4, pooling)
-    batch = batch_of(TEXTS, tokenizer, tmp_path, windows)
+    batch = batch_of(TEXTS, tokenizer, tmp_path, **options)
     assert batch["input_ids"].shape == (len(TEXTS), 4, LENGTH)
     logits = pooled(batch)["logits"].numpy()
     for text, row in zip(TEXTS, logits, strict=True):
@@ -108,7 +110,7 @@ def test_logits_are_those_of_the_windows(pooling, tokenizer, tmp_path):
     # A text of one window has the same result without windows.
     short = [text for text in TEXTS if len(text.split()) <= LENGTH - 2]
     both = [plain(batch_of(short, tokenizer, tmp_path)),
-            pooled(batch_of(short, tokenizer, tmp_path, windows))]  # fmt: skip
+            pooled(batch_of(short, tokenizer, tmp_path, **options))]  # fmt: skip
     np.testing.assert_allclose(both[0]["logits"], both[1]["logits"], atol=1e-6)
 
 
@@ -134,16 +136,16 @@ def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows)
 def test_servable(pooling, numbers, tokenizer, tmp_path):
     """Text and ids give the same logits, alone and in a batch; the text may be empty."""
     _, pooled = models(pooling, len(numbers))
+    options = {"long_documents": "windows", "doc_stride": 3, "max_windows": 9}
     config = ClassificationConfig(
         small_config(), str(tmp_path / "vocab.txt"), max_seq_length=LENGTH, labels=("x", "y", "z"),
-        num_texts=1, long_documents="windows", doc_stride=3, window_pooling=pooling, max_windows=9,
-        numeric_features=numbers,
+        num_texts=1, window_pooling=pooling, numeric_features=numbers, **options,
     )  # fmt: skip
     servable = classification_servable(pooled, config, configs.ServingConfig(sequence_buckets=(4,)))
     texts = ["", *TEXTS]
     extra = {"numbers": tf.range(7.0, dtype=tf.float64)[:, None]} if numbers else {}
     outputs = servable.serve_text({"text": tf.constant(texts), **extra})
-    batch = batch_of(texts, tokenizer, tmp_path, config.windows)
+    batch = batch_of(texts, tokenizer, tmp_path, **options)
     ids = {name: batch[name] for name in INPUTS}
     expected = servable.serve_ids({**ids, **extra})
     for name in ("logits", "probabilities"):

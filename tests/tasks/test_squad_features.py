@@ -12,6 +12,7 @@ from bert_tf.tasks.question_answering import features, reading
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from tests.common import write_vocab
 from tests.squad_helpers import letters, record_values
+from tests.tasks.task_helpers import small_config
 
 
 def described(window, tokenizer, config, unique_id, example_index):
@@ -60,11 +61,12 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
     monkeypatch.setattr(features, "_CHUNK", 100)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
-    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=4, doc_stride=3).resolve()
+    config = QuestionAnsweringConfig(
+        max_seq_length=12, max_query_length=4, doc_stride=3, num_processes=num_processes
+    ).resolve()
     for is_training in (True, False):
         path = str(tmp_path / "windows.tf_record")
-        arguments = source, tokenizer, config, is_training, num_processes
-        result = features.write_windows(path, *arguments)
+        result = features.write_windows(path, source, tokenizer, config, is_training, 0)
         converter = features.FeatureConverter(tokenizer, config, is_training)
         windows = [w for p in source.paragraphs() for _, x, _ in converter(p) for w in x]
         assert result == {"windows": len(windows)} and len(windows) > 15
@@ -79,6 +81,5 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
 
 
 def test_the_longest_question_must_leave_space_for_a_window():
-    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=9)
     with pytest.raises(bert_tf.UserError, match="`max_seq_length=12`"):
-        config.check_lengths()
+        QuestionAnsweringConfig(small_config(), max_seq_length=12, max_query_length=9)

@@ -1,5 +1,6 @@
 """SQuAD features and answers with several processes, and after a kill."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -111,13 +112,16 @@ def wait_until(condition, seconds):
 WRITE_WINDOWS = """
 import sys
 from bert_tf import FullTokenizer
-from bert_tf.tasks.question_answering import JsonSource, QuestionAnsweringConfig
-from bert_tf.tasks.question_answering import validate_and_count, window_cache
+from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.features import window_cache
+from bert_tf.tasks.question_answering.reading import JsonSource, validate_and_count
 
 source = JsonSource(sys.argv[1], "train_file")
 summary, tokenizer = validate_and_count(source, "train"), FullTokenizer(sys.argv[2])
-config = QuestionAnsweringConfig(max_seq_length=128, doc_stride=64, max_query_length=4).resolve()
-window_cache(sys.argv[3], source, summary, tokenizer, config, True, num_processes=2).rebuild()
+config = QuestionAnsweringConfig(
+    max_seq_length=128, doc_stride=64, max_query_length=4, num_processes=2
+).resolve()
+window_cache(sys.argv[3], source, summary, tokenizer, config, True).rebuild()
 """
 
 
@@ -152,13 +156,14 @@ def test_killed_while_two_processes_make_features(tmp_path):
         few = JsonSource(str(dataset(tmp_path / "few.json", paragraphs[:5])), "train_file")
         tokenizer = bert_tf.FullTokenizer(str(vocab_file))
         config = QuestionAnsweringConfig(
-            max_seq_length=128, doc_stride=64, max_query_length=4
+            max_seq_length=128, doc_stride=64, max_query_length=4, num_processes=2
         ).resolve()
         summary = validate_and_count(few, "train")
-        cache = window_cache(str(path), few, summary, tokenizer, config, True, num_processes=2)
+        cache = window_cache(str(path), few, summary, tokenizer, config, True)
         assert cache.stale_reason
         cache.rebuild()
         assert not cache.stale_reason and cache.metadata["windows"] > 1000
         expected = tmp_path / "expected.tf_record"
-        features.write_windows(str(expected), few, tokenizer, config, True, num_processes=1)
+        config = dataclasses.replace(config, num_processes=1)
+        features.write_windows(str(expected), few, tokenizer, config, True, summary.questions)
     assert path.read_bytes() == expected.read_bytes()

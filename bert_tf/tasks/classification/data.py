@@ -40,8 +40,7 @@ class ClassificationData(TaskData):
             )
 
     def schema(self, split):
-        config = self.config
-        return record_schema(self.task_class, config.numeric_inputs, config.windows)
+        return record_schema(self.config)
 
     def fingerprint(self, split):
         config, examples = self.config, self.examples[split]
@@ -56,11 +55,7 @@ class ClassificationData(TaskData):
         }
 
     def write_features(self, split, path, tokenizer):
-        config = self.config
-        return write_features(
-            path, self.examples[split], config.labels, tokenizer, config.max_seq_length,
-            self.task_class, config.numeric_inputs, config.windows,
-        )  # fmt: skip
+        return write_features(path, self.examples[split], tokenizer, self.config)
 
     def log_truncated(self, split, features):
         windows, counts = self.config.windows, (features.metadata or {}).get("lengths")
@@ -133,12 +128,9 @@ def read(task_config, model, splits, stored=None):
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
     dev_split = _dev_split(task_config, stored)
+    ordered = [split for split in SPLITS if split in splits]
     examples, labels, numeric_features = read_splits(
-        source,
-        [split for split in SPLITS if split in splits],
-        stored,
-        task_config.skip_bad_rows,
-        dev_split,
+        source, ordered, stored, task_config.skip_bad_rows, dev_split
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])

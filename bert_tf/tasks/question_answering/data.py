@@ -58,8 +58,7 @@ class QuestionAnsweringData(TaskData):
 
     def features(self, split, path, tokenizer):
         source, summary = self.examples[split], self.summaries[split]
-        settings = tokenizer, self.config, split == "train"
-        return window_cache(path, source, summary, *settings, self.config.num_processes)
+        return window_cache(path, source, summary, tokenizer, self.config, split == "train")
 
     def count(self, split, features):
         return features.metadata["windows"] if features else None

@@ -97,7 +97,7 @@ class FeatureConverter:
             yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
-def window_cache(path, source, summary, tokenizer, config, is_training, num_processes=0):
+def window_cache(path, source, summary, tokenizer, config, is_training):
     """Return the `FeatureCache` for the windows of a question source."""
     schema = records.SQUAD_TRAINING if is_training else records.SQUAD
     fingerprint = {
@@ -110,17 +110,14 @@ def window_cache(path, source, summary, tokenizer, config, is_training, num_proc
     }
     if not is_training:
         del fingerprint["answer_alignment"]  # affects the decoding, but not the windows
-    arguments = (source, tokenizer, config, is_training, num_processes, summary.questions)
+    arguments = (source, tokenizer, config, is_training, summary.questions)
     return FeatureCache(path, fingerprint, lambda: write_windows(path, *arguments))
 
 
-def write_windows(
-    path, source, tokenizer, config, is_training, num_processes=0, num_questions=None
-):
+def write_windows(path, source, tokenizer, config, is_training, num_questions):
     """Write the windows of all questions in order; return {"windows": number of windows}."""
-    if not num_processes:
-        is_large = (num_questions or 0) >= _MIN_QUESTIONS_FOR_PROCESSES
-        num_processes = processes.cores() if is_large else 1
+    is_large = num_questions >= _MIN_QUESTIONS_FOR_PROCESSES
+    num_processes = config.num_processes or (processes.cores() if is_large else 1)
     converter = _ChunkConverter(tokenizer, config, is_training)
     results = processes.shared_map(converter, _chunks(source.paragraphs()), num_processes)
     progress = console.ProgressLog(f"writing {path}", "questions", total=num_questions)
@@ -192,10 +189,7 @@ class _ChunkConverter:
         columns = pack_segments(ids, segments, self._vocab, self._max_seq_length)
         columns["unique_ids"] = np.full((len(windows), 1), FIRST_UNIQUE_ID)
         if self._is_training:
-            for name, values in (
-                ("start_positions", [window.start_position for window in windows]),
-                ("end_positions", [window.end_position for window in windows]),
-                ("is_impossible", [window.is_impossible for window in windows]),
-            ):
-                columns[name] = np.array(values)[:, None]
+            for name in ("start_position", "end_position", "is_impossible"):
+                values = [getattr(window, name) for window in windows]
+                columns[name.replace("position", "positions")] = np.array(values)[:, None]
         return tfrecord.examples(columns)
