@@ -17,7 +17,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS, run
+from bert_tf.cli.flags import FLAGS, parse_numbers, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 
 pipelines.define_pipeline_flags()
@@ -53,9 +53,9 @@ def main():
     check_flags()
     vectors = bert_tf.pipelines.TokenVectors.from_preset(
         pipelines.model_files(),
-        layers=pipelines.parse_numbers("layers", int),
+        layers=parse_numbers("layers", int),
         layer_combination=FLAGS.layer_combination,
-        layer_weights=pipelines.parse_numbers("layer_weights", float),
+        layer_weights=parse_numbers("layer_weights", float),
         words=FLAGS.words,
         **pipelines.pipeline_options(),
     )
@@ -69,7 +69,7 @@ def main():
 
 def check_flags():
     for flag, number_type in (("layers", int), ("layer_weights", float)):
-        pipelines.parse_numbers(flag, number_type)
+        parse_numbers(flag, number_type)
     bert_tf.io.files.require(FLAGS.input_file, "input_file")
     bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     is_weighted = (FLAGS.layer_combination or "").startswith("weighted")

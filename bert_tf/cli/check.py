@@ -20,6 +20,7 @@ from bert_tf import console
 from bert_tf.cli.flags import FLAGS, define_options, from_flags
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import DeviceConfig
+from bert_tf.console import write
 
 define_options(DeviceConfig())
 flags.DEFINE_bool("quick", False, "Whether to check only float32 and skip the speed measurement.")
@@ -131,7 +132,3 @@ def measure(strategy, config, dtypes):
         if size := tools.best_batch_size(speeds, length):
             write(f"fastest with --max_seq_length={length}: --train_batch_size={size}\n")
     return [{**x._asdict(), "dtype": dtype[0]} for x in speeds]
-
-
-def write(text):
-    bert_tf.console.write(text)

@@ -191,15 +191,19 @@ def from_flags(config):
         ):
             given = FLAGS[name].value
             if isinstance(value, tuple):
-                given = _elements(name, given or (), typing.get_args(hints[name])[0])
+                kind = typing.get_args(hints[name])[0]
+                given = parse_numbers(name, int) if given and kind is int else tuple(given or ())
             values[name] = given
     return dataclasses.replace(config, **values)
 
 
-def _elements(name, texts, kind):
+def parse_numbers(name, kind):
+    """Return a list flag as a tuple of numbers, or None if it is not given."""
+    texts = FLAGS[name].value
     try:
-        return tuple(map(kind, texts)) if kind is int else tuple(texts)
+        return None if texts is None else tuple(map(kind, texts or [""]))  # "" is no number
     except ValueError:
+        expected = "integers" if kind is int else "numbers"
         raise UserError(
-            f"--{name}={','.join(texts)}: expected integers separated by commas"
+            f"--{name}={','.join(texts)}: expected {expected} separated by commas"
         ) from None

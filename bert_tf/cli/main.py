@@ -54,9 +54,8 @@ def run(name, arguments, program=None):
     sys.modules["__main__"].__doc__ = module.__doc__
     for flag in flags.FLAGS.get_key_flags_for_module(module_name):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    names = {"NEEDS_TENSORFLOW": "needs_tensorflow", "BACKENDS": "backends"}
-    options = {names[x]: getattr(module, x) for x in names if hasattr(module, x)}
-    flags.run(module.main, **options)
+    backends = getattr(module, "BACKENDS", ("tensorflow",))
+    flags.run(module.main, getattr(module, "NEEDS_TENSORFLOW", True), backends)
 
 
 if __name__ == "__main__":

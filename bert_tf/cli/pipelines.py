@@ -59,19 +59,3 @@ def check_requires(flag, required):
     if is_given and not any(FLAGS[name].value for name in required):
         names = " or ".join(f"--{name}" for name in required)
         raise bert_tf.UserError(f"--{flag} requires {names}")
-
-
-def parse_numbers(flag, number_type):
-    """Return a list flag as a list of numbers, or None if it is not given."""
-    values = FLAGS[flag].value
-    if values is None:
-        return None
-    if not values:
-        raise bert_tf.UserError(f"--{flag}: found no numbers, expected at least one")
-    try:
-        return [number_type(value) for value in values]
-    except ValueError:
-        expected = "integers" if number_type is int else "numbers"
-        raise bert_tf.UserError(
-            f"--{flag}={','.join(values)}: expected {expected} separated by commas"
-        ) from None

@@ -32,19 +32,16 @@ lines.define_line_flags()
 
 def main():
     lines.check_line_flags()
-    lines.answer_lines(load_predictor(FLAGS.model, FLAGS.batch_size), FLAGS.model)
-
-
-def load_predictor(model, batch_size):
-    """Return the `serving.Predictor` of an exported model, or a `ServablePredictor`."""
-    metadata, model = bert_tf.checkpoints.metadata, bert_tf.checkpoints.local_folder(model)
+    metadata, model = bert_tf.checkpoints.metadata, bert_tf.checkpoints.local_folder(FLAGS.model)
     has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
     is_other = has_config or model in bert_tf.checkpoints.MODELS
     if bert_tf.serving.is_exported(model) or not is_other:
-        return bert_tf.serving.Predictor(model, batch_size)
-    from bert_tf.tasks.registry import load_servable  # imports TensorFlow
+        predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
+    else:
+        from bert_tf.tasks.registry import load_servable  # imports TensorFlow
 
-    needs = ("init_checkpoint", "bert_config_file", "vocab_file")
-    model_files = bert_tf.checkpoints.resolve(ModelConfig(model), needs)
-    servable = load_servable(model_files, ServingConfig())
-    return bert_tf.serving.ServablePredictor(servable, batch_size)
+        needs = ("init_checkpoint", "bert_config_file", "vocab_file")
+        model_files = bert_tf.checkpoints.resolve(ModelConfig(model), needs)
+        servable = load_servable(model_files, ServingConfig())
+        predictor = bert_tf.serving.ServablePredictor(servable, FLAGS.batch_size)
+    lines.answer_lines(predictor, FLAGS.model)

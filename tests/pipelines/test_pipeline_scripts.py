@@ -14,9 +14,9 @@ import bert_tf
         ("bert-tf embed", "--input_file=IN --query=a --version=0", "--version .*--export_dir"),
         ("bert-tf embed", "--input_file=IN --output_file=OUT --num_nearest=5",
          "--num_nearest .*--query"),
-        ("extract_features", "--input_file=IN --output_file=OUT --layers=", "--layers: "),
+        ("extract_features", "--input_file=IN --output_file=OUT --layers=", "--layers=: "),
         ("extract_features", "--input_file=IN --output_file=OUT "
-         "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights: found no"),
+         "--layer_combination=weighted_sum_all --layer_weights=", "--layer_weights=: "),
         ("extract_features", "--input_file=IN --output_file=OUT --layer_combination=last "
          "--layers=-1", "--layers .*--layer_combination=last"),
     ],
