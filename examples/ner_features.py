@@ -15,7 +15,7 @@ from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.tasks.token_classification.features import infer_tags
 from bert_tf.tasks.token_classification.reading import ColumnFiles
-from bert_tf.tasks.token_classification.scoring import count_spans
+from bert_tf.tasks.token_classification.scoring import SpanCounts
 
 flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
 flags.DEFINE_string("model", None, "Name or folder of the model.")
@@ -82,7 +82,7 @@ def train(data_dir, model, combination, units=768, epochs=3, batch_size=32):
     tagger.fit(dataset.shuffle(1000).padded_batch(batch_size), epochs=epochs, shuffle=False)
     best = [tagger.predict_on_batch(x[None])[0].argmax(-1) for x in features["dev"]]
     predicted = [[tags.names[i] for i in row] for row in best]
-    return count_spans(labels["dev"], predicted).precision_recall_f1()
+    return SpanCounts(labels["dev"], predicted).precision_recall_f1()
 
 
 def main():

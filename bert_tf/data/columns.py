@@ -195,7 +195,8 @@ def _by_layout(path, names, layout, split):
     def find(wanted, argument=None):
         if wanted[0].isdecimal() and wanted[0] not in names:
             return int(wanted[0])
-        return find_column(path, names, wanted, argument) if names else None
+        name = find_column(path, names, wanted, argument) if names else None
+        return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
         """Return the position of a `wanted` name, or else of the only match in `others`."""

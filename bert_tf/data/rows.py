@@ -74,14 +74,14 @@ def find_file(split, names, data_dir=None, path=None):
 
 
 def find_column(path, names, wanted, argument=None):
-    """Return the index of one of the `wanted` names, ignoring case; else None or a UserError."""
+    """Return the column with one of the `wanted` names, ignoring case; else None or a UserError."""
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
         if candidates.count(key) > 1:
             raise UserError(f"{path}, line 1: found the column {name!r} twice")
         if key in candidates:
-            return candidates.index(key)
+            return names[candidates.index(key)]
     if argument:
         raise UserError(
             f"{path}, line 1: found the columns {names}, expected "

@@ -4,6 +4,8 @@ import functools
 import os
 from collections.abc import Sequence
 
+import tensorflow as tf
+
 from bert_tf.data import records
 from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
 from bert_tf.data.rows import base_split
@@ -30,10 +32,11 @@ class Task:
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
-        They are summed over the replicas and the micro-batches of gradient accumulation before
-        `losses` is called, so that each loss is the mean over the global batch.
+        By default, it is the number of examples. They are summed over the replicas and the
+        micro-batches of gradient accumulation before `losses` is called, so that each loss is the
+        mean over the global batch.
         """
-        raise NotImplementedError
+        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def losses(self, outputs, batch, weights):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.

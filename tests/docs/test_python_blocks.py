@@ -18,7 +18,6 @@ from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.servable import question_answering_servable
 from bert_tf.tasks.registry import TASKS
-from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.servable import token_classification_servable
 from examples import toy_corpus
@@ -69,7 +68,7 @@ def servables():
     def sentence_encoder():
         model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return sentence_embedding_servable(encoder, options)
+        return encoder._servable(options)
 
     return {
         "/tmp/mrpc_model": classifier,

@@ -13,7 +13,6 @@ from bert_tf.tasks.fill_mask.servable import fill_mask_servable
 from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.registry import served_tasks
-from bert_tf.tasks.sentence_embedding.servable import sentence_embedding_servable
 from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
 from tests.common import TINY
 
@@ -87,7 +86,7 @@ def make_servable(task, vocab_file, serving_config):
         return encoder_servable(model, tokenizer, LENGTH, serving_config)
     if task == "sentence_embedding":
         encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return sentence_embedding_servable(encoder, serving_config)
+        return encoder._servable(serving_config)
     if task == "fill_mask":
         return fill_mask_servable(model, tokenizer, LENGTH, serving_config, 3)
     config = task_config(task, vocab_file)

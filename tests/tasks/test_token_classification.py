@@ -123,7 +123,7 @@ def test_scores_are_those_of_conlleval_for_any_tags():
         rng = random.Random(seed)
         true = random_tags(rng, of_iob)
         found = [[rng.choice([t, t, rng.choice(of_iob)]) for t in sentence] for sentence in true]
-        figures = scoring.count_spans(true, found).precision_recall_f1()
+        figures = scoring.SpanCounts(true, found).precision_recall_f1()
         assert figures == pytest.approx(conlleval(true, found), abs=1e-12)
         assert 0.1 < figures[2] < 0.9
 
@@ -133,7 +133,7 @@ def test_scores_are_those_of_seqeval():
     rng = random.Random(0)
     true = random_tags(rng, TAGS)
     found = [[rng.choice([t, t, rng.choice(TAGS)]) for t in sentence] for sentence in true]
-    counts = scoring.count_spans(true, found)
+    counts = scoring.SpanCounts(true, found)
     metrics = (seqeval.precision_score, seqeval.recall_score, seqeval.f1_score)
     assert counts.precision_recall_f1() == pytest.approx([score(true, found) for score in metrics])
     by_label = seqeval.classification_report(true, found, output_dict=True)

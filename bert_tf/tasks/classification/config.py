@@ -8,7 +8,6 @@ from bert_tf.configs.data_files import FileConfig, TfdsConfig
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.task import TaskConfig, check_labels
 from bert_tf.errors import UserError
-from bert_tf.io import json_files
 from bert_tf.io.json_files import Count, Finite
 
 
@@ -202,11 +201,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
             check_labels(self.labels)
         if self.dev_fraction is not None and self.dev_file:
             raise UserError("`dev_fraction` cannot be combined with `dev_file`")
-
-    @classmethod
-    def from_json(cls, values, **others):
-        json_files.check(values, {"labels": list[str]})
-        return super().from_json(values, **others)
 
     @classmethod
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):

@@ -147,10 +147,11 @@ class ClassificationAnswers(Answers):
 
     @staticmethod
     def table_columns(answer, metadata):
-        return {"prediction": answer["label"], "probabilities": answer["probabilities"]}
+        prediction, probabilities = answer.values()
+        return {"prediction": prediction, "probabilities": probabilities}
 
 
-class MultiLabelAnswers(Answers):
+class MultiLabelAnswers(ClassificationAnswers):
     """The labels above the threshold, and the probabilities of all labels."""
 
     @staticmethod
@@ -158,10 +159,6 @@ class MultiLabelAnswers(Answers):
         probabilities = _by_label(outputs, metadata)
         likely = [label for label, p in probabilities.items() if p >= _LABEL_THRESHOLD]
         return {"labels": likely, "probabilities": probabilities}
-
-    @staticmethod
-    def table_columns(answer, metadata):
-        return {"prediction": answer["labels"], "probabilities": answer["probabilities"]}
 
 
 class RegressionAnswers(Answers):

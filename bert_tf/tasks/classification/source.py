@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from bert_tf import console
+from bert_tf.configs.data_files import SPLITS
 from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
@@ -34,16 +35,11 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
 
 def make_source(task_config, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`."""
-    layout = Layout(**{field: getattr(task_config, name) for name, field in _LAYOUT.items()})
-    layout = dataclasses.replace(
-        layout,
-        text=tuple(layout.text),
-        label=tuple(layout.label),
-        numbers=tuple(layout.numbers or (stored.numeric_columns if stored else ())),
-        numeric_as=layout.numeric_as or (stored.numeric_as if stored else "vector"),
-        restored=tuple(_LAYOUT[name] for name in restored),
-    )
-    labels = tuple(task_config.labels) or None
+    layout = {field: getattr(task_config, name) for name, field in _LAYOUT.items()}
+    layout["numbers"] = layout["numbers"] or (stored.numeric_columns if stored else ())
+    layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
+    layout = Layout(**layout, restored=tuple(_LAYOUT[name] for name in restored))
+    labels = task_config.labels or None
     task_type = task_config.task_type or (stored and stored.task_type)
     task_config.check_source(
         ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
@@ -57,11 +53,7 @@ def make_source(task_config, stored=None, restored=()):
     if task_config.tfds_name:
         data_set = task_config.tfds_name, task_config.tfds_data_dir
         return TfdsSource(*data_set, task_type, labels, layout, task_config.split_names())
-    paths = {
-        "train": task_config.train_file,
-        "dev": task_config.dev_file,
-        "test": task_config.test_file,
-    }
+    paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
     if not (task_config.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
@@ -122,7 +114,7 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     """
     dataset = source.dataset
     names = dataset.layout.numbers if dataset.layout else ()
-    if stored and tuple(names) != stored.numeric_columns:
+    if stored and names != stored.numeric_columns:
         raise UserError(
             f"`numeric_columns={','.join(names)}`: expected "
             f"{','.join(stored.numeric_columns) or 'none'}, as in training"

@@ -32,27 +32,13 @@ class ClassificationTask(Task):
     class_weights = None
 
     def __init__(
-        self,
-        config,
-        num_labels,
-        dtype=None,
-        more_metrics=(),
-        num_numeric_features=0,
-        class_weights=None,
-        window_pooling=None,
+        self, config, num_labels, dtype=None, more_metrics=(), class_weights=None, **options
     ):
-        """Make the model.
+        """Make the model with `options` of `BertClassifier`.
 
-        `more_metrics` are names of `metrics.METRICS`. `window_pooling`, "mean" or "max", is for
-        records with windows of documents.
+        `more_metrics` are names of `metrics.METRICS`.
         """
-        self.model = BertClassifier(
-            config,
-            num_labels,
-            dtype,
-            num_numeric_features=num_numeric_features,
-            window_pooling=window_pooling,
-        )
+        self.model = BertClassifier(config, num_labels, dtype, **options)
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.class_weights = class_weights
@@ -76,9 +62,6 @@ class ClassificationTask(Task):
     def decide(predictions):
         """Return the predicted label ids (N,) for a dict of arrays of `answers`."""
         return predictions["probabilities"].argmax(-1)
-
-    def loss_weights(self, batch):
-        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
     def losses(self, outputs, batch, weights):
         losses = self._example_losses(outputs, batch, self.class_weights)

@@ -295,16 +295,12 @@ class FillMask(KerasTraining, TextPipeline):
 
 def pretrained_servable(preset, serving_config, max_seq_length=None, num_best=5):
     """Return a pre-trained model as a `Servable`; see `fill_mask_servable`."""
-    pipeline = FillMask.from_preset(preset, max_seq_length=max_seq_length)
-    return fill_mask_servable(
-        pipeline.model, pipeline.tokenizer, pipeline.max_seq_length, serving_config, num_best
-    )
+    pipeline = FillMask.from_preset(preset, max_seq_length=max_seq_length, num_best=num_best)
+    return pipeline._servable(serving_config)
 
 
 SPEC = TaskSpec(
     name="fill_mask",
     pretrained_servable=pretrained_servable,
-    served={
-        "fill_mask": ServedTask(FillMaskAnswers, options=("num_best",)),
-    },
+    served={"fill_mask": ServedTask(FillMaskAnswers, options=("num_best",))},
 )

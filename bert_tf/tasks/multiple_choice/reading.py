@@ -47,11 +47,7 @@ def read_examples(path, config=None, with_label=True):
 
 def _find_columns(path, names, config, with_label):
     """Return the config with the names of all columns in the header, and log them."""
-
-    def find(wanted, argument=None):
-        index = find_column(path, names, wanted, argument)
-        return None if index is None else names[index]
-
+    find = functools.partial(find_column, path, names)
     context = tuple(find([name], "context_columns") for name in config.context_columns)
     endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:

@@ -29,9 +29,6 @@ class QuestionAnsweringTask(Task):
         self.metric_names = metric_names(config)
         self._config, self._extractor = config, extractor
 
-    def loss_weights(self, batch):
-        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
-
     def losses(self, outputs, batch, weights):
         total = 0.0
         for side in ("start", "end"):

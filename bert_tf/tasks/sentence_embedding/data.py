@@ -1,5 +1,6 @@
 """The data of a sentence embedding run: examples, features and result files."""
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -35,11 +36,7 @@ class Example(NamedTuple):
 def read_examples(path, config):
     """Return the list of `Example` of a file with named columns; see `tables.find_format`."""
     names, rows = read_named_rows(path, find_format(path))
-
-    def find(wanted, argument=None):
-        index = find_column(path, names, wanted, argument)
-        return None if index is None else names[index]
-
+    find = functools.partial(find_column, path, names)
     if config.text_columns:
         if len(config.text_columns) not in (2, 3):
             raise UserError(

@@ -332,7 +332,9 @@ class SentenceEncoder(KerasTraining, TextPipeline):
             files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
 
     def _servable(self, serving_config):
-        return sentence_embedding_servable(self, serving_config)
+        return sentence_embedding_servable(
+            self.model, self.pool, self.max_seq_length, self.tokenizer, serving_config
+        )
 
     def stream(
         self, sentences: Iterable[str], description: str = "reading sentences"
@@ -347,7 +349,7 @@ class SentenceEncoder(KerasTraining, TextPipeline):
 def pretrained_servable(preset, serving_config, max_seq_length=None):
     """Return the `Servable` of a pre-trained model; `max_seq_length` defaults to its setting."""
     encoder = SentenceEncoder.from_preset(preset, max_seq_length=max_seq_length)
-    return sentence_embedding_servable(encoder, serving_config)
+    return encoder._servable(serving_config)
 
 
 SPEC = TaskSpec(

@@ -5,24 +5,18 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tokenization import FullTokenizer
 
 
-def sentence_embedding_servable(sentence_encoder, serving_config):
-    """Return a `SentenceEncoder` as a `Servable`.
-
-    Text input: `text`. Output: `vectors`, float32 (B, H).
-    """
-    model, pooling = sentence_encoder.model, sentence_encoder.pool
-    length, tokenizer = sentence_encoder.max_seq_length, sentence_encoder.tokenizer
-    return _make_servable(model, pooling, length, tokenizer, serving_config)
-
-
 def trained_servable(model, config, serving_config):
     """Return a trained model with its `SentenceEmbeddingConfig` as a `Servable`."""
     tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
     length = config.max_seq_length
-    return _make_servable(model.bert, model.pooling, length, tokenizer, serving_config)
+    return sentence_embedding_servable(model.bert, model.pooling, length, tokenizer, serving_config)
 
 
-def _make_servable(model, pooling, max_seq_length, tokenizer, serving_config):
+def sentence_embedding_servable(model, pooling, max_seq_length, tokenizer, serving_config):
+    """Return a `BertModel` with its `Pooling` as a `Servable`.
+
+    Text input: `text`. Output: `vectors`, float32 (B, H).
+    """
     prepared = prepare_model(model, serving_config, max_seq_length)
 
     def serve_ids(inputs):

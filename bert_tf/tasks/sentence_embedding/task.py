@@ -48,9 +48,6 @@ class SentenceEmbeddingTask(Task):
         # Whether the loss of an example depends on the batches of all devices.
         self.compares_replicas = self._loss is not None and self._loss.compares_examples
 
-    def loss_weights(self, batch):
-        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
-
     def losses(self, outputs, batch, weights):
         losses = self._loss.call(batch["label_value"], outputs)
         return {"sentence_loss": tf.reduce_sum(losses) / weights["examples"]}

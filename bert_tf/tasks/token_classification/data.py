@@ -14,10 +14,7 @@ from bert_tf.tasks.token_classification.features import (
     valid_sentences,
 )
 from bert_tf.tasks.token_classification.reading import ColumnFiles, TfdsSentences
-from bert_tf.tasks.token_classification.task import (
-    TokenClassificationTask,
-    metric_names,
-)
+from bert_tf.tasks.token_classification.task import TokenClassificationTask, metric_names
 from bert_tf.training import results
 from bert_tf.training.task import TaskData, result_file
 
@@ -164,9 +161,5 @@ def _make_source(task_config):
             columns[name] = int(value)
         except ValueError:
             raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {
-        "train": task_config.train_file,
-        "dev": task_config.dev_file,
-        "test": task_config.test_file,
-    }
+    paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
     return ColumnFiles(task_config.data_dir, paths, **columns)

@@ -51,19 +51,14 @@ def valid_sentences(sentences, tags, bad):
     return valid
 
 
-def group_sentences(sentences, document_context):
-    """Group sentences into documents (lists), of one sentence each without `document_context`."""
-    documents = []
-    for sentence in sentences:
-        if not document_context or sentence.leading_lines or not documents:
-            documents.append([])
-        documents[-1].append(sentence)
-    return documents
-
-
 def convert_sentences(sentences, tags, tokenizer, config):
     """Yield each window as a dict for `records.TAGGING`; each word is tagged in only one window."""
-    for document in group_sentences(sentences, config.document_context):
+    documents = []
+    for sentence in sentences:
+        if not config.document_context or sentence.leading_lines or not documents:
+            documents.append([])
+        documents[-1].append(sentence)
+    for document in documents:
         words = encode_words(document, tags, tokenizer)
         yield from convert_windows(*words, tokenizer, config, pad=True)
 

@@ -39,9 +39,7 @@ SPEC = TaskSpec(
     read=read,
     make_model=make_model,
     make_servable=token_classification_servable,
-    served={
-        "token_classification": ServedTask(TokenClassificationAnswers, options=("labels",)),
-    },
+    served={"token_classification": ServedTask(TokenClassificationAnswers, options=("labels",))},
 )
 
 _ARCHITECTURE = "BertForTokenClassification"

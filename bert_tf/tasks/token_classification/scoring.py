@@ -7,6 +7,7 @@ know, they equal seqeval. seqeval is not a dependency, because pip cannot build 
 """
 
 import collections
+import itertools
 
 import numpy as np
 
@@ -15,14 +16,14 @@ from bert_tf.training import metrics
 
 
 class SpanCounts:
-    def __init__(self):
+    def __init__(self, true, predicted):
+        """Count the spans of each label, given two lists of lists of tags."""
         self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
-
-    def add(self, true_tags, predicted_tags):
-        true, predicted = set(spans_from_tags(true_tags)), set(spans_from_tags(predicted_tags))
-        self.true.update(span.label for span in true)
-        self.predicted.update(span.label for span in predicted)
-        self.correct.update(span.label for span in true & predicted)
+        for tags in zip(true, predicted, strict=True):
+            expected, found = (set(spans_from_tags(x)) for x in tags)
+            self.true.update(span.label for span in expected)
+            self.predicted.update(span.label for span in found)
+            self.correct.update(span.label for span in expected & found)
 
     def precision_recall_f1(self, *labels):
         """Return (precision, recall, F1) of the given labels, or of all; 0 if undefined."""
@@ -47,17 +48,10 @@ class SpanCounts:
         return "\n".join(lines) + "\n"
 
 
-def count_spans(true, predicted):
-    counts = SpanCounts()
-    for true_tags, predicted_tags in zip(true, predicted, strict=True):
-        counts.add(true_tags, predicted_tags)
-    return counts
-
-
 def classification_report(true, predicted, scheme):
     """Return a text table with the metrics of each label, given two lists of lists of tags."""
     if scheme != "none":
-        return count_spans(true, predicted).report()
+        return SpanCounts(true, predicted).report()
     names = sorted({tag for sentences in (true, predicted) for tags in sentences for tag in tags})
     ids = {name: number for number, name in enumerate(names)}
     flat = ([ids[tag] for tags in sentences for tag in tags] for sentences in (true, predicted))
@@ -66,5 +60,5 @@ def classification_report(true, predicted, scheme):
 
 def accuracy(true, predicted):
     """Return the fraction of words with the correct tag, given two lists of lists of tags."""
-    return float(np.mean([x == y for a, b in zip(true, predicted, strict=True)
-                          for x, y in zip(a, b, strict=True)]))  # fmt: skip
+    pairs = (zip(*tags, strict=True) for tags in zip(true, predicted, strict=True))
+    return float(np.mean([x == y for x, y in itertools.chain.from_iterable(pairs)]))

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
 from bert_tf.tasks.token_classification.schemes import convert_tags
-from bert_tf.tasks.token_classification.scoring import accuracy, count_spans
+from bert_tf.tasks.token_classification.scoring import SpanCounts, accuracy
 from bert_tf.training.task import Task
 
 
@@ -69,7 +69,7 @@ class TokenClassificationTask(Task):
         converted = [[convert_tags(x, *schemes) for x in tags] for tags in (labels, predicted)]
         scores = ()
         if self._tags.scheme != "none":
-            scores = count_spans(labels, predicted).precision_recall_f1()
+            scores = SpanCounts(labels, predicted).precision_recall_f1()
         values = (accuracy(*converted), *scores, loss, loss)
         return dict(zip(self.metric_names, values, strict=True))
 
