@@ -83,7 +83,7 @@ class TrainingInput(_RecordInput):
         sizes = record_files.sizes(self.paths) if self.sizes is None else self.sizes
         self.counts = record_files.read_counts(self.paths, sizes, cache)
         if self.counts is None:
-            console.info("counting the records of %d files", len(self.paths))
+            console.warning("counting the records of %d files without counts", len(self.paths))
             self.counts = record_files.count_records(self.paths)
             if cache:
                 counts = dict(zip(self.paths, self.counts, strict=True))

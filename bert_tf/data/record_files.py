@@ -71,7 +71,10 @@ def write_counts(counts):
     for path in counts:
         groups.setdefault(side_file(path), []).append(path)
     for side, paths in groups.items():
-        _write(side, {os.path.basename(path): path for path in paths}, counts, _read(side))
+        try:
+            _write(side, {os.path.basename(path): path for path in paths}, counts, _read(side))
+        except UserError as error:  # complete shards may be in a read-only folder
+            console.warning("%s; a resumed run will count the records", error)
 
 
 def save_counts(cache, counts):

@@ -89,11 +89,17 @@ class PretrainedModel(keras.Model):
         Args:
           num_layers: number of transformer layers; 0 for the embeddings only, None for the whole
             encoder including the pooler.
+
+        Raises:
+          UserError: if the encoder has fewer layers.
         """
         encoder = self._encoder()
         if num_layers is None:
             encoder.trainable = False
             return
+        limit = self.config.num_hidden_layers
+        if not 0 <= num_layers <= limit:
+            raise UserError(f"`num_layers={num_layers}`: expected 0 to {limit}")
         for name in ("embeddings", *(f"layer_{i}" for i in range(num_layers))):
             encoder.get_layer(name).trainable = False
 
@@ -118,18 +124,16 @@ class PretrainedModel(keras.Model):
           alpha: scale of the update; None for `rank`.
 
         Raises:
-          UserError: if the encoder has no layer with one of the names.
+          UserError: if there are no names, or the encoder has no layer with one of them.
         """
         layers = [layer for _, layer in layer_states.named_layers(self._encoder())]
         names = dict.fromkeys(layer.name for layer in layers if isinstance(layer, Dense))
         if isinstance(target_layer_names, str):
             target_layer_names = (target_layer_names,)
-        for name in target_layer_names:
-            if name not in names:
-                raise UserError(
-                    f"`target_layer_names`: found {name}, expected dense layers of the encoder: "
-                    f"{', '.join(names)}"
-                )
+        unknown = ", ".join(name for name in target_layer_names if name not in names)
+        if unknown or not target_layer_names:
+            found, expected = unknown or "none", ", ".join(names)
+            raise UserError(f"`target_layer_names`: found {found}, expected some of {expected}")
         targets = [x for x in layers if isinstance(x, Dense) and x.name in target_layer_names]
         for layer in targets:
             layer.enable_lora(rank, alpha)

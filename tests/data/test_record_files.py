@@ -88,6 +88,13 @@ def test_side_file_of_other_data_is_ignored(shards, tmp_path, caplog):
     assert "x.counts.json is ignored" in caplog.text
 
 
+def test_a_side_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    """Complete shards may be in a read-only folder."""
+    (tmp_path / "x.counts.json").mkdir()
+    record_files.write_counts({write(tmp_path / "x", 1): 1})
+    assert "x.counts.json: cannot be written" in caplog.text
+
+
 def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path):
     paths = []
     for name in "ab":

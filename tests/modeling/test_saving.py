@@ -108,9 +108,18 @@ def test_freeze(num_layers, count):
     assert len(model.trainable_variables) == count
 
 
-def test_lora_of_unknown_layers_is_an_error():
-    with pytest.raises(bert_tf.UserError, match=r"`target_layer_names`.*querry.*query"):
-        BertClassifier(TINY, 2).enable_lora(2, ["querry"])
+@pytest.mark.parametrize(
+    ("method", "arguments", "match"),
+    [
+        ("freeze", [-1], "`num_layers=-1`.*2"),
+        ("freeze", [3], "`num_layers=3`.*2"),
+        ("enable_lora", [2, ["querry"]], "`target_layer_names`.*querry.*query"),
+        ("enable_lora", [2, []], "`target_layer_names`.*none.*query"),
+    ],
+)
+def test_layers_that_do_not_exist_are_an_error(method, arguments, match):
+    with pytest.raises(bert_tf.UserError, match=match):
+        getattr(BertClassifier(TINY, 2), method)(*arguments)
 
 
 # ---------------------------------------------------------------- graphs of layers
