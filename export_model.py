@@ -84,7 +84,7 @@ def from_run():
             "checkpoint of the release, use --task, --labels and --init_checkpoint"
         )
     if not FLAGS.checkpoint:
-        bert_tf.training.log_best_checkpoint(folder, "checkpoint")
+        bert_tf.training.checkpointing.log_best_checkpoint(folder, "checkpoint")
     checkpoint = bert_tf.checkpoints.find(
         FLAGS.checkpoint or folder, "checkpoint" if FLAGS.checkpoint else "model_dir"
     )

@@ -17,7 +17,7 @@ from bert_tf.checkpoints.metadata import (
     read_metadata,
     read_settings,
 )
-from bert_tf.checkpoints.names import encoder_shapes, is_known, to_hugging_face
+from bert_tf.checkpoints.names import encoder_shapes, to_hugging_face
 from bert_tf.checkpoints.warm_start import (
     TRAINING_STATE,
     check_compatible,
@@ -29,7 +29,7 @@ from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tokenization.settings import extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
-from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
+from bert_tf.tokenization.vocabulary import check_vocabulary, load_vocab, vocabulary_text
 
 FORMATS = ("release", "hugging_face")
 
@@ -86,18 +86,15 @@ def convert(
     path = local_folder(path)
     source = open_checkpoint(path, "input")
     config = config or load_config(path)
-    if vocab_file:
-        _check_vocab_size(vocab_file, vocab_size or config.vocab_size)
     options = {
         "do_lower_case": do_lower_case,
         "strip_accents": strip_accents,
         "tokenize_chinese_chars": tokenize_chinese_chars,
     }
     settings = _settings(path, vocab_file, options)
-    vocab_file = vocab_file or find_companion_file(path, VOCABULARY_FILES)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
-    names = [name for name in source.shapes if is_known(name)]
+    names = [name for name in source.shapes if to_hugging_face(name)]
     state = [name for name in source.shapes if TRAINING_STATE.search(name)]
     if unknown := [name for name in source.shapes if name not in names and name not in state]:
         console.warning("skipped, not part of BERT: %s", abbreviate(unknown, 10))
@@ -107,6 +104,9 @@ def convert(
         console.info("skipped %d optimizer variables", len(state))
     tensors = read_weights(source, names)
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
+    if vocab_file:
+        check_vocabulary(load_vocab(vocab_file), config, vocab_file)
+    vocab_file = vocab_file or find_companion_file(path, VOCABULARY_FILES)
 
     if to_format == "hugging_face":
         _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
@@ -124,10 +124,7 @@ def convert(
             "`do_lower_case` and `architecture`",
             " and ".join(lost), path, output_dir,
         )  # fmt: skip
-    values = config.to_dict()
-    unsupported = []
-    if "layer_norm_eps" in values:
-        unsupported.append(f"layer_norm_eps={config.layer_norm_eps}")
+    unsupported = [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
     if config.hidden_act not in RELEASE_ACTIVATIONS:
         unsupported.append(f"hidden_act={config.hidden_act}")
     if difference := config.differences_from_bert():
@@ -137,15 +134,6 @@ def convert(
             "%s has %s, which the release's code does not support",
             files.CONFIG, " and ".join(unsupported),
         )  # fmt: skip
-
-
-def _check_vocab_size(vocab_file, vocab_size):
-    size = max(load_vocab(vocab_file).values()) + 1
-    if size != vocab_size:
-        raise UserError(
-            f"`vocab_file`: found {size} entries in {vocab_file}, expected {vocab_size}, the "
-            "model's vocab_size; use the vocabulary that the model was trained on"
-        )
 
 
 def _settings(path, vocab_file, options):
@@ -168,11 +156,6 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
         raise UserError(
             f"`format=hugging_face`: found a classifier with numeric features in {path}, which no "
             "class of transformers supports"
-        )
-    if unsupported := [name for name in tensors if to_hugging_face(name) is None]:
-        raise UserError(
-            "`format=hugging_face`: no class of transformers has the weights "
-            f"{abbreviate(unsupported)}"
         )
     labels = metadata.get("labels", ())
     labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None

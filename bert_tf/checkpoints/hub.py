@@ -7,6 +7,7 @@ address of a mirror with the same paths.
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import sys
 import zipfile
@@ -24,15 +25,10 @@ def _published(date, *names):
     return {name: f"{date}/{name}.zip" for name in names}
 
 
-def _small_models():
-    """Yield the names of the 24 compact models of Turc et al. (arXiv:1908.08962)."""
-    for layers in (2, 4, 6, 8, 10, 12):
-        for hidden in (128, 256, 512, 768):
-            yield f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
-
-
-# The largest of them has the same name as BERT-Base, so its date is added.
-_SMALL = _published("2020_02_20", *_small_models())
+# The 24 compact models of Turc et al. (arXiv:1908.08962). The largest has the same name as
+# BERT-Base, so its date is added.
+_SIZES = itertools.product((2, 4, 6, 8, 10, 12), (128, 256, 512, 768))
+_SMALL = _published("2020_02_20", *(f"uncased_L-{x}_H-{y}_A-{y // 64}" for x, y in _SIZES))
 MODELS = {
     **_SMALL,
     "2020_02_20/uncased_L-12_H-768_A-12": _SMALL["uncased_L-12_H-768_A-12"],

@@ -20,9 +20,8 @@ _OUTPUT = ("output_weights", "output_bias")
 # Hugging Face's name is the release's, with dots instead of slashes.
 _DOTTED = "dotted"
 
-# Rows: Keras path, the release's name, Hugging Face's name (None if it has no such weight), and the
-# variables of the layer (empty if the row is a variable). "{}" is the index of the transformer
-# layer.
+# Rows: Keras path, the release's name, Hugging Face's name, and the variables of the layer (empty
+# if the row is a variable). "{}" is the index of the transformer layer.
 _TABLE = (
     ("embeddings/word_embeddings", "bert/embeddings/word_embeddings", _DOTTED, ()),
     ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
@@ -66,14 +65,13 @@ def _expand_table():
             yield (
                 f"{path}/{variable}",
                 f"{release}/{variable}".lstrip("/"),
-                hugging_face and f"{hugging_face}.{_HUGGING_FACE[variable]}",
+                f"{hugging_face}.{_HUGGING_FACE[variable]}",
             )
 
 
 _ROWS = tuple(_expand_table())
-_RELEASE = {release: release for _, release, _ in _ROWS}
 _KERAS_TO_RELEASE = {path: release for path, release, _ in _ROWS}
-_HUGGING_FACE_TO_RELEASE = {name: release for _, release, name in _ROWS if name}
+_HUGGING_FACE_TO_RELEASE = {name: release for _, release, name in _ROWS}
 _RELEASE_TO_HUGGING_FACE = {release: name for _, release, name in _ROWS}
 
 
@@ -110,12 +108,8 @@ def from_hugging_face(name):
     return _translate(_HUGGING_FACE_TO_RELEASE, name, r"\.layer\.(\d+)\.")
 
 
-def is_known(name):
-    return _translate(_RELEASE, name, r"/layer_(\d+)/") is not None
-
-
 def to_hugging_face(name):
-    """Return Hugging Face's name for a release name, None if it has none."""
+    """Return Hugging Face's name for a release name, None if the table lacks it."""
     return _translate(_RELEASE_TO_HUGGING_FACE, name, r"/layer_(\d+)/")
 
 

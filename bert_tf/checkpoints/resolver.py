@@ -158,15 +158,11 @@ def resolve(
     return PretrainedFiles(checkpoint, paths["bert_config_file"], paths["vocab_file"], settings)
 
 
-def is_local_model(path: str) -> bool:
-    system = files.system(path)
-    return any(system.exists(path + x) for x in ("", ".index"))
-
-
 def _find_source(given, is_preset):
     """Return the path of the model, downloaded if necessary, or of the checkpoint."""
     model = given.model
-    if model and not is_local_model(model):
+    exists = files.system(model or "").exists
+    if model and not any(exists(model + ending) for ending in ("", ".index")):
         if is_preset and model not in MODELS:
             name = KERAS_HUB.get(model)
             similar = [name] if name else difflib.get_close_matches(os.path.basename(model), MODELS)

@@ -32,7 +32,8 @@ lines.define_line_flags()
 
 def main():
     lines.check_line_flags()
-    metadata, model = bert_tf.checkpoints.metadata, bert_tf.checkpoints.local_folder(FLAGS.model)
+    metadata = bert_tf.checkpoints.metadata
+    model = bert_tf.checkpoints.hugging_face_hub.local_folder(FLAGS.model)
     has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
     is_other = has_config or model in bert_tf.checkpoints.MODELS
     if bert_tf.serving.is_exported(model) or not is_other:

@@ -26,10 +26,6 @@ def is_traced():
     return not tf.executing_eagerly()
 
 
-def is_eager():
-    return keras.backend.backend() == "tensorflow" and not is_traced()
-
-
 @functools.cache
 def _trace(function, *specs):
     """Trace `function` once, as a separate graph: TensorFlow never frees a custom gradient."""

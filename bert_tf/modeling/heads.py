@@ -8,13 +8,7 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import ConfigLayer, named_layers, register
-from bert_tf.modeling.layers import (
-    Dense,
-    Embeddings,
-    activation,
-    initializer,
-    layer_norm,
-)
+from bert_tf.modeling.layers import Embeddings, activation, dense, layer_norm
 from bert_tf.modeling.token_layout import gather_tokens
 
 
@@ -40,13 +34,8 @@ class MaskedLMHead(ConfigLayer):
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
         super().__init__(config, name=name, **kwargs)
         self.embeddings = embeddings
-        self.dense = Dense(
-            config.embedding_size,
-            activation=activation(config.hidden_act),
-            kernel_initializer=initializer(config),
-            dtype=self.dtype_policy,
-            name="dense",
-        )
+        act, dtype = activation(config.hidden_act), self.dtype_policy
+        self.dense = dense(config, config.embedding_size, "dense", dtype, activation=act)
         self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
         self._has_encoder_table = True
 
@@ -180,9 +169,6 @@ class PoolWindows(keras.layers.Layer):
     def __init__(self, pooling, **kwargs):
         super().__init__(**kwargs)
         self.pooling = pooling
-
-    def get_config(self):
-        return {**super().get_config(), "pooling": self.pooling}
 
     def call(self, logits, input_mask):
         batch, windows = ops.shape(input_mask)[:2]

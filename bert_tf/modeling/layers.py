@@ -38,6 +38,12 @@ def initializer(config):
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
+def dense(config, units, name, dtype, **options):
+    """Return a dense layer with the config's initializer."""
+    kernel_initializer = initializer(config)
+    return Dense(units, kernel_initializer=kernel_initializer, name=name, dtype=dtype, **options)
+
+
 def layer_norm(config, name, dtype):
     """Return a layer normalization over H."""
     return LayerNorm(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
@@ -189,12 +195,7 @@ class Embeddings(ConfigLayer):
         self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout")
         self.projection = None
         if config.embedding_size != config.hidden_size:
-            self.projection = Dense(
-                config.hidden_size,
-                kernel_initializer=initializer(config),
-                dtype=self.dtype_policy,
-                name="projection",
-            )
+            self.projection = dense(config, config.hidden_size, "projection", self.dtype_policy)
 
     def build(self, *_):
         config = self.config
@@ -255,7 +256,7 @@ def _look_up(table, ids, name, size_name):
     size = table.shape[0]
     if keras.backend.backend() != "tensorflow":
         return ops.take(table, ids, axis=0)
-    if cpu_graph.is_eager() and 0 not in ids.shape:
+    if not cpu_graph.is_traced() and 0 not in ids.shape:
         least, most = int(ops.min(ids)), int(ops.max(ids))
         if least < 0 or most >= size:
             raise UserError(
@@ -287,32 +288,22 @@ class TransformerLayer(ConfigLayer):
     def __init__(self, config, with_probs=False, **kwargs):
         super().__init__(config, **kwargs)
         self.with_probs = with_probs
-
-        def dense(units, name):
-            return Dense(
-                units,
-                kernel_initializer=initializer(config),
-                dtype=self.dtype_policy,
-                name=name,
-            )
-
-        hidden = config.hidden_size
-        self.query = dense(hidden, "query")
-        self.key = dense(hidden, "key")
-        self.value = dense(hidden, "value")
-        self.attention_dense = dense(hidden, "attention_dense")
-        self.attention_norm = layer_norm(config, "attention_norm", self.dtype_policy)
-        self.intermediate = dense(config.intermediate_size, "intermediate")
+        hidden, dtype = config.hidden_size, self.dtype_policy
+        self.query = dense(config, hidden, "query", dtype)
+        self.key = dense(config, hidden, "key", dtype)
+        self.value = dense(config, hidden, "value", dtype)
+        self.attention_dense = dense(config, hidden, "attention_dense", dtype)
+        self.attention_norm = layer_norm(config, "attention_norm", dtype)
+        self.intermediate = dense(config, config.intermediate_size, "intermediate", dtype)
         self.activation = activation(config.hidden_act)
-        self.output_dense = dense(hidden, "output_dense")
-        self.output_norm = layer_norm(config, "output_norm", self.dtype_policy)
-
-        def dropout(rate, name):
-            return Dropout(rate, dtype=self.dtype_policy, name=name)
-
-        self.probs_dropout = dropout(config.attention_probs_dropout_prob, "probs_dropout")
-        self.attention_dropout = dropout(config.hidden_dropout_prob, "attention_dropout")
-        self.output_dropout = dropout(config.hidden_dropout_prob, "output_dropout")
+        self.output_dense = dense(config, hidden, "output_dense", dtype)
+        self.output_norm = layer_norm(config, "output_norm", dtype)
+        rate = config.hidden_dropout_prob
+        self.probs_dropout = Dropout(
+            config.attention_probs_dropout_prob, dtype=dtype, name="probs_dropout"
+        )
+        self.attention_dropout = Dropout(rate, dtype=dtype, name="attention_dropout")
+        self.output_dropout = Dropout(rate, dtype=dtype, name="output_dropout")
 
     def get_config(self):
         return {**super().get_config(), "with_probs": self.with_probs}
@@ -320,14 +311,9 @@ class TransformerLayer(ConfigLayer):
     def build(self, *_):
         hidden = (None, self.config.hidden_size)
         for layer in (
-            self.query,
-            self.key,
-            self.value,
-            self.attention_dense,
-            self.attention_norm,
-            self.intermediate,
-            self.output_norm,
-        ):
+            self.query, self.key, self.value, self.attention_dense, self.attention_norm,
+            self.intermediate, self.output_norm,
+        ):  # fmt: skip
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
 
@@ -355,14 +341,11 @@ class TransformerLayer(ConfigLayer):
             self.attention_dense(context), training=training, seed=seeds[1]
         )
         x = self.attention_norm(x + context, training=training, layout=layout)
-        output = self._activate(self.intermediate(x), layout.is_packed and training)
+        is_fused = layout.is_packed and training and self.activation is gelu
+        activate = cpu_graph.gelu if is_fused and cpu_graph.is_traced() else self.activation
+        output = activate(self.intermediate(x))
         output = self.output_dropout(self.output_dense(output), training=training, seed=seeds[2])
         return self.output_norm(x + output, training=training, layout=layout), probs
-
-    def _activate(self, x, use_cpu_graph):
-        if use_cpu_graph and self.activation is gelu and cpu_graph.is_traced():
-            return cpu_graph.gelu(x)
-        return self.activation(x)
 
     def _attend(self, x, tokens, input_mask, layout, training, seed):
         """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S)."""

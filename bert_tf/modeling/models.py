@@ -17,14 +17,7 @@ from bert_tf.modeling.heads import (
     UnfoldChoices,
 )
 from bert_tf.modeling.layer_states import register
-from bert_tf.modeling.layers import (
-    Dense,
-    Dropout,
-    Embeddings,
-    TransformerLayer,
-    activation,
-    initializer,
-)
+from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activation, dense
 from bert_tf.modeling.pretrained import PretrainedModel
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 
@@ -94,14 +87,8 @@ class BertModel(PretrainedModel):
         )
 
         def pooler(x):
-            layer = Dense(
-                config.hidden_size,
-                activation=activation(config.pooler_act),
-                kernel_initializer=initializer(config),
-                name="pooler",
-                dtype=dtype,
-            )
-            return layer(x)
+            act = activation(config.pooler_act)
+            return dense(config, config.hidden_size, "pooler", dtype, activation=act)(x)
 
         outputs = _encode(embeddings, layers, pooler, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name)
@@ -242,8 +229,7 @@ class BertClassifier(PretrainedModel):
             logits = pool(logits, inputs["input_mask"])
         super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
         options = {"num_labels": num_labels, "num_numeric_features": num_numeric_features}
-        pooling = {"window_pooling": window_pooling} if window_pooling else {}
-        self._store_config(config, dtype, **options, **pooling)
+        self._store_config(config, dtype, **options, window_pooling=window_pooling)
 
 
 @register

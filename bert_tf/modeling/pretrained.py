@@ -1,11 +1,13 @@
 """`PretrainedModel`, the base of the models: presets, saving, freezing, LoRA, quantization."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
 from keras import ops
 
+from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
@@ -75,9 +77,16 @@ class PretrainedModel(keras.Model):
           UserError: if the model does not exist or its weights do not fit.
         """
         # Imported on use, because `checkpoints` imports this package.
-        from bert_tf.checkpoints import load_model
+        from bert_tf.checkpoints.resolver import resolve
+        from bert_tf.checkpoints.warm_start import count_labels, warm_start
 
-        return load_model(cls, preset, load_weights, **options)
+        files = resolve(preset, needs=["bert_config_file"])
+        if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
+            options["num_labels"] = count_labels(files.checkpoint)
+        model = cls(files.bert_config, **options)
+        if load_weights:
+            warm_start(model, files.checkpoint, argument="preset", on_missing=console.warning)
+        return model
 
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.

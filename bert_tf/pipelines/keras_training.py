@@ -15,8 +15,8 @@ from bert_tf.data.input_pipeline import group_size, length_multiple
 from bert_tf.errors import UserError, not_finite
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
-from bert_tf.training import model_strategy, use_xla
 from bert_tf.training.jax_devices import divide_batches, num_devices
+from bert_tf.training.strategy import model_strategy, use_xla
 
 # Defaults of the scripts.
 LEARNING_RATE = 5e-5

@@ -17,8 +17,9 @@ from bert_tf.pipelines.saving import Pipeline
 from bert_tf.pipelines.tokenizer_layer import BertTokenizer
 from bert_tf.tokenization.packing import log_truncated
 from bert_tf.tokenization.vocabulary import check_vocabulary
-from bert_tf.training import checkpointing, model_strategy
+from bert_tf.training import checkpointing
 from bert_tf.training.jax_devices import use_all_devices
+from bert_tf.training.strategy import model_strategy
 from bert_tf.training.task_spec import TaskSpec
 
 # Texts are tokenized in batches of this size to count the truncated ones.

@@ -23,8 +23,7 @@ from bert_tf.pipelines.arguments import check_texts
 from bert_tf.pipelines.saving import Pipeline
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
-from bert_tf.training import Workers, on_all_replicas, per_replica
-from bert_tf.training.strategy import default_strategy
+from bert_tf.training.strategy import Workers, default_strategy, on_all_replicas, per_replica
 
 _PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 

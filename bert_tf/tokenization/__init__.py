@@ -1,10 +1,7 @@
 """Tokenization exactly as in the 2018 release, and vocabularies."""
 
-from bert_tf.tokenization import vocabulary
-from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import (
     add_words,
-    casing_from_path,
     load_vocab,
     validate_case_matches_checkpoint,
     validate_case_matches_vocabulary,
@@ -26,16 +23,13 @@ __all__ = [
     "FullTokenizer",
     "WordpieceTokenizer",
     "add_words",
-    "casing_from_path",
     "convert_by_vocab",
     "convert_ids_to_tokens",
     "convert_to_unicode",
     "convert_tokens_to_ids",
-    "extra_settings",
     "load_vocab",
     "printable_text",
     "validate_case_matches_checkpoint",
     "validate_case_matches_vocabulary",
-    "vocabulary",
     "whitespace_tokenize",
 ]

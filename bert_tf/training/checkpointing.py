@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints import release
 from bert_tf.errors import DamagedFile, UserError, abbreviate
 from bert_tf.io import files, json_files, locks
 from bert_tf.io.json_files import Count
@@ -63,7 +64,7 @@ def latest(output_dir):
     is the checkpoint with the highest step.
     """
     try:
-        named = checkpoints.named_checkpoint(output_dir)
+        named = release.named_checkpoint(output_dir)
     except UserError as error:
         console.warning("%s; using the newest checkpoint in %s", error, output_dir)
         named = None
@@ -99,7 +100,7 @@ def remove_old(output_dir, step, keep=KEEP):
     """Remove all but the last `keep` checkpoints up to a step."""
     prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
     for prefix in prefixes[:-keep]:
-        checkpoints.remove(prefix)
+        release.remove(prefix)
 
 
 def _encode(setting):

@@ -138,9 +138,6 @@ class Report:
         yield
         self.last_time += time.monotonic() - start
 
-    def close(self):
-        self.writer.close()
-
 
 # Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
@@ -238,7 +235,7 @@ class TrainLoop:
         )  # fmt: skip
         folder, writes = self.trainer.output_dir, self.workers.is_chief
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
-        with contextlib.closing(report):
+        with contextlib.closing(report.writer):
             for sums, first_bad in self._loops():
                 self._finish_steps(sums, first_bad, report)
                 if self._is_done:

@@ -9,7 +9,8 @@ import keras
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, console
+from bert_tf import console
+from bert_tf.checkpoints.warm_start import weight_files
 from bert_tf.data.feature_cache import file_digest
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
@@ -76,7 +77,7 @@ class RunRecord:
         budget = _MAX_BYTES
         try:
             if weights["path"] and "files" not in weights:
-                paths = checkpoints.weight_files(weights["path"])
+                paths = weight_files(weights["path"])
                 weights["files"], budget = _digests(paths, budget)
             self._values["data"], _ = _digests(self._data_files, budget)
             self._write()

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
 from bert_tf.io import processes
@@ -46,7 +47,7 @@ class Trainer:
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
         """
-        checkpoints.check_path(output_dir, "output_dir")
+        check_path(output_dir, "output_dir")
         self.strategy = strategy
         self.workers = Workers(strategy)
         self._eval_writers = {}

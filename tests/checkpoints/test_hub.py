@@ -16,7 +16,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hub
-from bert_tf.tokenization import casing_from_path
+from bert_tf.tokenization.vocabulary import casing_from_path
 from tests.common import TINY, features
 
 NAME = "uncased_L-2_H-128_A-2"

@@ -153,7 +153,7 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
 ):
     monkeypatch.setattr(training.step, "GROWTH_STEPS", 3)
     monkeypatch.setattr(training.step, "INITIAL_SCALE", 8.0)
-    scale = training.LossScale()
+    scale = training.step.LossScale()
     optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
 

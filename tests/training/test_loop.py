@@ -200,7 +200,7 @@ def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bert_tf.checkpoints.remove", remove)
+        patch.setattr("bert_tf.checkpoints.release.remove", remove)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, 6, save=1)
     assert (tmp_path / "model.ckpt-1.index").exists()

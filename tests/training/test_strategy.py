@@ -69,7 +69,7 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
 
 
 def test_lost_worker_raises_stopped():
-    workers = training.Workers(one_device())
+    workers = training.strategy.Workers(one_device())
     error = tf.errors.UnavailableError(None, None, "connection reset")
     with pytest.raises(tf.errors.UnavailableError), workers.watched():
         raise error
