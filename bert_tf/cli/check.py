@@ -56,13 +56,15 @@ def main():
     if on_jax:
         checks = _jax_checks(dtypes)
     else:
+        from bert_tf.device_check import checks as device_checks
+
         config = BertConfig(vocab_size=30522)
         if FLAGS.model:
             config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
         if FLAGS.num_logical_devices:
-            bert_tf.device_check.set_logical_devices(FLAGS.num_logical_devices)
+            device_checks.set_logical_devices(FLAGS.num_logical_devices)
         strategy = bert_tf.training.make_strategy(**dataclasses.asdict(from_flags(DeviceConfig())))
-        checks = bert_tf.device_check.Checks(strategy, dtypes)
+        checks = device_checks.Checks(strategy, dtypes)
     report = describe(checks)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
     if on_jax and not FLAGS.quick:
@@ -89,7 +91,9 @@ def _jax_checks(dtypes):
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:
         raise bert_tf.UserError("--dtype=float16 requires KERAS_BACKEND=tensorflow")
-    return bert_tf.device_check.JaxChecks([x for x in dtypes if x != "float16"])
+    from bert_tf.device_check.jax_checks import JaxChecks
+
+    return JaxChecks([x for x in dtypes if x != "float16"])
 
 
 def describe(checks):
@@ -118,17 +122,18 @@ def run_checks(checks):
 
 
 def measure(strategy, config, dtypes):
+    from bert_tf.device_check import speed
+
     dtype = [x for x in dtypes if x != "float16"][-1:] or dtypes
     sizes = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
     write(f"\nspeed in {dtype[0]}, {sizes}, random weights, no padding\n")
     write(f"\n{'':<10}{'length':>8}{'batch':>8}{'examples/s':>12}\n")
     speeds = []
-    tools = bert_tf.device_check
-    for x in tools.measure_speed(strategy, config, dtype[0], seconds=FLAGS.seconds):
+    for x in speed.measure_speed(strategy, config, dtype[0], seconds=FLAGS.seconds):
         speeds.append(x)
         rate = x.note or f"{x.examples_per_second:.1f}"
         write(f"{x.mode:<10}{x.max_seq_length:>8}{x.batch_size:>8}{rate:>12}\n")
     for length in dict.fromkeys(x.max_seq_length for x in speeds):
-        if size := tools.best_batch_size(speeds, length):
+        if size := speed.best_batch_size(speeds, length):
             write(f"fastest with --max_seq_length={length}: --train_batch_size={size}\n")
     return [{**x._asdict(), "dtype": dtype[0]} for x in speeds]

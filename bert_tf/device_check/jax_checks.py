@@ -5,12 +5,9 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.device_check import checks
-from bert_tf.device_check.checks import Check, error_bound
 from bert_tf.modeling import BertPretrainer
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training.jax_devices import use_all_devices
-
-_STEPS = 3
 
 
 class JaxChecks:
@@ -44,19 +41,10 @@ class JaxChecks:
 
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
-        expected, losses = self._train("float32")
+        expected = self._train("float32")
         use_all_devices()
         for dtype in self.dtypes:
-            trained, own_losses = self._train(dtype)
-            bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
-            if reason:
-                difference = np.abs(np.array(own_losses) - losses).max()
-                note = f"losses; {reason}"
-            else:
-                pairs = zip(trained, expected, strict=True)
-                difference = max(np.abs(a - b).max() for a, b in pairs)
-                note = "weights"
-            yield Check(f"{_STEPS} steps, {dtype}", float(difference), bound, note)
+            yield checks.check_steps("", self._train(dtype), expected, dtype, self.kind)
 
     def _make_model(self, dtype):
         policy = dtype if dtype == "float32" else f"mixed_{dtype}"
@@ -77,6 +65,6 @@ class JaxChecks:
         )
         inputs = {x.name: batch[x.name] for x in model.inputs}
         losses = []
-        for _ in range(_STEPS):
+        for _ in range(checks.STEPS):
             losses.append(float(model.train_on_batch(inputs, labels, return_dict=True)["loss"]))
         return model.get_weights(), losses

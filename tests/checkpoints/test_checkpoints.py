@@ -10,7 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hugging_face
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 from tests.common import TINY, tiny

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.modeling import BertPretrainer, BertTokenClassifier
 from tests.common import TINY, features, tiny
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import device_check, optimization
+from bert_tf import optimization
 from bert_tf.device_check import checks, speed
 from tests.common import run_python, tiny
 from tests.training.training_helpers import mirrored, one_device
@@ -20,7 +20,7 @@ DTYPES = ["float32", "bfloat16", "float16"]
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "dtypes"), [(1, DTYPES[:1]), (3, DTYPES)])
 def test_good_devices_pass(count, dtypes, monkeypatch, tmp_path):
-    device_checks = device_check.Checks(mirrored(count) if count > 1 else one_device(), dtypes)
+    device_checks = checks.Checks(mirrored(count) if count > 1 else one_device(), dtypes)
     found = []
     for check in device_checks.all():
         found.append(check)
@@ -38,7 +38,7 @@ def test_good_devices_pass(count, dtypes, monkeypatch, tmp_path):
 
 
 def failures(methods, dtypes=("float32",)):
-    found = device_check.Checks(one_device(), dtypes)
+    found = checks.Checks(one_device(), dtypes)
     return [x.name for name in methods for x in getattr(found, name)() if not x.passed]
 
 
@@ -65,8 +65,8 @@ def test_wrong_products_are_found(monkeypatch):
 
 
 def test_values_that_are_no_numbers_fail():
-    assert not device_check.Check("a", float("nan"), 1.0).passed
-    assert device_check.Check("a", 1.0, 1.0).passed
+    assert not checks.Check("a", float("nan"), 1.0).passed
+    assert checks.Check("a", 1.0, 1.0).passed
 
 
 def test_speed(monkeypatch):
@@ -81,24 +81,24 @@ def test_speed(monkeypatch):
     monkeypatch.setattr(speed, "_rate", rate)
     monkeypatch.setattr(speed, "out_of_memory_errors", lambda: MemoryError)
     config = tiny(max_position_embeddings=16, num_hidden_layers=1)
-    found = list(device_check.measure_speed(one_device(), config, "float32", (8, 512)))
+    found = list(speed.measure_speed(one_device(), config, "float32", (8, 512)))
     train = [tuple(x[1:4]) for x in found if x.mode == "train"]
     assert train == [(8, 4, 10.0), (8, 8, 15.0), (8, 16, 0.0), (16, 4, 10.0), (16, 8, 15.0),
                      (16, 16, 15.1)]  # fmt: skip
     assert len(found) == 12
-    assert device_check.best_batch_size(found, 8) == 8
-    assert device_check.best_batch_size(found, 16) == 16
-    assert device_check.best_batch_size(found, 32) is None
+    assert speed.best_batch_size(found, 8) == 8
+    assert speed.best_batch_size(found, 16) == 16
+    assert speed.best_batch_size(found, 32) is None
 
 
 def test_the_command(run_script, tmp_path, monkeypatch, capsys):
     """Checks the table, the JSON file, the measured speed and the exit status."""
-    monkeypatch.setattr(device_check.Checks, "all", lambda self: [*self.optimizer_steps()])
+    monkeypatch.setattr(checks.Checks, "all", lambda self: [*self.optimizer_steps()])
     monkeypatch.setattr(speed, "_GAIN", 100)  # two sizes
     flags = ["--num_logical_devices=1", "--seconds=0", f"--model={tmp_path}"]
     with pytest.raises(bert_tf.UserError, match="--model has no effect with --quick"):
         run_script("bert-tf check", "--quick", *flags)
-    monkeypatch.setattr(device_check, "set_logical_devices", lambda count: None)
+    monkeypatch.setattr(checks, "set_logical_devices", lambda count: None)
     monkeypatch.setattr(
         bert_tf.checkpoints, "resolve", lambda _: type("", (), {"bert_config": tiny(
             num_hidden_layers=1, max_position_embeddings=8)}),
@@ -114,7 +114,7 @@ def test_the_command(run_script, tmp_path, monkeypatch, capsys):
     assert all(x["examples_per_second"] > 0 for x in report["speed"])
 
     monkeypatch.setattr(
-        device_check.Checks, "all", lambda self: [device_check.Check("a check", 2.0, 1.0, "why")]
+        checks.Checks, "all", lambda self: [checks.Check("a check", 2.0, 1.0, "why")]
     )
     with pytest.raises(bert_tf.UserError, match="1 of 1 checks failed: a check"):
         run_script("bert-tf check", "--quick", f"--output_file={tmp_path}/failed.json")

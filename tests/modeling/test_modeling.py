@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, modeling
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,

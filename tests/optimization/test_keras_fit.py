@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, modeling, optimization, training
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import features, run_python

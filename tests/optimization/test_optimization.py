@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.optimization import (
     OPTIMIZERS,
     AdamWeightDecay,

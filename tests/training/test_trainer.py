@@ -15,7 +15,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline, records
-from bert_tf.device_check import RECORDED
+from bert_tf.device_check.checks import RECORDED
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
