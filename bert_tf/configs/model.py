@@ -183,14 +183,11 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the values for the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
-        for key, default in self._defaults_of_bert().items():
+        defaults = {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
+        for key, default in defaults.items():
             if values[key] == default:
                 del values[key]  # not in the release's files
         return {**values.pop("other"), **values}
-
-    def _defaults_of_bert(self):
-        """Return the values that are hard-coded in the release."""
-        return {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
 
     def _architecture_of_bert(self):
         """Return the values that make the architecture BERT."""

@@ -112,7 +112,9 @@ class TrainingInput(_RecordInput):
             batches = tf.data.Dataset.zip(batches, steps.map(make_noise))
         batches = shard_batches(batches, self.batch_size, context, rows.start)
         batches = batches.map(self._parse, tf.data.AUTOTUNE)
-        return mark_infinite(batches.prefetch(tf.data.AUTOTUNE))
+        # An infinite dataset has batches with a static size.
+        infinite = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        return batches.prefetch(tf.data.AUTOTUNE).apply(infinite)
 
     @tf.autograph.experimental.do_not_convert
     def files_at_step(self, step):
@@ -345,8 +347,3 @@ def shard_batches(batches, batch_size, context, first_row=0):
     if replica_batch_size == num_rows:
         return batches
     return batches.rebatch(replica_batch_size, drop_remainder=True)
-
-
-def mark_infinite(batches):
-    """Mark a dataset as infinite, so that batches have a static size."""
-    return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

@@ -33,11 +33,9 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
     if num_checked is not None and len(paths) > num_checked:
         console.info("checking the first records of %d of %d files", num_checked, len(paths))
         paths = [paths[i] for i in np.linspace(0, len(paths) - 1, num_checked).astype(int)]
-
-    def check_file(path):
-        check_lengths(path, schema, lengths, is_unmasked)
-
-    record_files.map_files(check_file, paths, "checking")
+    record_files.map_files(
+        lambda path: check_lengths(path, schema, lengths, is_unmasked), paths, "checking"
+    )
 
 
 def check_lengths(path, schema, lengths, is_unmasked=False):

@@ -29,7 +29,6 @@ import re
 from bisect import bisect_right
 from collections import Counter
 
-TABLE_VERSION = 1
 UNICODE_VERSION = "14.0.0"
 TABLE_SHA256 = "dc1d0596fa6efdf04715cbd81c95905ef960440c289d0678c474d8954f1e4955"
 TABLE_PATH = pathlib.Path(__file__).with_name("unicode_table.txt")
@@ -51,7 +50,7 @@ _FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x
 def _read_lines(path, sha256):
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise RuntimeError(f"{path} is damaged: its SHA-256 differs from version {TABLE_VERSION}")
+        raise RuntimeError(f"{path} is damaged: its SHA-256 differs from the published one")
     return data.decode("ascii").split("\n")
 
 

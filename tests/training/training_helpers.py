@@ -50,9 +50,8 @@ class Batches:
 
         spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self.make(0))
         dataset = tf.data.Dataset.from_generator(generate, output_signature=spec)
-        return input_pipeline.mark_infinite(
-            input_pipeline.shard_batches(dataset, self.batch_size, context)
-        )
+        batches = input_pipeline.shard_batches(dataset, self.batch_size, context)
+        return batches.apply(tf.data.experimental.assert_cardinality(-1))  # infinite
 
     def load_counts(self, cache):
         pass

@@ -9,7 +9,6 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data.pretraining.sources import split_sentences
-from bert_tf.errors import UserError
 
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
@@ -141,15 +140,9 @@ def iter_chunks(documents, num_shards, on_progress=lambda: None):
 
 
 def read_corpus(source, tokenizer, by_spaces=False):
-    """Tokenize a source to a `Corpus`; raise UserError if it has no text."""
+    """Tokenize a source to a `Corpus`."""
     with console.progress("tokenizing", source) as on_progress:
         chunks = iter_chunks(source.documents(), 1, on_progress)
         tokenized = map(ChunkTokenizer(tokenizer, by_spaces), chunks)
         corpus = Corpus.from_blocks([block for blocks in tokenized for _, block in blocks])
-    check_has_text(source, len(corpus.ids))
     return corpus
-
-
-def check_has_text(source, num_tokens):
-    if not num_tokens:
-        raise UserError(f"{source.name}: no text found, expected one sentence per line")

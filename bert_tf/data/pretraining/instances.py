@@ -10,7 +10,6 @@ each instance as (a_start, a_end, b_start, b_end, label), with indices into `Cor
 one than NumPy's. `documents` is a list of (first sentence, last sentence + 1).
 """
 
-import functools
 import random
 from array import array
 from bisect import bisect_left
@@ -78,14 +77,9 @@ def find_compiled(num_tokens, config):
         from bert_tf.data.pretraining import compiled
     # Numba is missing, incompatible with this NumPy, or its library cannot be loaded.
     except (ImportError, OSError) as error:
-        _log_without_numba(str(error))
+        console.notice("instances are created faster with Numba (pip install numba): %s", error)
         return None
     return compiled
-
-
-@functools.cache  # once
-def _log_without_numba(error):
-    console.info("instances are created faster with Numba (pip install numba): %s", error)
 
 
 def _draw(corpus, documents, config, masker, rng, parts, on_progress):

@@ -19,7 +19,7 @@ import re
 
 from bert_tf import console
 from bert_tf.data import record_files
-from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, check_has_text, iter_chunks
+from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.workdir import WorkDir, to_json
 from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
@@ -149,8 +149,7 @@ class Shards:
             paths = [*self.paths(), self._metadata_path]
             record_files.map_files(files.system(self._path).remove, paths, "removing")
             self._work_dir.remove()
-            check_has_text(self.source, total.tokens)
-            check_has_instances(self.source, total.instances)
+            check_has_instances(self.source, total.tokens, total.instances)
         metadata = {"made_of": self._fingerprint, "shards": [shard._asdict() for shard in counts]}
         files.write_text(self._metadata_path, to_json(metadata))
         return metadata

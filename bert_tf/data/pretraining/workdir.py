@@ -5,7 +5,6 @@ tokens of all shards are complete.
 """
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -67,11 +66,8 @@ class WorkDir:
         if system is not files.Local:
             system.rmtree(self.path)
             return
-        try:
+        with contextlib.suppress(OSError):  # that process may have written files
             os.rmdir(self.path)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
 
     def _clear(self):
         """Remove all but lock and fingerprint; sizes first, so that no run uses partial tokens."""

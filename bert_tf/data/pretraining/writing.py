@@ -135,8 +135,10 @@ def warn_about_limits(counts, config):
         )  # fmt: skip
 
 
-def check_has_instances(source, num_instances):
-    """Raise UserError if all sentences have a single token."""
+def check_has_instances(source, num_tokens, num_instances):
+    """Raise UserError if there are no tokens, or all sentences have a single one."""
+    if not num_tokens:
+        raise UserError(f"{source.name}: no text found, expected one sentence per line")
     if not num_instances:
         raise UserError(f"{source.name}: no instance can be created from its text")
 
@@ -150,7 +152,7 @@ def create_in_memory(source, paths, tokenizer, config):
     progress = console.ProgressLog("creating", "documents", total)
     instances = create_instances(corpus, vocab, config, on_progress=progress.add, compiled=compiled)
     progress.done()
-    check_has_instances(source, len(instances))
+    check_has_instances(source, len(corpus.ids), len(instances))
     counts = Counts.from_instances(instances, corpus, vocab, config)
     warn_about_limits([counts], config)
     progress = console.ProgressLog("writing", "instances", total=len(instances))
