@@ -16,7 +16,7 @@ def test_requests_of_the_documentation(root, vocab_file, tmp_path):
     pytest.importorskip("tensorflow_serving")
     from tests.serving.serving_stand_in import StandIn
 
-    config = tiny(vocab_size=2200)
+    config = tiny(vocab_size=2200, num_hidden_layers=1)
     task_config = classifier_config(vocab_file, config, labels=("0", "1"), num_texts=2)
     model = randomized(bert_tf.BertClassifier(config, 2))
     servable = classification_servable(model, task_config, configs.ServingConfig(warm_up=False))
