@@ -130,13 +130,13 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     """Resuming the run of a killed process gives the weights of an uninterrupted run."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
-    short = {**OPTIONS, "steps": 60, "eval_steps": 20, "total": 60}
+    short = {**OPTIONS, "steps": 30, "eval_steps": 10, "total": 30}
     options = {**short, "paths": record_paths, "steps": 100000}
     assert not kill_at_random_times(killed, options, times=1, seed=1)
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     caplog.set_level("INFO", "bert_tf")
     options = {name: x for name, x in short.items() if name != "seconds_per_loop"}
-    options["steps"] = max(60, int(tensors(killed)["global_step"]) + 3)
+    options["steps"] = max(30, int(tensors(killed)["global_step"]) + 3)
     for folder in (killed, whole):
         training.set_seed(7)
         lengths = {"S": 8, "P": 1}
