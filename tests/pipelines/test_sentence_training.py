@@ -125,11 +125,12 @@ def test_fit_on_pairs(encoder_folder, tmp_path):
 def test_fit_on_scores(encoder_folder, loss):
     encoder = make(encoder_folder, pooling="cls")
     pairs = list(zip(TEXTS, OTHERS, strict=True))
+    before = encoder.evaluate(pairs, SCORES)["spearman"]
     stop = keras.callbacks.EarlyStopping("val_spearman", mode="max", patience=99)
-    history = encoder.fit(pairs, SCORES, loss, validation_data=(pairs, SCORES), epochs=8,
+    history = encoder.fit(pairs * 4, SCORES * 4, loss, validation_data=(pairs, SCORES), epochs=2,
                           batch_size=16, learning_rate=2e-3, callbacks=[stop],
                           verbose=0).history  # fmt: skip
-    assert history["val_spearman"][-1] > history["val_spearman"][0] + 0.1
+    assert history["val_spearman"][-1] > before + 0.1
     assert encoder.evaluate(pairs, SCORES)["spearman"] == history["val_spearman"][-1]
     cosines = [
         float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
@@ -185,19 +186,14 @@ def test_bad_input(encoder_folder, arguments, message):
         make(encoder_folder).fit(**{"texts": (TEXTS, OTHERS), **arguments})
 
 
-@pytest.mark.parametrize(
-    "make_optimizer", [keras.optimizers.Adam, bert_tf.optimization.AdamWeightDecay]
-)
-def test_an_optimizer_made_outside_fits_the_default_strategy(
-    encoder_folder, monkeypatch, make_optimizer
-):
+def test_an_optimizer_made_outside_fits_the_default_strategy(encoder_folder, monkeypatch):
     """On one device the pipeline uses the strategy in which users create optimizers."""
     monkeypatch.setattr(
         "bert_tf.training.strategy.make_strategy",
         lambda **_: tf.distribute.OneDeviceStrategy("/cpu:0"),
     )
     encoder = make(encoder_folder, strategy=None)
-    encoder.compile(make_optimizer(1e-3))
+    encoder.compile(bert_tf.optimization.AdamWeightDecay(1e-3))
     history = encoder.fit((TEXTS[:4], SHUFFLED[:4]), batch_size=4, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
 
