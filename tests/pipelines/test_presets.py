@@ -126,7 +126,7 @@ def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, g
     assert classifier.config.max_seq_length == (given or 12)
 
 
-def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch):
+def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch, eagerly):
     """A new folder with a different vocabulary in its place has no effect."""
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path / "a")

@@ -26,7 +26,7 @@ def make_reviews(count, seed):
     return texts, np.array(labels)
 
 
-TRAIN, TEST = make_reviews(128, 0), make_reviews(32, 1)
+TRAIN, TEST = make_reviews(640, 0), make_reviews(32, 1)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_program_of_a_transformers_user(transformers, transformers_folder, t
 
     names = ["NEGATIVE", "POSITIVE"]
     labels = [names[label] for label in TRAIN[1]]
-    classifier.fit(TRAIN[0], labels, batch_size=16, epochs=5, learning_rate=1e-2, verbose=0)
+    classifier.fit(TRAIN[0], labels, batch_size=16, epochs=1, learning_rate=1e-2, verbose=0)
     answers = classifier.predict(TEST[0])
     assert [answer["label"] for answer in answers] == [names[label] for label in TEST[1]]
 

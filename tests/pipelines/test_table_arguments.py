@@ -142,6 +142,7 @@ def test_every_class_learns_from_a_dataset(name, encoder_folder):
         pipeline = getattr(bert_tf, name).from_preset(
             str(encoder_folder), max_seq_length=16, **arguments
         )
+        pipeline.compile(run_eagerly=True)
         history = pipeline.fit(table, validation_data=table, epochs=1, batch_size=2, verbose=0)
         losses.append((history.history["loss"], history.history["val_loss"]))
     assert losses[0] == losses[1]
