@@ -21,7 +21,8 @@ def make(folder):
     return bert_tf.MultipleChoice.from_preset(folder, max_seq_length=12)
 
 
-def test_fit(encoder_folder, tmp_path):
+@pytest.mark.parametrize("is_exported", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_fit(encoder_folder, tmp_path, is_exported):
     choice = make(encoder_folder)
     # One long epoch, because TensorFlow optimizes the graph of the dataset anew in each.
     history = choice.fit(
@@ -35,7 +36,12 @@ def test_fit(encoder_folder, tmp_path):
     assert choice.evaluate(CONTEXTS, ENDINGS, texts, verbose=0) == results
     answers = choice.predict(CONTEXTS, ENDINGS)
     assert [answer["choice"] for answer in answers] == LABELS
-    run_pipeline_test(choice, {"context": CONTEXTS, "endings": ENDINGS}, tmp_path)
+    if is_exported:
+        run_pipeline_test(choice, {"context": CONTEXTS, "endings": ENDINGS}, tmp_path)
+    else:
+        choice.save_to_preset(tmp_path / "saved")
+        loaded = bert_tf.MultipleChoice.from_preset(tmp_path / "saved")
+        assert loaded.predict(CONTEXTS, ENDINGS) == answers
     # The number of endings may differ from the training data and between rows.
     assert len(choice.predict(CONTEXTS[:1], [["b", "a"]])[0]["probabilities"]) == 2
 

@@ -58,7 +58,7 @@ def trained(encoder_folder):
     return ner, history.history
 
 
-def test_fit(trained, tmp_path):
+def test_fit(trained):
     ner, history = trained
     assert history["val_f1"][-1] > 0.9
     assert history["loss"][-1] < 0.5 * history["loss"][0]
@@ -68,7 +68,11 @@ def test_fit(trained, tmp_path):
     # Predictions can serve as training data; `fit` and `evaluate` read them alike.
     assert ner.evaluate(TEXTS, [x["entities"] for x in answers])["f1"] == 1
     assert ner.evaluate(TEXTS, answers)["f1"] == 1
-    run_pipeline_test(ner, {"text": TEXTS[:3]}, tmp_path)
+
+
+@pytest.mark.slow  # test_tags_without_spans loads a saved model
+def test_presets_and_export(trained, tmp_path):
+    run_pipeline_test(trained[0], {"text": TEXTS[:3]}, tmp_path)
 
 
 def test_scores_are_those_of_conlleval(trained):
@@ -135,6 +139,7 @@ def test_tags_without_spans(encoder_folder, tmp_path):
 
 def test_callbacks_weights_and_splits(encoder_folder):
     ner = make(encoder_folder)
+    ner.compile(run_eagerly=True)
     stop = keras.callbacks.EarlyStopping("val_f1", mode="max", patience=0, min_delta=2)
     weights = {"O": 0.0}
     history = ner.fit(TEXTS, ENTITIES, validation_split=0.25, epochs=9, callbacks=stop,
