@@ -10,7 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.tasks.classification.examples import NumericFeature
 from bert_tf.tasks.classification.labels import LabelEncoder
-from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make
+from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make, make_quick
 
 pytest.importorskip("tensorflow_text")
 
@@ -85,11 +85,11 @@ def test_weights_of_a_dataset_with_a_column_each(encoder_folder):
     labels, weights = tf.constant([["pos"], ["neg"]]), tf.constant([[2.0], [3.0]])
     dataset = tf.data.Dataset.from_tensor_slices((["a", "b"], labels, weights)).batch(2)
     for options, expected in (({}, [2.0, 3.0]), ({"class_weight": {"pos": 5.0}}, [10.0, 3.0])):
-        ((_, targets, found),), _ = captured_fit(make(encoder_folder), dataset, **options)
+        ((_, targets, found),), _ = captured_fit(make_quick(encoder_folder), dataset, **options)
         assert targets.numpy().tolist() == [1, 0] and found.numpy().tolist() == expected
     wide = dataset.map(lambda x, y, w: (x, y, tf.tile(w, [1, 2])))
     with pytest.raises(bert_tf.UserError, match=r"`texts`: found sample weights .* \(None, 2\)"):
-        make(encoder_folder).fit(wide)
+        make_quick(encoder_folder).fit(wide)
 
 
 def test_a_tuple_of_one_text_is_no_pair(encoder_folder):
@@ -103,8 +103,7 @@ def test_a_tuple_of_one_text_is_no_pair(encoder_folder):
 
 
 def test_unknown_label_in_a_dataset(encoder_folder):
-    classifier = make(encoder_folder)
-    classifier.compile("sgd", run_eagerly=True)
+    classifier = make_quick(encoder_folder)
     dataset = DATASET.map(lambda x, y: (x, y + "x")).batch(2)
     with pytest.raises(bert_tf.UserError, match=r"`texts`: the dataset has a label .*neg, pos$"):
         classifier.fit(dataset, verbose=0)
@@ -163,14 +162,16 @@ class Batches(keras.utils.PyDataset):
 def test_forms_of_the_arguments(encoder_folder):
     """Every form of the same texts and labels gives the same loss and answers."""
     pd = pytest.importorskip("pandas")
-    classifier = make(encoder_folder)
+    classifier = make_quick(encoder_folder)
     ids = np.array([1, 0] * 6)
+    examples = list(map(bert_tf.InputExample, ids, TEXTS, [None] * 12, LABELS))
     results = [
         classifier.evaluate(x=texts, y=labels, verbose=0, return_dict=True)["loss"]
         for texts, labels in (
             (TEXTS, LABELS), (tf.constant(TEXTS), tf.constant(ids)),
             (pd.Series(TEXTS), ids[:, None]),
             (pd.DataFrame({"text": TEXTS}), pd.DataFrame({"label": LABELS})), (Batches(), None),
+            (examples, None),
             (tf.data.Dataset.from_tensor_slices((TEXTS, np.eye(2)[ids])).batch(6), None),
         )
     ]  # fmt: skip
@@ -180,17 +181,21 @@ def test_forms_of_the_arguments(encoder_folder):
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(5)
     for texts in (
         np.array(TEXTS), tf.constant(TEXTS), pd.DataFrame({"text": TEXTS}), pd.Series(TEXTS),
-        Batches(), dataset, dataset.map(lambda x, _: x),
+        Batches(), dataset, dataset.map(lambda x, _: x), examples,
     ):  # fmt: skip
         assert classifier.predict(x=texts, verbose=0) == expected
     assert classifier.predict(TEXTS[1]) == expected[1]
     pairs = classifier.predict([("a", "b"), ("c", "d")])
     columns = tf.data.Dataset.from_tensor_slices((["a", "c"], ["b", "d"]))
     columns = columns.map(lambda a, b: ((a, b), 0)).batch(2)
-    for texts in ((["a", "c"], ["b", "d"]), pd.DataFrame([["a", "b"], ["c", "d"]]), columns):
+    for texts in (
+        (["a", "c"], ["b", "d"]), pd.DataFrame([["a", "b"], ["c", "d"]]), columns,
+        [bert_tf.InputExample(0, "a", "b"), bert_tf.InputExample(1, "c", "d")],
+    ):  # fmt: skip
         assert classifier.predict(texts) == pairs
-    history = classifier.fit(x=Batches(), validation_data=Batches(), epochs=2, verbose=0)
-    assert len(history.history["val_loss"]) == 2
+    for data in (Batches(), examples):
+        history = classifier.fit(x=data, validation_data=data, epochs=1, verbose=0)
+        assert len(history.history["val_loss"]) == 1
 
 
 def test_balanced_weights_are_those_of_scikit_learn():
@@ -208,8 +213,8 @@ def test_losses_are_of_logits(encoder_folder):
     losses = []
     for loss in (None, "sparse_categorical_crossentropy", "categorical_crossentropy",
                  keras.losses.SparseCategoricalCrossentropy(from_logits=True)):  # fmt: skip
-        classifier = make(encoder_folder)
-        classifier.compile("sgd", loss, metrics=["accuracy"])
+        classifier = make_quick(encoder_folder)
+        classifier.compile("sgd", loss, metrics=["accuracy"], run_eagerly=True)
         losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)["loss"])
     np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
     for loss in (keras.losses.SparseCategoricalCrossentropy(), "binary_crossentropy"):

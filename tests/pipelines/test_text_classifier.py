@@ -16,6 +16,7 @@ from tests.pipelines.classifier_helpers import (
     TEXTS,
     captured_fit,
     make,
+    make_quick,
     no_history,
 )
 from tests.pipelines.conftest import run_pipeline_test
@@ -44,7 +45,7 @@ def trained(encoder_folder):
         TEXTS * 4,
         LABELS * 4,
         validation_data=(TEXTS[:3], [1, 0, 1]),
-        epochs=3,
+        epochs=2,
         batch_size=5,
         learning_rate=1e-2,
         callbacks=[recorder],
@@ -59,9 +60,9 @@ def test_fit(trained):
     assert isinstance(classifier.model, bert_tf.BertClassifier)
     assert {"accuracy", "loss", "val_accuracy", "val_loss"} <= set(history.history)
     assert history.history["loss"][-1] < 0.8 * history.history["loss"][0]
-    # The rate rises over the first tenth of 30 steps and then decays.
-    rate = bert_tf.LinearWarmupDecay(1e-2, num_train_steps=30, num_warmup_steps=3)
-    np.testing.assert_allclose(recorder.rates, [rate(step) for step in range(30)], rtol=1e-6)
+    # The rate rises over the first tenth of 20 steps and then decays.
+    rate = bert_tf.LinearWarmupDecay(1e-2, num_train_steps=20, num_warmup_steps=2)
+    np.testing.assert_allclose(recorder.rates, [rate(step) for step in range(20)], rtol=1e-6)
     results = classifier.evaluate(TEXTS, LABELS, verbose=0)
     assert results["accuracy"] == 1.0 and results["loss"] < 0.6
     assert [answer["label"] for answer in classifier.predict(TEXTS)] == LABELS
@@ -105,7 +106,7 @@ def test_presets_and_export(trained, tmp_path, caplog):
     config = run_pipeline_test(classifier, {"text": TEXTS}, tmp_path).config
     assert config.labels == ("neg", "pos")
     assert config.num_texts == 1 and config.max_seq_length == 32
-    checkpoint = str(tmp_path / "saved" / "model.ckpt-30")
+    checkpoint = str(tmp_path / "saved" / "model.ckpt-20")
     assert bert_tf.TextClassifier.from_preset(checkpoint).predict(TEXTS) == expected
     reordered = bert_tf.TextClassifier.from_preset(tmp_path / "saved", labels=["pos", "neg"])
     assert [x["label"] for x in reordered.predict(TEXTS)] == [x["label"] for x in expected]
@@ -220,7 +221,7 @@ def test_datasets(encoder_folder, dtype, labels):
 
 
 def test_a_new_regression_head_starts_at_the_mean(encoder_folder):
-    classifier = make(encoder_folder, labels=None, task_type="regression")
+    classifier = make_quick(encoder_folder, labels=None, task_type="regression")
     for scores in ([3.0, 5.0], [30.0, 50.0]):  # the second call continues with a trained head
         captured_fit(classifier, TEXTS[:2], scores)
         bias = bert_tf.checkpoints.weights(classifier.model)["output_bias"]
@@ -354,7 +355,7 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
 
 def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):
     """The error is the scripts' sentence, and the weights are unusable."""
-    classifier = make(encoder_folder)
+    classifier = make_quick(encoder_folder)
     classifier.compile(keras.optimizers.SGD(1e30), run_eagerly=True)
     message = r"^loss is (nan|inf) at step [23]; load the model again, .*`learning_rate` may help$"
     with pytest.raises(bert_tf.UserError, match=message):

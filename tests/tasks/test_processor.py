@@ -1,4 +1,4 @@
-"""`DataProcessor` classes written for the release work in scripts and pipelines."""
+"""`DataProcessor` classes written for the release work in scripts."""
 
 import sys
 
@@ -6,9 +6,8 @@ import pytest
 
 import bert_tf
 from bert_tf import serving
-from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.processor import ProcessorSource
-from tests.common import read_results, read_table, write_files, write_model
+from tests.common import read_results, read_table, write_files
 from tests.tasks.conftest import make_run
 
 # A class from a fork of the release, with new imports.
@@ -167,25 +166,3 @@ def test_cells_of_a_file(tmp_path):
     assert read_tsv(f"{tmp_path}/a.tsv") == [["a", '"b', 'c"'], [], [], ['"d', "e"]]
     write_files(tmp_path, b__tsv='a\t"b\tc\nd"\t' + "e" * 200_000)
     assert read_tsv(f"{tmp_path}/b.tsv", quotechar='"') == [["a", "b\tc\nd", "e" * 200_000]]
-
-
-def test_examples_in_fit(tmp_path, eagerly):
-    """`fit`, `evaluate` and `predict` accept lists of `InputExample`."""
-    pytest.importorskip("tensorflow_text")
-    write_model(tmp_path, num_hidden_layers=1)
-    texts, labels = [("a b", "c"), ("c d", ""), ("a", "")], ["pos", "neg", "pos"]
-    examples = [
-        bert_tf.InputExample(i, a, b or None, label)
-        for i, ((a, b), label) in enumerate(zip(texts, labels, strict=True))
-    ]
-    model = bert_tf.BertClassifier(bert_tf.BertConfig.from_json_file(f"{tmp_path}/config.json"), 2)
-    config = ClassificationConfig(
-        model.config, f"{tmp_path}/vocab.txt", labels=("neg", "pos"), max_seq_length=8
-    )
-    classifier = bert_tf.TextClassifier(model, config)
-    classifier.compile(run_eagerly=True)
-    assert classifier.evaluate(examples) == classifier.evaluate(texts, labels)
-    answers = classifier.predict([*texts, *examples])
-    assert answers[:3] == answers[3:]
-    history = classifier.fit(examples, validation_data=examples[:2], epochs=1, verbose=0)
-    assert "val_loss" in history.history
