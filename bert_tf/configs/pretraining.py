@@ -50,8 +50,6 @@ class PretrainingConfig(Config):
     masked_lm_prob: float = option(
         0.15,
         "Fraction of the tokens to mask with dynamic_masking. (bert_tf)",
-        minimum=0.0,
-        maximum=1.0,
         requires="dynamic_masking",
     )
     num_input_streams: int = option(

@@ -12,6 +12,8 @@ class DynamicMasking:
 
     def __init__(self, vocab, lengths, masked_lm_prob, seed):
         """Mask a fraction `masked_lm_prob` of a sequence's tokens, at most P."""
+        if not 0 <= masked_lm_prob <= 1:
+            raise UserError(f"`masked_lm_prob={masked_lm_prob}`: expected a number from 0 to 1")
         if lengths["P"] > lengths["S"]:
             raise UserError(
                 f"`max_predictions_per_seq={lengths['P']}`: expected at most "

@@ -92,7 +92,8 @@ def test_no_package_of_a_runtime_is_replaced(wheel):
                 {"extra": extra, "python_version": "3.13"}
             ):
                 names.add(requirement.name)
-                assert requirement.specifier.contains(COLAB.get(requirement.name, "0")), text
+                version = COLAB.get(requirement.name)  # None if pip installs it on Colab
+                assert version is None or requirement.specifier.contains(version), text
     assert needed["tensorflow"] - needed[""] == {"tensorflow", "tensorboard", "tensorflow-text"}
     assert needed[""] - set(COLAB) == {"importlib_resources", "lazy-loader"}
 

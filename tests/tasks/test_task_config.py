@@ -216,7 +216,7 @@ def of_classifier(**values):
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
-        (lambda: options(labels=("pos", "neg", "")).check(None, False), "`labels`: label 2"),
+        (lambda: options(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
         (of_classifier, "`labels` must be given"),
     ],
 )

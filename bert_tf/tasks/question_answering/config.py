@@ -4,6 +4,7 @@ import dataclasses
 
 from bert_tf.configs.base import option
 from bert_tf.configs.data_files import TfdsConfig
+from bert_tf.configs.model import BertConfig
 from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
@@ -91,7 +92,7 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        is_model = self.bert_config is not None
+        is_model = isinstance(self.bert_config, BertConfig)
         if is_model and self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
                 f"`max_seq_length={self.max_seq_length}`: expected more than "
