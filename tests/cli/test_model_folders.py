@@ -109,7 +109,7 @@ ANSWERS[1:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWE
 def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, line, answer):
     """predict.py and an export find the folder's task and give the same answers."""
     pytest.importorskip("tensorflow_text")
-    config = tiny(vocab_size=len(WORDS), max_position_embeddings=128, num_hidden_layers=1)
+    config = tiny(vocab_size=len(WORDS), max_position_embeddings=128)
     labels = ["x", "y", "z"] if answer in ("label", "entities") else None
     model = model_class(config, **({"num_labels": 3} if labels else {}))
     enlarge_weights(model)
