@@ -115,14 +115,15 @@ def prepare_model(model, serving_config, max_seq_length):
     return PreparedModel(model, call, buckets, serving_config)
 
 
-def _call(model, inputs, skip_padding):
+def _call(model, inputs, skip_padding, **options):
     """Call a model in inference mode; for a single row, skipping padding takes more time."""
+    call = functools.partial(model, inputs, training=False, **options)
     if not skip_padding:
-        return model(inputs, training=False, skip_padding=False)
+        return call(skip_padding=False)
     return tf.cond(
         tf.shape(inputs["input_ids"])[0] == 1,
-        lambda: model(inputs, training=False, skip_padding=False),
-        lambda: model(inputs, training=False, skip_padding=True),
+        lambda: call(skip_padding=False),
+        lambda: call(skip_padding=True),
     )
 
 

@@ -15,9 +15,10 @@ LENGTHS = (8, 5)
 
 ON_JAX = """
 import sys
+sys.path += sys.argv[2:]
+import bert_tf  # requires that TensorFlow is installed, but does not import it
 sys.modules["tensorflow"] = None  # import tensorflow raises an error
 import keras, numpy as np
-sys.path += sys.argv[2:]
 from tests.modeling import test_jax
 model = keras.saving.load_model(sys.argv[1] + "/model.keras")
 assert keras.backend.backend() == "jax"
@@ -72,9 +73,10 @@ def test_equals_tensorflow(tmp_path):
 def test_dropout_and_recomputation_train():
     code = """
 import sys
-sys.modules["tensorflow"] = None
 sys.path += sys.argv[1:]
-import keras, numpy as np, bert_tf
+import bert_tf
+sys.modules["tensorflow"] = None
+import keras, numpy as np
 from tests.common import TINY, features
 assert not bert_tf.BertConfig.from_dict(TINY.to_dict()) != TINY
 bert = bert_tf.BertModel(TINY, dtype="mixed_bfloat16")
