@@ -9,7 +9,6 @@ import types
 import numpy as np
 
 import bert_tf
-from bert_tf.tasks.classification.source import read_splits
 
 TINY = bert_tf.BertConfig(
     vocab_size=50,
@@ -110,6 +109,9 @@ def run_python(*arguments, cwd=None, **environment):
 
 def read_data(source, splits, stored=None, skip_bad_rows=False):
     """Return the examples, labels and numeric features of `classification.read_splits`."""
+    # Imports TensorFlow, without which test_jax.py runs.
+    from bert_tf.tasks.classification.source import read_splits
+
     values = read_splits(source, splits, stored, skip_bad_rows)
     names = ("examples", "labels", "numeric_features")
     return types.SimpleNamespace(**dict(zip(names, values, strict=True)))
