@@ -32,7 +32,7 @@ from bert_tf.cli.flags import (
 )
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining_data import PretrainingDataConfig
-from bert_tf.data import pretraining, tfds_builder
+from bert_tf.data import pretraining, tfds
 
 define_options(ModelConfig(), only=("model", "vocab_file", *TOKENIZER_FLAGS))
 define_options(PretrainingDataConfig())
@@ -41,7 +41,7 @@ flags.mark_flags_as_required(["output_file"])
 
 def make_source(config):
     if config.tfds_name:
-        return tfds_builder.TfdsTextSource(
+        return tfds.TfdsTextSource(
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
         )
     paths = bert_tf.io.files.expand(config.input_file, "input_file")
@@ -68,18 +68,13 @@ def load_tokenizer():
 def output_paths(config, input_paths):
     """Return the paths of the output files; raise UserError if one cannot be written."""
     paths = [path.strip() for path in config.output_file.split(",") if path.strip()]
-    if not paths:
-        raise bert_tf.UserError("--output_file: found no file, expected at least one")
-    if config.num_shards and len(paths) > 1:
-        raise bert_tf.UserError(
-            f"--output_file: found {len(paths)} files, expected one with --num_shards"
-        )
+    if not paths or (config.num_shards and len(paths) > 1):
+        expected = "one with --num_shards" if config.num_shards else "at least one"
+        raise bert_tf.UserError(f"--output_file: found {len(paths)} files, expected {expected}")
     inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file or ""]}
     for path in paths:
-        if paths.count(path) > 1:
-            raise bert_tf.UserError(f"--output_file: {path} is given twice")
-        if os.path.realpath(path) in inputs:
-            raise bert_tf.UserError(f"--output_file: {path} is also an input file")
+        if paths.count(path) > 1 or os.path.realpath(path) in inputs:
+            raise bert_tf.UserError(f"--output_file: {path} is given twice or also an input file")
         if os.path.isdir(path):
             raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
         if not config.num_shards:  # complete shards may be in a read-only folder

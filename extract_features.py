@@ -50,26 +50,29 @@ flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def main():
+    from bert_tf.tasks.features.vector_files import json_line  # imports TensorFlow
+
+    layers, weights = parse_numbers("layers", int), parse_numbers("layer_weights", float)
     check_flags()
-    vectors = bert_tf.pipelines.TokenVectors.from_preset(
-        pipelines.model_files(),
-        layers=parse_numbers("layers", int),
-        layer_combination=FLAGS.layer_combination,
-        layer_weights=parse_numbers("layer_weights", float),
-        words=FLAGS.words,
-        **pipelines.pipeline_options(),
-    )
+    with pipelines.make_strategy().scope():
+        vectors = bert_tf.TokenVectors.from_preset(
+            pipelines.model_files(),
+            layers=layers,
+            layer_combination=FLAGS.layer_combination,
+            layer_weights=weights,
+            words=FLAGS.words,
+            **pipelines.pipeline_options(),
+        )
     count = 0
+    texts = bert_tf.io.files.read_lines(FLAGS.input_file)
     with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
-        for text in vectors(bert_tf.pipelines.read_texts(FLAGS.input_file)):
+        for text in vectors.stream(texts, FLAGS.batch_size):
+            write(json_line(count, text))
             count += 1
-            write(bert_tf.pipelines.json_line(text))
     bert_tf.console.info("wrote %s: the vectors of %d texts", FLAGS.output_file, count)
 
 
 def check_flags():
-    for flag, number_type in (("layers", int), ("layer_weights", float)):
-        parse_numbers(flag, number_type)
     bert_tf.io.files.require(FLAGS.input_file, "input_file")
     bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     is_weighted = (FLAGS.layer_combination or "").startswith("weighted")

@@ -8,6 +8,7 @@ its command; a table at the end shows the results. The same commands train model
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -56,8 +57,9 @@ CONFIG = {
 PREDICT = """\
 import json, sys, tensorflow as tf
 model = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-inputs = {name: tf.constant(rows, tf.int32) for name, rows in json.load(sys.stdin).items()}
-json.dump(model(**inputs)["probabilities"].numpy().tolist(), sys.stdout)
+ids = tf.ragged.constant(json.load(sys.stdin), dtype=tf.int32).to_tensor()
+outputs = model(input_ids=ids, input_mask=tf.sign(ids), segment_ids=tf.zeros_like(ids))
+json.dump(outputs["probabilities"].numpy().tolist(), sys.stdout)
 assert "bert_tf" not in sys.modules
 """
 
@@ -82,27 +84,22 @@ def output_path(*names):
 
 def make_output_folder(folder):
     """Create the folder, or empty it if it contains an earlier quick start."""
-    if os.path.exists(folder):
-        if not os.path.isdir(folder):
-            raise bert_tf.UserError(f"--output_dir: {folder} is a file, expected a folder")
-        if os.listdir(folder) and not os.path.isfile(os.path.join(folder, MARKER)):
-            raise bert_tf.UserError(
-                f"--output_dir: {folder} is not empty and does not contain an earlier quick start; "
-                "choose a new or empty folder"
-            )
+    marker = os.path.join(folder, MARKER)
+    if os.path.isfile(marker):
         try:
-            for entry in os.scandir(folder):
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path)
-                else:
-                    os.remove(entry.path)
+            shutil.rmtree(folder)
         except OSError as error:
             raise bert_tf.UserError(
                 f"--output_dir: cannot remove {error.filename} ({error.strerror})"
             ) from None
-    files.make_folder(folder)
-    text = "quickstart.py created this folder and deletes its files when run again.\n"
-    files.write_text(os.path.join(folder, MARKER), text)
+    files.check_writable(marker, "output_dir")
+    if os.listdir(folder):
+        raise bert_tf.UserError(
+            f"--output_dir: {folder} is not empty and does not contain an earlier quick start; "
+            "choose a new or empty folder"
+        )
+    text = "quickstart.py created this folder and deletes it when run again.\n"
+    files.write_text(marker, text)
 
 
 def prepare_data():
@@ -222,16 +219,10 @@ def export_and_predict():
             pieces = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
             print("  " + " ".join(pieces))
             rows.append(tokenizer.convert_tokens_to_ids(pieces))
-        length = max(map(len, rows))
-        inputs = {
-            "input_ids": [row + [0] * (length - len(row)) for row in rows],
-            "input_mask": [[1] * len(row) + [0] * (length - len(row)) for row in rows],
-            "segment_ids": [[0] * length for _ in rows],
-        }
         folder = os.path.abspath(output_path("export", "1"))
         result = subprocess.run(
             [sys.executable, "-I", "-c", PREDICT, folder],  # -I ignores the current folder
-            input=json.dumps(inputs), capture_output=True, text=True,
+            input=json.dumps(rows), capture_output=True, text=True,
         )  # fmt: skip
         if result.returncode:
             print(result.stderr, file=sys.stderr)
@@ -244,18 +235,17 @@ def export_and_predict():
 
 def run_step(title, script, **options):
     """Run a script with `commands.run`, and print the files that it wrote."""
-    before = list_files(FLAGS.output_dir)
+    before = list_files()
     with timed(title):
         try:
             commands.run(script, **options)
         except bert_tf.UserError as error:
             raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
-        after = list_files(FLAGS.output_dir)
+        new = sorted(path for path, time in list_files().items() if before.get(path) != time)
         print()
-        for folder in sorted({os.path.dirname(path) for path in after}):
-            new = [p for p in after if os.path.dirname(p) == folder and after[p] != before.get(p)]
-            if new:
-                print(f"  wrote {folder}: {', '.join(map(os.path.basename, new))}")
+        for folder in sorted({path.parent for path in new}):
+            names = (path.name for path in new if path.parent == folder)
+            print(f"  wrote {folder}: {', '.join(names)}")
 
 
 @contextlib.contextmanager
@@ -267,20 +257,18 @@ def timed(title):
     print(f"  ({bert_tf.console.duration(time.monotonic() - start)})", flush=True)
 
 
-def list_files(folder):
-    """Return a dict from the path of each file to its size and modification time."""
-    found = {}
-    for parent, _, names in sorted(os.walk(folder)):
-        # Skip lock files and the second file of each checkpoint.
-        for name in sorted(n for n in names if not n.startswith(".") and ".data-" not in n):
-            path = os.path.join(parent, name)
-            found[path] = (os.path.getsize(path), os.path.getmtime(path))
-    return found
+def list_files():
+    """Return the modification times of the files, without hidden ones and checkpoint data."""
+    paths = pathlib.Path(FLAGS.output_dir).rglob("[!.]*")
+    return {
+        path: path.stat().st_mtime_ns
+        for path in paths
+        if path.is_file() and ".data-" not in path.name
+    }
 
 
 def format_results(predictions, seconds):
     before, after = (read_metrics(name) for name in ("untrained", "pretrained"))
-    accuracies = [test_accuracy(name) for name in ("classifier_without", "classifier")]
     rows = [
         ("", "before", "after pre-training"),
         ("masked word accuracy, held-out text",
@@ -289,7 +277,8 @@ def format_results(predictions, seconds):
          before["next_sentence_accuracy"], after["next_sentence_accuracy"]),
         ("", "", ""),
         ("", "without", "with pre-training"),
-        ("test accuracy after fine-tuning", *accuracies),
+        ("test accuracy after fine-tuning",
+         test_accuracy("classifier_without"), test_accuracy("classifier")),
     ]  # fmt: skip
     lines = []
     for name, *values in rows:

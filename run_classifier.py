@@ -16,16 +16,10 @@ the checkpoint with the best accuracy predicts the labels of another table:
       --output_dir=/tmp/reviews
 """
 
-from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import run
-from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.cli.flags import make_main, run
+from bert_tf.tasks.classification.options import ClassificationConfig
 
-fine_tuning.define_flags(ClassificationConfig)
-
-
-def main():
-    fine_tuning.fine_tune("classification")
-
+main = make_main("classification", ClassificationConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -15,16 +15,10 @@ Your own table, with other column names:
       --output_dir=/tmp/choices
 """
 
-from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import run
-from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.cli.flags import make_main, run
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 
-fine_tuning.define_flags(MultipleChoiceConfig)
-
-
-def main():
-    fine_tuning.fine_tune("multiple_choice")
-
+main = make_main("multiple_choice", MultipleChoiceConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -11,16 +11,10 @@ Tag other files with the trained model:
     python run_ner.py --test_file=new.txt --do_predict --output_dir=/tmp/ner
 """
 
-from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import run
-from bert_tf.tasks.token_classification.config import TokenClassificationConfig
+from bert_tf.cli.flags import make_main, run
+from bert_tf.tasks.token_classification.options import TokenClassificationConfig
 
-fine_tuning.define_flags(TokenClassificationConfig)
-
-
-def main():
-    fine_tuning.fine_tune("token_classification")
-
+main = make_main("token_classification", TokenClassificationConfig)
 
 if __name__ == "__main__":
     run(main)

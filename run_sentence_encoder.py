@@ -14,16 +14,10 @@ Pairs with a similarity score, with other column names:
       --do_eval --output_dir=/tmp/similarity
 """
 
-from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import run
-from bert_tf.tasks.sentence_embedding.config import SentenceEmbeddingConfig
+from bert_tf.cli.flags import make_main, run
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 
-fine_tuning.define_flags(SentenceEmbeddingConfig)
-
-
-def main():
-    fine_tuning.fine_tune("sentence_embedding")
-
+main = make_main("sentence_embedding", SentenceEmbeddingConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -14,16 +14,10 @@ Answer other questions with the trained model:
       --output_dir=/tmp/squad
 """
 
-from bert_tf.cli import fine_tuning
-from bert_tf.cli.flags import run
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.cli.flags import make_main, run
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 
-fine_tuning.define_flags(QuestionAnsweringConfig)
-
-
-def main():
-    fine_tuning.fine_tune("question_answering")
-
+main = make_main("question_answering", QuestionAnsweringConfig)
 
 if __name__ == "__main__":
     run(main)

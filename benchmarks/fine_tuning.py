@@ -23,7 +23,8 @@ import peer_training
 from absl import flags
 
 from bert_tf.cli.flags import FLAGS, run
-from bert_tf.tasks.classification import glue, reading
+from bert_tf.tasks.classification import glue
+from bert_tf.tasks.classification.source import FileSource
 from bert_tf.training import metrics
 
 flags.DEFINE_string("task_name", "cola", "Task of run_classifier.py.")
@@ -91,7 +92,7 @@ def train_transformers(seed):
     import transformers
 
     dataset = glue.find_task(FLAGS.task_name)
-    train, dev = (reading.read_examples(dataset, FLAGS.data_dir, x) for x in ("train", "dev"))
+    train, dev = map(FileSource(dataset, FLAGS.data_dir).read, ("train", "dev"))
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(FLAGS.model_dir)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(

@@ -65,7 +65,8 @@ def measure(setting):
         num_attention_heads=FLAGS.hidden_size // 64,
         intermediate_size=4 * FLAGS.hidden_size,
     )
-    task = ClassificationTask(config, 2, "mixed_bfloat16" if "bfloat16" in setting else None)
+    dtype = "mixed_bfloat16" if "bfloat16" in setting else None
+    task = ClassificationTask(bert_tf.BertClassifier(config, 2, dtype))
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
     step = bert_tf.training.TrainStep(

@@ -18,9 +18,9 @@ import peer_training
 
 import bert_tf
 from bert_tf.cli.flags import FLAGS, run
-from bert_tf.tasks.classification import glue, reading
-from bert_tf.tasks.sentence_embedding.evaluation import correlations
-from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
+from bert_tf.tasks.classification import glue
+from bert_tf.tasks.classification.source import FileSource
+from bert_tf.tasks.sentence_embedding.search import correlations, l2_normalize
 
 peer_training.define_flags(num_seeds=3)
 
@@ -31,7 +31,7 @@ def main():
 
 def read(split):
     """Return the pairs of a split, and their scores."""
-    examples = reading.read_examples(glue.find_task("MRPC"), FLAGS.data_dir, split)
+    examples = FileSource(glue.find_task("MRPC"), FLAGS.data_dir).read(split)
     pairs = [(example.text_a, example.text_b) for example in examples]
     return pairs, [float(example.label == "1") for example in examples]
 

@@ -134,7 +134,9 @@ def bert_tf_step(job):
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
         trainer = training.Trainer(
-            lambda: ClassificationTask(config, LABELS, dtype=job.policy), strategy, folder
+            lambda: ClassificationTask(modeling.BertClassifier(config, LABELS, dtype=job.policy)),
+            strategy,
+            folder,
         )
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
     optimizer.build(training.checkpointing.weights(trainer.model))

@@ -11,7 +11,6 @@ from . import errors as errors
 from . import io as io
 from . import modeling as modeling
 from . import optimization as optimization
-from . import pipelines as pipelines
 from . import serving as serving
 from . import tasks as tasks
 from . import tokenization as tokenization
@@ -27,10 +26,10 @@ from .modeling import BertTokenClassifier as BertTokenClassifier
 from .optimization import LAMB as LAMB
 from .optimization import AdamWeightDecay as AdamWeightDecay
 from .optimization import LinearWarmupDecay as LinearWarmupDecay
-from .pipelines.tokenizer_layer import BertTokenizer as BertTokenizer
 from .tasks.classification.pipeline import TextClassifier as TextClassifier
 from .tasks.classification.processor import DataProcessor as DataProcessor
 from .tasks.classification.processor import InputExample as InputExample
+from .tasks.features.pipeline import TokenVectors as TokenVectors
 from .tasks.fill_mask.pipeline import FillMask as FillMask
 from .tasks.multiple_choice.pipeline import MultipleChoice as MultipleChoice
 from .tasks.question_answering.pipeline import QuestionAnswering as QuestionAnswering
@@ -40,5 +39,6 @@ from .tasks.token_classification.pipeline import (
 )
 from .tokenization import FullTokenizer as FullTokenizer
 from .tokenization.graph import GraphTokenizer as GraphTokenizer
+from .tokenization.layer import BertTokenizer as BertTokenizer
 
 __version__: str

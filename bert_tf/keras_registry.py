@@ -29,7 +29,8 @@ _CLASSES = {
         "UnfoldChoices",
     ),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
-    "bert_tf.pipelines.tokenizer_layer": ("BertTokenizer",),
+    "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
+    "bert_tf.tokenization.layer": ("BertTokenizer",),
 }
 
 

@@ -13,8 +13,8 @@ from absl import flags
 import bert_tf
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
+from bert_tf.tasks.token_classification.examples import ColumnFiles
 from bert_tf.tasks.token_classification.features import infer_tags
-from bert_tf.tasks.token_classification.reading import ColumnFiles
 from bert_tf.tasks.token_classification.scoring import SpanCounts
 
 flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
@@ -32,16 +32,16 @@ def make_vectors(model, combination):
     if combination.startswith("weighted_sum"):
         count = 4 if combination == "weighted_sum_last_four" else config.num_hidden_layers
         layers = {"layers": range(-count, 0)}
-    return bert_tf.pipelines.TokenVectors.from_preset(
+    return bert_tf.TokenVectors.from_preset(
         model, words="first", max_seq_length=config.max_position_embeddings, **layers
     )
 
 
 def make_features(vectors, sentences):
     """Return an array (words, layers, width) for each sentence."""
-    texts = (bert_tf.pipelines.Text(i, " ".join(x.words), None) for i, x in enumerate(sentences))
+    texts = (" ".join(sentence.words) for sentence in sentences)
     features = []
-    for text, sentence in zip(vectors(texts), sentences, strict=True):
+    for text, sentence in zip(vectors.stream(texts), sentences, strict=True):
         assert text.tokens == list(sentence.words), "a sentence is too long or has empty words"
         features.append(text.values)
     return features

@@ -1,7 +1,10 @@
 """A tiny model, its vocabulary and helpers, for the tests of every package."""
 
+import contextlib
 import csv
+import io
 import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -115,6 +118,46 @@ def read_data(source, splits, stored=None, skip_bad_rows=False):
     values = read_splits(source, splits, stored, skip_bad_rows)
     names = ("examples", "labels", "numeric_features")
     return types.SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def read_examples(dataset, data_dir, split, path=None, bad=None):
+    """Return the examples of a split of a dataset, from `data_dir` unless `path` is given."""
+    from bert_tf.tasks.classification.source import FileSource
+
+    return FileSource(dataset, data_dir, {split: path}).read(split, bad)
+
+
+def write_tfds(folder, name, features, splits, keys=None, version="1.0.0"):
+    """Write a dataset of tensorflow-datasets, given a dict from split to tuples of features."""
+    import tensorflow_datasets as tfds
+
+    name, _, config = name.partition("/")
+    # Not registered, because a fixture may run twice in one process.
+    with tfds.core.registered.skip_registration():
+
+        class Builder(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version(version)
+            BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config)] if config else []
+            pkg_dir_path = pathlib.Path(folder)
+
+            def _info(self):
+                return tfds.core.DatasetInfo(
+                    builder=self,
+                    features=tfds.features.FeaturesDict(features),
+                    supervised_keys=keys,
+                    disable_shuffling=True,
+                )
+
+            def _split_generators(self, dl_manager):
+                return {split: self._generate_examples(rows) for split, rows in splits.items()}
+
+            def _generate_examples(self, rows):
+                for number, row in enumerate(rows):
+                    yield number, dict(zip(features, row, strict=True))
+
+    Builder.name = name
+    with contextlib.redirect_stderr(io.StringIO()):
+        Builder(data_dir=str(folder)).download_and_prepare()
 
 
 def write_files(folder, **texts):

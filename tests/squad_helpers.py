@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from tests import golden_inputs
 
 # The data files of the release's outputs in the folder `shared`.

@@ -31,8 +31,6 @@ from bert_tf.tokenization.settings import extra_settings, resolve_settings
 from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
 from bert_tf.tokenization.vocabulary import check_vocabulary, load_vocab, vocabulary_text
 
-FORMATS = ("release", "hugging_face")
-
 RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"
@@ -111,28 +109,24 @@ def convert(
     if to_format == "hugging_face":
         _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
         return
-    with files.replacing_folder(output_dir) as temporary:
+    with files.replacing(output_dir) as (temporary,):
         release.write(os.path.join(temporary, RELEASE_CHECKPOINT), tensors)
         files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
             text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
-    if lost := _lost_metadata(path, tensors, settings):
-        console.warning(
-            "the release's format cannot store %s of %s; to convert %s to Hugging Face later, pass "
-            "`do_lower_case` and `architecture`",
-            " and ".join(lost), path, output_dir,
-        )  # fmt: skip
-    unsupported = [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
+    lost = _lost_metadata(path, tensors, settings)
+    lost += [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
     if config.hidden_act not in RELEASE_ACTIVATIONS:
-        unsupported.append(f"hidden_act={config.hidden_act}")
+        lost.append(f"hidden_act={config.hidden_act}")
     if difference := config.differences_from_bert():
-        unsupported.append(difference)
-    if unsupported:
+        lost.append(difference)
+    if lost:
         console.warning(
-            "%s has %s, which the release's code does not support",
-            files.CONFIG, " and ".join(unsupported),
+            "the release's files and code do not support %s of %s; to convert %s to Hugging Face "
+            "later, pass `do_lower_case` and `architecture`",
+            " and ".join(lost), path, output_dir,
         )  # fmt: skip
 
 

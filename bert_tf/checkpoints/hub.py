@@ -6,7 +6,6 @@ address of a mirror with the same paths.
 
 import contextlib
 import functools
-import hashlib
 import itertools
 import os
 import sys
@@ -42,19 +41,6 @@ MODELS = {
     **_published("2018_11_03", "multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
     **_published("2018_11_23", "multi_cased_L-12_H-768_A-12"),
     **_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
-}
-
-# The presets of keras-hub with the same weights, for messages.
-KERAS_HUB = {
-    "bert_tiny_en_uncased": "uncased_L-2_H-128_A-2",
-    "bert_small_en_uncased": "uncased_L-4_H-512_A-8",
-    "bert_medium_en_uncased": "uncased_L-8_H-512_A-8",
-    "bert_base_en_uncased": "uncased_L-12_H-768_A-12",
-    "bert_base_en": "cased_L-12_H-768_A-12",
-    "bert_large_en_uncased": "uncased_L-24_H-1024_A-16",
-    "bert_large_en": "cased_L-24_H-1024_A-16",
-    "bert_base_zh": "chinese_L-12_H-768_A-12",
-    "bert_base_multi": "multi_cased_L-12_H-768_A-12",
 }
 
 
@@ -96,7 +82,7 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
 def _download(name, url, folder):
     import keras
 
-    with files.replacing_folder(folder) as temporary:
+    with files.replacing(folder) as (temporary,):
         os.makedirs(temporary)
         try:
             # Keras shows the progress on standard output, which may be redirected to a file.
@@ -104,7 +90,7 @@ def _download(name, url, folder):
                 archive = keras.utils.get_file(
                     "model.zip", url, cache_dir=temporary, cache_subdir=""
                 )
-            digests = _unpack(archive, temporary)
+            _unpack(archive, temporary)
         except Exception as error:  # Keras raises `Exception`; a damaged archive, many classes
             raise UserError(
                 f"`model`: {name} cannot be downloaded ({reason(error)}); without a network, "
@@ -113,29 +99,21 @@ def _download(name, url, folder):
         os.remove(archive)
         expected = {**dict.fromkeys(_REQUIRED), **_known_digests().get(name, {})}
         for base, digest in expected.items():
-            if base not in digests:
+            path = os.path.join(temporary, base)
+            if not os.path.exists(path):
                 raise UserError(f"{url}: {base} is missing in the archive")
-            if digests[base] != (digest or digests[base]):
-                raise UserError(f"{url}: {base} has SHA-256 {digests[base]}, expected {digest}")
+            if digest and (found := files.digest(path)) != digest:
+                raise UserError(f"{url}: {base} has SHA-256 {found}, expected {digest}")
 
 
 def _unpack(archive, folder):
-    """Unpack the files of a model; return a dict from file name to SHA-256."""
-    expected = (files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)
-    digests = {}
+    """Unpack the files of a model."""
     with zipfile.ZipFile(archive) as opened:
         for entry in opened.infolist():
             # Only some archives have a top-level folder. Without folders, no path leads outside.
-            base = os.path.basename(entry.filename)
-            if not base.startswith(expected):
-                continue
-            sha = hashlib.sha256()
-            with opened.open(entry) as reader, open(os.path.join(folder, base), "wb") as writer:
-                while block := reader.read(1 << 20):
-                    sha.update(block)
-                    writer.write(block)
-            digests[base] = sha.hexdigest()
-    return digests
+            entry.filename = os.path.basename(entry.filename)
+            if entry.filename.startswith((files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)):
+                opened.extract(entry, folder)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.checkpoints import names
-from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, read_json
 from bert_tf.configs.architectures import find_architecture
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
@@ -59,9 +59,7 @@ class HuggingFaceFolder:
         self._readers = {}
         self._source_names = {}
         self.shapes = {}
-        config_file = os.path.join(path, HUGGING_FACE_CONFIG)
-        has_config = tf.io.gfile.exists(config_file)
-        config = json_files.read(config_file, dict) if has_config else {}
+        config = read_json(path, HUGGING_FACE_CONFIG)
         architecture = find_architecture(config.get("model_type", "bert"))
         for shard in shards(path):
             reader = _open(os.path.join(path, shard))
@@ -142,16 +140,14 @@ def write(
         tensors = {name: value for name, value in tensors.items() if name not in pooler}
         if pooler:
             console.info("skipped the pooler, which %s does not have", architecture)
+    if architecture == _MULTIPLE_CHOICE:
+        # That class has a bias, which has no effect because it is the same for every choice.
+        tensors = {"output_bias": np.zeros(1, "float32"), **tensors}
+    elif not labels and "output_weights" in tensors and "id2label" not in values:
+        labels = [f"LABEL_{index}" for index in range(len(tensors["output_weights"]))]
     if labels:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
-    elif architecture == _MULTIPLE_CHOICE:
-        # That class has a bias, which has no effect because it is the same for every choice.
-        tensors = {"output_bias": np.zeros(1, "float32"), **tensors}
-    elif "output_weights" in tensors and "id2label" not in values:
-        count = len(tensors["output_weights"])
-        values["id2label"] = {str(index): f"LABEL_{index}" for index in range(count)}
-        values["label2id"] = {f"LABEL_{index}": index for index in range(count)}
     arrays = {
         names.to_hugging_face(name): np.ascontiguousarray(
             value.T if names.is_transposed(name) else value
@@ -160,7 +156,7 @@ def write(
     }
     if tf.io.gfile.exists(folder):
         raise UserError(f"{folder} already exists")
-    with files.replacing_folder(folder) as temporary:
+    with files.replacing(folder) as (temporary,):
         files.make_folder(temporary)
         data = save(arrays, metadata={"format": "pt"})
         with tf.io.gfile.GFile(os.path.join(temporary, WEIGHTS), "wb") as writer:

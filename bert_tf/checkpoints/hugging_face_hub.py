@@ -5,7 +5,6 @@ mirror) and `HF_HUB_OFFLINE`.
 """
 
 import os
-import re
 
 from bert_tf import console
 from bert_tf.checkpoints.hugging_face import INDEX, PICKLE, WEIGHTS
@@ -52,12 +51,6 @@ def local_folder(path: str) -> str:
         )
     console.info("%s: revision %s in %s", path, os.path.basename(folder), folder)
     return folder
-
-
-def parse_revision(folder: str) -> str | None:
-    """Return the commit of a folder in huggingface_hub's cache, None for other folders."""
-    found = re.search(r"/snapshots/([0-9a-f]{40})/?$", folder)
-    return found and found[1]
 
 
 def _download(path, name, revision, patterns):

@@ -9,8 +9,10 @@ import re
 import keras
 import numpy as np
 
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.models import BertModel
 from bert_tf.modeling.pretrained import PretrainedModel
 
 _NORM = ("gamma", "beta")
@@ -85,15 +87,15 @@ def _translate(table, name, layer_pattern):
 
 
 def release_name(path):
-    """Return the release's name of a Keras variable; raise KeyError if the table lacks it.
+    """Return the release's name of a Keras variable at any nesting depth, None if it has none.
 
-    >>> release_name("layer_3/query/kernel")
+    >>> release_name("model/layer_3/query/kernel")
     'bert/encoder/layer_3/attention/self/query/kernel'
     """
-    name = _translate(_KERAS_TO_RELEASE, path, r"^layer_(\d+)/")
-    if name is None:
-        raise KeyError(f"{path} is not in the table of weight names")
-    return name
+    parts = path.split("/")
+    suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
+    names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
+    return next(filter(None, names), None)
 
 
 def from_hugging_face(name):
@@ -141,12 +143,11 @@ def find_weights(model):
             f"{model.name} is quantized, so its weights cannot be accessed by name; load or save "
             "them before `quantize`"
         )
-    find_name = release_name if isinstance(model, PretrainedModel) else _find_release_name
     named = {}
     for variable in model.weights:
         if variable.path.endswith(("/lora_kernel_a", "/lora_kernel_b")):
             continue
-        name = find_name(variable.path)
+        name = release_name(variable.path)
         if name in named:
             raise UserError(
                 f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; "
@@ -154,15 +155,9 @@ def find_weights(model):
             )
         if name:
             named[name] = variable
+        elif isinstance(model, PretrainedModel):
+            raise KeyError(f"{variable.path} is not in the table of weight names")
     return named
-
-
-def _find_release_name(path):
-    """Return the release's name of a variable at any nesting depth, or None."""
-    parts = path.split("/")
-    suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
-    names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
-    return next(filter(None, names), None)
 
 
 def lora_layers(model):
@@ -191,32 +186,10 @@ def tensors(model):
 
 def encoder_shapes(config):
     """Return a dict from release name to shape with the encoder weights."""
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    embedding = config.embedding_size
-    kernel_shapes = {  # all others are (hidden, hidden)
-        "bert/embeddings_project": (embedding, hidden),
-        "intermediate/dense": (hidden, intermediate),
-        "output/dense": (intermediate, hidden),
-    }
-    shapes = {
-        "bert/embeddings/word_embeddings": (config.vocab_size, embedding),
-        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, embedding),
-        "bert/embeddings/position_embeddings": (config.max_position_embeddings, embedding),
-        "bert/embeddings/LayerNorm/gamma": (embedding,),
-        "bert/embeddings/LayerNorm/beta": (embedding,),
-    }
-    if not config.has_segment_embeddings:
-        del shapes["bert/embeddings/token_type_embeddings"]
-    for _, release, _ in _ROWS:
-        if not release.startswith(("bert/encoder/", "bert/pooler/", "bert/embeddings_project/")):
-            continue
-        layer, _, variable = release.rpartition("/")
-        if layer == "bert/embeddings_project" and embedding == hidden:
-            continue
-        name_in_layer = layer.removeprefix("bert/encoder/layer_{}/")
-        kernel_shape = kernel_shapes.get(name_in_layer, (hidden, hidden))
-        shape = kernel_shape if variable == "kernel" else kernel_shape[1:]
-        num_layers = config.num_hidden_layers if "{}" in release else 1
-        for number in range(num_layers):
-            shapes[release.format(number)] = shape
+    # All layers have the same shapes.
+    one_layer = BertConfig.from_dict({**config.to_dict(), "num_hidden_layers": 1})
+    shapes = {}
+    for name, variable in find_weights(BertModel(one_layer)).items():
+        for number in range(config.num_hidden_layers if "/layer_0/" in name else 1):
+            shapes[name.replace("/layer_0/", f"/layer_{number}/")] = tuple(variable.shape)
     return shapes

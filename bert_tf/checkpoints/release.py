@@ -52,16 +52,6 @@ def named_checkpoint(folder: str) -> str | None:
     raise UserError(f"{path} names {name!r}, but there is no {index!r} in {folder}")
 
 
-def _only_checkpoint(folder, argument):
-    indices = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".index"))
-    if len(indices) != 1:
-        raise UserError(
-            f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {folder}, expected "
-            "one checkpoint"
-        )
-    return os.path.join(folder, indices[0])
-
-
 def find(path: str, argument: str = "init_checkpoint") -> str:
     """Return the prefix of a checkpoint; raise a UserError that names `argument` if there is none.
 
@@ -69,9 +59,17 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
     contains a `checkpoint` file or a single checkpoint.
     """
     check_path(path, argument)
-    prefix = path
+    prefix: str | None = path
     if tf.io.gfile.isdir(path):
-        prefix = named_checkpoint(path) or _only_checkpoint(path, argument)
+        prefix = named_checkpoint(path)
+    if prefix is None:
+        indices = sorted(name for name in tf.io.gfile.listdir(path) if name.endswith(".index"))
+        if len(indices) != 1:
+            raise UserError(
+                f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {path}, "
+                "expected one checkpoint"
+            )
+        prefix = os.path.join(path, indices[0])
     for ending in (".index", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
         if dot and not files.system(prefix).exists(prefix + ".index"):
@@ -129,18 +127,18 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     except files.io_errors() as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
-        for path in _find_checkpoint_files(temporary):
+        for path in find_files(temporary):
             files.system(prefix).remove(path)
 
 
 def remove(prefix):
     """Remove a checkpoint, its index file first."""
     files.system(prefix).remove(prefix + ".index")
-    for path in _find_checkpoint_files(prefix + ".data-"):
+    for path in find_files(prefix + ".data-"):
         files.system(prefix).remove(path)
 
 
-def _find_checkpoint_files(start):
+def find_files(start):
     # Without glob, because the path may contain brackets.
     folder, prefix = os.path.split(start)
     if not tf.io.gfile.isdir(folder or "."):

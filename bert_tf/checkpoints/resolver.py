@@ -4,12 +4,13 @@ import dataclasses
 import difflib
 import functools
 import os
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_tf import console
-from bert_tf.checkpoints.hub import KERAS_HUB, MODELS, fetch
-from bert_tf.checkpoints.hugging_face_hub import local_folder, parse_revision
+from bert_tf.checkpoints.hub import MODELS, fetch
+from bert_tf.checkpoints.hugging_face_hub import local_folder
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
     VOCABULARY_FILES,
@@ -57,7 +58,9 @@ class PretrainedFiles:
     @property
     def revision(self) -> str | None:
         """The commit of a Hugging Face hub model, None for other models."""
-        return parse_revision(self.folder) if self.checkpoint else None
+        # In the cache of huggingface_hub.
+        found = self.checkpoint and re.search(r"/snapshots/([0-9a-f]{40})/?$", self.folder)
+        return found[1] if found else None
 
     @property
     def do_lower_case(self) -> bool:
@@ -71,13 +74,8 @@ class PretrainedFiles:
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
-        return self.load_tokenizer()
-
-    def load_tokenizer(self, keep_special_tokens: bool = False) -> FullTokenizer:
-        """Return a `FullTokenizer`; UserError if its vocabulary does not fit the model."""
-        tokenizer = FullTokenizer(
-            self.vocab_file, keep_special_tokens=keep_special_tokens, **self.tokenizer_settings
-        )
+        """The `FullTokenizer`; reading it raises UserError if it does not fit the model."""
+        tokenizer = FullTokenizer(self.vocab_file, **self.tokenizer_settings)
         check_vocabulary(
             tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case, self.config
         )
@@ -143,7 +141,13 @@ def resolve(
             paths[name] = path
             used.append(f"{name} ({os.path.basename(path)})")
         if name in needs and not paths[name]:
-            raise UserError(_missing_message(name, source, is_preset))
+            if source is None:
+                raise UserError(f"`{name}` or `model` must be given")
+            argument = "preset" if is_preset else name
+            raise UserError(
+                f"`{argument}`: there is no {' or '.join(companions)} in "
+                f"{containing_folder(source)}"
+            )
     settings = None
     if "vocab_file" in needs:
         settings, origin, saved = _resolve_settings(
@@ -164,8 +168,7 @@ def _find_source(given, is_preset):
     exists = files.system(model or "").exists
     if model and not any(exists(model + ending) for ending in ("", ".index")):
         if is_preset and model not in MODELS:
-            name = KERAS_HUB.get(model)
-            similar = [name] if name else difflib.get_close_matches(os.path.basename(model), MODELS)
+            similar = difflib.get_close_matches(os.path.basename(model), MODELS)
             hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
             raise UserError(
                 f"`preset`: {model} is neither a published model (one of "
@@ -176,15 +179,6 @@ def _find_source(given, is_preset):
     if model in MODELS:
         console.info("using the local folder %s instead of downloading the model", model)
     return model or given.init_checkpoint
-
-
-def _missing_message(name, source, is_preset):
-    if source is None:
-        return f"`{name}` or `model` must be given"
-    names = " or ".join(_FILES[name])
-    if is_preset:
-        return f"`preset`: there is no {names} in the folder {containing_folder(source)}"
-    return f"`{name}` must be given: there is no {names} next to {source}"
 
 
 def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):

@@ -18,7 +18,6 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.pretrained import PretrainedModel
 
@@ -52,9 +51,7 @@ def weight_files(path):
     source = open_checkpoint(path).path
     if hugging_face.is_folder(source):
         return [os.path.join(source, name) for name in hugging_face.shards(source)]
-    folder, name = os.path.split(source)
-    names = files.system(source).listdir(folder or ".")
-    return [os.path.join(folder, x) for x in sorted(names) if x.startswith(f"{name}.")]
+    return sorted(release.find_files(f"{source}."))
 
 
 def read_weights(source, names):
@@ -224,8 +221,7 @@ def _log_loaded(source, loaded, variables, on_missing):
 
 
 def _count_layers(shapes):
-    matches = [_LAYER.match(name) for name in shapes]
-    return len({match.group(1) for match in matches if match})
+    return len({match[1] for match in map(_LAYER.match, shapes) if match})
 
 
 def _explain_shape(name, shape):

@@ -69,7 +69,8 @@ def main():
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
     if on_jax and not FLAGS.quick:
         write("not checked on JAX: float16, the optimizer alone, resuming, speed\n")
-    with console.only_errors("bert_tf", "absl"):  # hide the log of training and export
+    # Hide the log of training and export, and TensorFlow's warning about several compilations.
+    with console.only_errors("bert_tf", "absl", "tensorflow"):
         report["checks"] = run_checks(checks)
         with_speed = not (FLAGS.quick or on_jax)
         report["speed"] = measure(strategy, config, dtypes) if with_speed else []
@@ -134,6 +135,8 @@ def measure(strategy, config, dtypes):
         rate = x.note or f"{x.examples_per_second:.1f}"
         write(f"{x.mode:<10}{x.max_seq_length:>8}{x.batch_size:>8}{rate:>12}\n")
     for length in dict.fromkeys(x.max_seq_length for x in speeds):
-        if size := speed.best_batch_size(speeds, length):
-            write(f"fastest with --max_seq_length={length}: --train_batch_size={size}\n")
+        trained = [x for x in speeds if (x.mode, x.max_seq_length) == ("train", length)]
+        best = max(trained, key=lambda x: x.examples_per_second)
+        if best.examples_per_second:
+            write(f"fastest with --max_seq_length={length}: --train_batch_size={best.batch_size}\n")
     return [{**x._asdict(), "dtype": dtype[0]} for x in speeds]

@@ -12,7 +12,8 @@ Extend a model to longer texts; the new positions need further pre-training:
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import FLAGS, define_tokenizer_flags, tokenizer_options
+from bert_tf.cli.flags import FLAGS, TOKENIZER_FLAGS, define_options, tokenizer_options
+from bert_tf.configs.model import ModelConfig
 
 flags.DEFINE_string(
     "input",
@@ -22,8 +23,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "Format to write.")
-flags.DEFINE_string("bert_config_file", None, "BERT config. Default: the file next to the weights.")
-define_tokenizer_flags()
+define_options(ModelConfig(), only=("bert_config_file", "vocab_file", *TOKENIZER_FLAGS))
 flags.DEFINE_string(
     "architecture",
     None,

@@ -15,33 +15,17 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS
-from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors, Reranker
+from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.configs.export import ExportConfig
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
     "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
 )
-flags.DEFINE_enum(
-    "pooling",
-    None,
-    ["mean", "max", "cls"],
-    "Pooling of the token vectors. Default: the setting of a sentence-transformers folder, else "
-    "mean.",
-)
-flags.DEFINE_integer(
-    "layer",
-    None,
-    "Layer to pool: 0 is the first, -1 the last. Default: -1 for a sentence-transformers folder, "
-    "else -2.",
-)
-flags.DEFINE_bool(
-    "normalize",
-    None,
-    "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
-    "folder, else false.",
-)
+define_options(SentenceEmbeddingConfig(), only=("pooling", "layer", "normalize"))
 flags.DEFINE_multi_string(
     "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."
 )
@@ -60,31 +44,38 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
     "num_candidates", 50, "Number of neighbors to score with rerank_model.", lower_bound=1
 )
-flags.DEFINE_string(
-    "export_dir",
-    None,
-    "Folder to export the encoder to, as a SavedModel in a numbered subfolder. "
-    "export_model.py --task=sentence_embedding has more options.",
-)
-flags.DEFINE_integer(
-    "version", None, "Version number of the export. Default: the next free one.", lower_bound=0
-)
+define_options(ExportConfig(), only=("export_dir", "version"))
+
+# Flags that have an effect only with another one.
+_REQUIRES = {
+    "output_file": "input_file",
+    "query": "input_file",
+    "version": "export_dir",
+    "num_nearest": "query",
+    "rerank_model": "query",
+    "rerank_label": "rerank_model",
+    "num_candidates": "rerank_model",
+}
 
 
 def main():
     check_flags()
-    options = pipelines.pipeline_options()
-    encoder = bert_tf.SentenceEncoder.from_preset(
-        pipelines.model_files(),
-        pooling=FLAGS.pooling,
-        layer=FLAGS.layer,
-        normalize=FLAGS.normalize,
-        **options,
-    )
+    options, reranker = from_flags(SentenceEmbeddingConfig()), None
+    with pipelines.make_strategy().scope():
+        encoder = bert_tf.SentenceEncoder.from_preset(
+            pipelines.model_files(),
+            pooling=options.pooling,
+            layer=options.layer,
+            normalize=options.normalize,
+            **pipelines.pipeline_options(),
+        )
+        if FLAGS.rerank_model:
+            classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
+            reranker = Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
     if FLAGS.export_dir:
         encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:
-        embed(encoder, load_reranker(options["strategy"]))
+        embed(encoder, reranker)
 
 
 def check_flags():
@@ -94,31 +85,21 @@ def check_flags():
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
         if not (FLAGS.output_file or FLAGS.query):
             raise bert_tf.UserError("--input_file requires --output_file or --query")
-    for flag in ("output_file", "query"):
-        pipelines.check_requires(flag, ["input_file"])
+    for flag, required in _REQUIRES.items():
+        if FLAGS[flag].present and not FLAGS[required].value:
+            raise bert_tf.UserError(f"--{flag} requires --{required}")
     if FLAGS.output_file:
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
-    pipelines.check_requires("version", ["export_dir"])
-    for flag in ("num_nearest", "rerank_model"):
-        pipelines.check_requires(flag, ["query"])
-    for flag in ("rerank_label", "num_candidates"):
-        pipelines.check_requires(flag, ["rerank_model"])
 
 
 def read_sentences():
     return (line.strip() for line in bert_tf.io.files.read_lines(FLAGS.input_file))
 
 
-def load_reranker(strategy):
-    if not FLAGS.rerank_model:
-        return None
-    with strategy.scope():
-        classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
-    return Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
-
-
 def embed(encoder, reranker):
     """Write the vectors and print the neighbors of the queries."""
+    from bert_tf.tasks.features.vector_files import array_writer  # imports TensorFlow
+
     neighbors = None
     if FLAGS.query:
         neighbors = NearestNeighbors(FLAGS.query, FLAGS.num_nearest, encoder, reranker)
@@ -126,9 +107,9 @@ def embed(encoder, reranker):
     if FLAGS.output_file:
         # The file starts with a header that contains the number of rows.
         count = sum(1 for _ in read_sentences())
-        writer = bert_tf.pipelines.array_writer(FLAGS.output_file, count, encoder.width)
+        writer = array_writer(FLAGS.output_file, count, encoder.width)
     with writer as write:
-        for sentence, vector in encoder.stream(read_sentences()):
+        for sentence, vector in encoder.stream(read_sentences(), FLAGS.batch_size):
             if write:
                 write(vector)
             if neighbors and sentence:

@@ -9,10 +9,7 @@ Predict the [MASK] tokens in each line of a file:
       --output_file=words.jsonl
 """
 
-import contextlib
-import itertools
 import json
-import sys
 
 from absl import flags
 
@@ -37,23 +34,17 @@ flags.DEFINE_integer("num_best", 5, "Number of predictions per [MASK].", lower_b
 
 
 def main():
-    if not FLAGS.text and not FLAGS.input_file and sys.stdin is None:
-        raise bert_tf.UserError(
-            "--text or --input_file is required, because standard input is closed"
-        )
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
-    pipeline = bert_tf.FillMask.from_preset(
-        pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
-    )
-    writer = contextlib.nullcontext(bert_tf.console.write)
-    if FLAGS.output_file:
-        writer = bert_tf.io.files.writing_text(FLAGS.output_file)
-    with writer as write:
+    with pipelines.make_strategy().scope():
+        pipeline = bert_tf.FillMask.from_preset(
+            pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
+        )
+    with lines.open_output() as write:
         write_predictions(pipeline, read_chunks(), write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
@@ -64,17 +55,16 @@ def read_chunks():
     if FLAGS.text:
         yield FLAGS.text
     elif FLAGS.input_file:
-        yield bert_tf.pipelines.read_texts(FLAGS.input_file)
+        yield bert_tf.io.files.read_lines(FLAGS.input_file)
     else:
-        numbers = itertools.count()
-        for chunk in lines.stdin_chunks(["text"], "masked words"):
-            yield [bert_tf.pipelines.Text.parse(next(numbers), line) for line in chunk]
+        yield from lines.stdin_chunks(["text"], "masked words")
 
 
 def write_predictions(pipeline, chunks, write):
-    for text in itertools.chain.from_iterable(map(pipeline.predict, chunks)):
+    texts = (x for chunk in chunks for x in pipeline.stream(chunk, FLAGS.batch_size))
+    for index, text in enumerate(texts):
         if FLAGS.output_file:
-            write(json.dumps(as_json(text)) + "\n")
+            write(json.dumps(as_json(index, text)) + "\n")
             continue
         write("\n" + " ".join(text.tokens[1:-1]) + "\n")
         for position, best in zip(text.positions, text.best, strict=True):
@@ -82,9 +72,9 @@ def write_predictions(pipeline, chunks, write):
             write(f"  token {position}: {words}\n")
 
 
-def as_json(predictions):
+def as_json(index, predictions):
     masked = [
         {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
         for position, best in zip(predictions.positions, predictions.best, strict=True)
     ]
-    return {"linex_index": predictions.text.index, "tokens": predictions.tokens, "masked": masked}
+    return {"linex_index": index, "tokens": predictions.tokens, "masked": masked}

@@ -17,7 +17,7 @@ from absl import app, flags, logging
 from bert_tf import console
 from bert_tf.cli import tensorflow_start, usage
 from bert_tf.configs.base import Config
-from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.train import FineTuneConfig
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from bert_tf.io import files
 
@@ -96,6 +96,22 @@ def command_line():
     return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
+def make_main(name, config_class):
+    """Define the flags of a fine-tuning script and return its `main`."""
+    define_options(FineTuneConfig(task=config_class()), skip=("num_warmup_steps",))
+    FLAGS.set_default("do_lower_case", config_class.do_lower_case)
+    flags.mark_flag_as_required("output_dir")
+
+    def main():
+        from bert_tf.tasks.registry import TASKS  # imports TensorFlow
+        from bert_tf.training import fine_tune
+
+        config = from_flags(FineTuneConfig(task=config_class()))
+        fine_tune(TASKS[name], config, command_line())
+
+    return main
+
+
 # Patterns in absl's error messages, and their replacements.
 _ABSL_MESSAGES = (
     ("ERROR:: ", ""),
@@ -148,9 +164,9 @@ def define_options(config, only=None, skip=()):
         if not help or name in skip or (only is not None and name not in only):
             continue
         default = metadata["default"] if default is None else default
-        types = typing.get_args(hints[name]) or (hints[name],)
-        if metadata["choices"]:
-            flags.DEFINE_enum(name, default, metadata["choices"], help)
+        types, limits = typing.get_args(hints[name]) or (hints[name],), metadata["limits"]
+        if limits.choices:
+            flags.DEFINE_enum(name, default, limits.choices, help)
         elif typing.get_origin(hints[name]) is list:
             flags.DEFINE_multi_string(name, list(default), help)
         elif typing.get_origin(hints[name]) is tuple:
@@ -159,17 +175,13 @@ def define_options(config, only=None, skip=()):
             flags.DEFINE_bool(name, default, help)
         elif int in types or float in types:
             define = flags.DEFINE_integer if int in types else flags.DEFINE_float
-            define(name, default, help, metadata["minimum"], metadata["maximum"])
+            define(name, default, help, limits.minimum, limits.maximum)
         else:
             flags.DEFINE_string(name, default, help)
-        usage.group(config.find_group(name), name)
+        FLAGS[name].group = config.find_group(name)
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-
-
-def define_tokenizer_flags():
-    define_options(ModelConfig(), only=("vocab_file", *TOKENIZER_FLAGS))
 
 
 def tokenizer_options():

@@ -1,11 +1,11 @@
 """Flags and loop of the commands that answer lines of text."""
 
+import contextlib
 import itertools
 import json
-import queue
+import os
 import select
 import sys
-import threading
 
 from absl import flags
 
@@ -53,8 +53,6 @@ def define_line_flags():
 def check_line_flags():
     if FLAGS.input_file:
         bert_tf.io.files.require(FLAGS.input_file, "input_file")
-    elif sys.stdin is None:
-        raise bert_tf.UserError("--input_file is required, because standard input is closed")
     for name in ("text_columns", "delimiter"):
         if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
             raise bert_tf.UserError(f"--{name} requires a table as --input_file, without --json")
@@ -77,67 +75,50 @@ def answer_lines(predictor, title):
         chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
     else:
         chunks = stdin_chunks(predictor.inputs, title)
-    if FLAGS.output_file:
-        with bert_tf.io.files.writing_text(FLAGS.output_file) as write:
-            num_invalid = _answer(predictor, chunks, write)
-    else:
-        num_invalid = _answer(predictor, chunks, console.write)
+    with open_output() as write:
+        num_invalid = _answer(predictor, chunks, write)
     if num_invalid:
         raise bert_tf.UserError(
             f"{num_invalid} lines were invalid; their answers contain the errors"
         )
 
 
+def open_output():
+    """Return a context with a function that writes to `output_file` or standard output."""
+    path = FLAGS.output_file
+    return bert_tf.io.files.writing_text(path) if path else contextlib.nullcontext(console.write)
+
+
 def stdin_chunks(inputs, title):
     """Yield lists of the lines available on standard input, without waiting for more."""
+    if sys.stdin is None:
+        raise bert_tf.UserError("--input_file is required, because standard input is closed")
     if sys.stdin.isatty():
         names = " <tab> ".join(inputs)
         console.error(f"{title}: type {names}, one per line; Ctrl-D to end")
-    lines, errors, invalid_lines = queue.Queue(2 * _CHUNK_SIZE), [], []
-
-    def read_all():
+    stdin, data, rest = sys.stdin.fileno(), None, b""
+    lines: list[bytes] = []
+    invalid_lines, count = [], 0
+    while data != b"":
+        select.select([stdin], [], [])  # a non-blocking pipe may be empty
         try:
-            # A separate file object, because Python waits for the lock of sys.stdin at exit.
-            with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
-                for number, line in enumerate(_raw_lines(raw), 1):
-                    try:
-                        text = line.decode("utf-8")
-                    except UnicodeDecodeError:
-                        invalid_lines.append(number)
-                        text = line.decode("utf-8", "ignore")
-                    lines.put(text)
+            data = os.read(stdin, 1 << 16)
         except OSError as error:
-            errors.append(error)
-        finally:
-            lines.put(None)
-
-    threading.Thread(target=read_all, daemon=True).start()
-    for line in iter(lines.get, None):
-        chunk = [line]
-        # The None at the end stays in the queue.
-        while len(chunk) < _CHUNK_SIZE and not lines.empty() and lines.queue[0] is not None:
-            chunk.append(lines.get())
-        yield chunk
-    if errors:
-        raise bert_tf.UserError(f"standard input cannot be read ({errors[0]})")
+            raise bert_tf.UserError(f"standard input cannot be read ({error})") from None
+        *complete, rest = (rest + data).split(b"\n")
+        lines += complete if data or not rest else [rest]
+        has_more = data and select.select([stdin], [], [], 0)[0]
+        if lines and not (has_more and len(lines) < _CHUNK_SIZE):
+            chunk = [line.decode("utf-8", "ignore") for line in lines]
+            pairs = enumerate(zip(chunk, lines, strict=True), count + 1)
+            invalid_lines += [number for number, (text, line) in pairs if text.encode() != line]
+            count, lines = count + len(lines), []
+            yield chunk
     if invalid_lines:
         console.warning(
             "standard input: %d lines are not valid UTF-8, the first is line %d; the invalid bytes "
             "were ignored", len(invalid_lines), invalid_lines[0],
         )  # fmt: skip
-
-
-def _raw_lines(raw):
-    """Yield the lines of an unbuffered file as they arrive, without line breaks."""
-    rest = b""
-    while (data := raw.read(1 << 16)) != b"":
-        if data is None:  # a non-blocking pipe without data
-            select.select([raw], [], [])
-            continue
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
 
 
 def _answer(predictor, chunks, write):

@@ -36,7 +36,7 @@ def main():
     model = bert_tf.checkpoints.hugging_face_hub.local_folder(FLAGS.model)
     has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
     is_other = has_config or model in bert_tf.checkpoints.MODELS
-    if bert_tf.serving.is_exported(model) or not is_other:
+    if bert_tf.serving.find_version(model) or not is_other:
         predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
     else:
         from bert_tf.tasks.registry import load_servable  # imports TensorFlow

@@ -34,11 +34,6 @@ _END = (
 _INDENT = 28
 
 
-def group(title, *names):
-    for name in names:
-        FLAGS[name].group = title
-
-
 def describe(program):
     """Return the help of a program, given its `sys.argv[0]`."""
     width = max(60, min(100, shutil.get_terminal_size().columns))

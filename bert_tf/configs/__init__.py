@@ -6,20 +6,3 @@ from bert_tf.configs.model import BertConfig, ModelConfig
 from bert_tf.configs.pretraining import PretrainingConfig
 from bert_tf.configs.pretraining_data import InstanceConfig, PretrainingDataConfig
 from bert_tf.configs.train import DeviceConfig, FineTuneConfig, OptimizerConfig, TrainConfig
-
-__all__ = [
-    "BertConfig",
-    "Config",
-    "DeviceConfig",
-    "ExportConfig",
-    "FineTuneConfig",
-    "InstanceConfig",
-    "ModelConfig",
-    "OptimizerConfig",
-    "PretrainingConfig",
-    "PretrainingDataConfig",
-    "ServingConfig",
-    "TrainConfig",
-    "derived",
-    "option",
-]

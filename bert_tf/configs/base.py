@@ -45,9 +45,7 @@ def option(
         metadata={
             "help": help,
             "default": default,
-            "choices": choices and tuple(choices),
-            "minimum": minimum,
-            "maximum": maximum,
+            "limits": json_files.Limits(minimum, maximum, choices and tuple(choices)),
             "saved": saved,
             "fixed": fixed,
             "inferred": inferred,
@@ -76,18 +74,17 @@ class Config:
 
     def __init_subclass__(cls):
         """Add the help of each option to the docstring."""
-        inherited = [x for base in reversed(cls.__mro__[1:])
-                     for x in getattr(base, "__dataclass_fields__", {}).items()]  # fmt: skip
-        lines = []
-        for name, field in {**dict(inherited), **vars(cls)}.items():
-            if not isinstance(field, dataclasses.Field):
-                continue
-            text = field.metadata.get("help")
-            if text is None and field.default_factory is not dataclasses.MISSING:
-                text = f"see `{getattr(cls.__annotations__.get(name), '__name__', 'Config')}`."
-            if text:
-                text = f"{name}: {text}"
-                lines += textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="    ")
+        fields = {
+            name: field
+            for base in reversed(cls.__mro__)
+            for name, field in {**getattr(base, "__dataclass_fields__", {}), **vars(base)}.items()
+            if isinstance(field, dataclasses.Field)
+        }
+        lines = [
+            textwrap.fill(f"  {name}: {field.metadata['help']}", 90, subsequent_indent="    ")
+            for name, field in fields.items()
+            if field.metadata.get("help")
+        ]
         if lines and cls.__doc__:
             text = inspect.cleandoc(cls.__doc__)
             cls.__doc__ = text + "\n\nAttributes:\n" + "\n".join(lines) + "\n"
@@ -104,6 +101,17 @@ class Config:
                 value = value.item()
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def take(cls, options: dict[str, Any], **values: Any) -> Any:
+        """Remove the attributes of this config from `options`; return the config with them.
+
+        `values` are other attributes, None for the default.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        given = {name: value for name, value in values.items() if value is not None}
+        given |= {name: options.pop(name) for name in names & options.keys()}
+        return cls(**given).validate()
+
     def validate(self):
         """Check types, choices, bounds and `requires` of all options; return self."""
         for field in dataclasses.fields(self):
@@ -111,14 +119,10 @@ class Config:
             hint = _hint(type(self), field)
             if value is None and field.default is None:
                 # Options without "| None" are required.
-                if field.metadata.get("default", "") is None and type(None) not in (
-                    typing.get_args(_hints(type(self))[name])
-                ):
+                if field.metadata.get("default", "") is None and json_files.problem(None, hint):
                     raise UserError(f"`{name}` must be given")
             elif json_files.problem(value, hint):
-                text = shown(value)
-                if field.metadata.get("choices") and isinstance(value, str):
-                    text = text.strip("'\"")
+                text = shown(value).strip("'\"")
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
             elif isinstance(value, Config):
                 value.validate()
@@ -204,11 +208,7 @@ class Config:
 
 
 def _hint(cls, field):
-    values = [field.metadata.get(name) for name in ("minimum", "maximum", "choices")]
-    hint = _hints(cls)[field.name]
-    return (
-        Annotated[hint, json_files.Limits(*values)] if any(x is not None for x in values) else hint
-    )
+    return Annotated[_hints(cls)[field.name], field.metadata.get("limits", json_files.Limits())]
 
 
 def _to_plain(value):

@@ -27,6 +27,7 @@ class ServingConfig(Config):
     sequence_buckets: tuple[int, ...] = option(
         (),
         "Sequence lengths to pad to, such as 32,64,128. Default: the longest sequence of a batch.",
+        requires=("inputs", "text"),
     )
     weights: str | None = option(
         None,
@@ -51,21 +52,20 @@ class ServingConfig(Config):
         return self.weights or self.dtype or "float32"
 
     @property
-    def computes_padding(self):
-        """The opposite of `skip_padding`, with its default resolved."""
-        if self.skip_padding is None:
-            return self.inputs != "text" or bool(self.sequence_buckets)
-        return not self.skip_padding
+    def skips_padding(self):
+        """`skip_padding` with its default resolved."""
+        default = self.inputs == "text" and not self.sequence_buckets
+        return default if self.skip_padding is None else self.skip_padding
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
-    """The model to export and its destination. The task is a flag of export_model.py."""
+    """The model to export and its destination."""
 
     GROUP = "Run"
     GROUPS = (
         ("Model", "model_dir checkpoint"),
-        ("Task", "labels max_seq_length num_texts version_2_with_negative num_best"),
+        ("Task", "task labels max_seq_length num_texts version_2_with_negative num_best"),
     )
 
     export_dir: str = option(
@@ -75,27 +75,44 @@ class ExportConfig(Config):
         None, "output_dir of the run that trained the model, or a Hugging Face folder."
     )
     checkpoint: str | None = option(
-        None, "Checkpoint of the run in model_dir. Default: the newest."
+        None, "Checkpoint of the run in model_dir. Default: the newest.", requires="model_dir"
     )
+    task: str | None = option(
+        None,
+        "Without model_dir: task of the pre-trained model. Default: determined by its head.",
+        choices=("encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
+                 "regression", "question_answering", "token_classification", "multiple_choice"),
+    )  # fmt: skip
     labels: tuple[str, ...] = option(
-        (), "Without model_dir: labels of the model. Default: those saved next to the checkpoint."
+        (),
+        "Without model_dir: labels of the model. Default: those saved next to the checkpoint.",
+        requires=("task", "classification", "multi_label", "token_classification"),
     )
     max_seq_length: int | None = option(
         None,
         "Without model_dir: maximum sequence length. Default: 128, or 384 for "
         "question_answering, but at most what the model supports.",
         minimum=1,
+        requires="task",
     )
     num_texts: int = option(
         1,
         "For classification, multi_label and regression: number of input texts.",
         minimum=1,
         maximum=2,
+        requires=("task", "classification", "multi_label", "regression"),
     )
     version_2_with_negative: bool = option(
-        False, "For question_answering: whether some questions have no answer."
+        False,
+        "For question_answering: whether some questions have no answer.",
+        requires=("task", "question_answering"),
     )
-    num_best: int = option(5, "For fill_mask: number of predictions per mask.", minimum=1)
+    num_best: int = option(
+        5,
+        "For fill_mask: number of predictions per mask.",
+        minimum=1,
+        requires=("task", "fill_mask"),
+    )
     version: int | None = option(None, "Version number. Default: the next free one.", minimum=0)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     serving: ServingConfig = dataclasses.field(default_factory=ServingConfig)

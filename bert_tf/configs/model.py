@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import typing
 from typing import Annotated, Any
 
 from bert_tf.configs.architectures import find_architecture
@@ -48,36 +49,17 @@ _HUGGING_FACE_ONLY = (
     "use_cache",
 )
 
-# The types of the values, for `json_files.check`.
 _Size = Annotated[int, json_files.Limits(1, 2**31 - 1)]
 _Probability = Annotated[float, json_files.Limits(0.0, 0.99)]
 _NotNegative = Annotated[float, json_files.Limits(0.0)]
 _Activation = Annotated[str, json_files.Limits(choices=ACTIVATIONS)]
-_VALUES = {
-    "vocab_size": _Size,
-    "hidden_size": _Size,
-    "embedding_size": _Size,
-    # Creating layers after a typing error would not end.
-    "num_hidden_layers": Annotated[int, json_files.Limits(1, 1000)],
-    "num_attention_heads": _Size,
-    "intermediate_size": _Size,
-    "max_position_embeddings": _Size,
-    "type_vocab_size": _Size,
-    "hidden_dropout_prob": _Probability,
-    "attention_probs_dropout_prob": _Probability,
-    "initializer_range": _NotNegative,
-    "layer_norm_eps": _NotNegative,
-    "hidden_act": _Activation,
-    "pooler_act": _Activation,
-    "has_segment_embeddings": bool,
-}
 
 
+@dataclasses.dataclass
 class BertConfig:
     """Hyperparameters of a BERT model.
 
-    The defaults match the release (BERT-Base). Unknown JSON keys ("directionality",
-    "pooler_fc_size", ...) are preserved.
+    The defaults match the release (BERT-Base).
 
     >>> config = bert_tf.BertConfig(vocab_size=30522, num_hidden_layers=6)
     >>> config = bert_tf.BertConfig.from_json_file("bert_config.json")
@@ -102,46 +84,33 @@ class BertConfig:
         to H. None means H.
       has_segment_embeddings: whether the model uses segment ids.
       pooler_act: activation of the pooler, with the choices of `hidden_act`; "tanh" in the release.
-      **other: unknown keys, preserved in `to_dict`.
+      other: dict of unknown JSON keys ("directionality", "pooler_fc_size", ...), preserved in
+        `to_dict`.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        hidden_size: int = 768,
-        num_hidden_layers: int = 12,
-        num_attention_heads: int = 12,
-        intermediate_size: int = 3072,
-        hidden_act: str = "gelu",
-        hidden_dropout_prob: float = 0.1,
-        attention_probs_dropout_prob: float = 0.1,
-        max_position_embeddings: int = 512,
-        type_vocab_size: int = 16,
-        initializer_range: float = 0.02,
-        layer_norm_eps: float = LAYER_NORM_EPS,
-        embedding_size: int | None = None,
-        has_segment_embeddings: bool = True,
-        pooler_act: str = "tanh",
-        **other: Any,
-    ):
+    vocab_size: _Size
+    hidden_size: _Size = 768
+    # Creating layers after a typing error would not end.
+    num_hidden_layers: Annotated[int, json_files.Limits(1, 1000)] = 12
+    num_attention_heads: _Size = 12
+    intermediate_size: _Size = 3072
+    hidden_act: _Activation = "gelu"
+    hidden_dropout_prob: _Probability = 0.1
+    attention_probs_dropout_prob: _Probability = 0.1
+    max_position_embeddings: _Size = 512
+    type_vocab_size: _Size = 16
+    initializer_range: _NotNegative = 0.02
+    layer_norm_eps: _NotNegative = LAYER_NORM_EPS
+    embedding_size: _Size | None = None
+    has_segment_embeddings: bool = True
+    pooler_act: _Activation = "tanh"
+    other: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
         """Raise UserError if a value is invalid."""
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.hidden_dropout_prob = hidden_dropout_prob
-        self.attention_probs_dropout_prob = attention_probs_dropout_prob
-        self.max_position_embeddings = max_position_embeddings
-        self.type_vocab_size = type_vocab_size
-        self.initializer_range = initializer_range
-        self.layer_norm_eps = layer_norm_eps
-        self.embedding_size = hidden_size if embedding_size is None else embedding_size
-        self.has_segment_embeddings = has_segment_embeddings
-        self.pooler_act = pooler_act
-        self.other = other
-        json_files.check(vars(self), _VALUES)
+        if self.embedding_size is None:
+            self.embedding_size = self.hidden_size
+        json_files.check(vars(self), typing.get_type_hints(type(self), include_extras=True))
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size is {self.hidden_size}, expected a multiple of num_attention_heads, "
@@ -169,7 +138,9 @@ class BertConfig:
             raise UserError('expected a BERT config, a JSON object with at least "vocab_size"')
         if "model_type" in values:
             values = _from_hugging_face(values)
-        return cls(**values)
+        names = cls.__dataclass_fields__.keys() - {"other"}
+        other = {key: value for key, value in values.items() if key not in names}
+        return cls(**{key: values[key] for key in names & values.keys()}, other=other)
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
@@ -229,13 +200,6 @@ class BertConfig:
     def to_json_string(self) -> str:
         """Return JSON in the release's format: indented by 2, sorted keys, final newline."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
-
-    def __eq__(self, other):
-        return isinstance(other, BertConfig) and self.to_dict() == other.to_dict()
-
-    def __repr__(self):
-        values = ", ".join(f"{key}={value!r}" for key, value in self.to_dict().items())
-        return f"BertConfig({values})"
 
 
 def _from_hugging_face(values):

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from bert_tf.configs.base import Config, option
+from bert_tf.configs.base import option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.pretraining_data import OBJECTIVES
+from bert_tf.configs.pretraining_data import RecordConfig
 from bert_tf.configs.train import MAX_STEPS, DeviceConfig, OptimizerConfig, TrainConfig
 from bert_tf.errors import UserError
 
@@ -14,7 +14,7 @@ FINE_TUNING_ONLY = (
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingConfig(Config):
+class PretrainingConfig(RecordConfig):
     """The configuration of `training.pretrain`."""
 
     GROUPS = (
@@ -28,20 +28,8 @@ class PretrainingConfig(Config):
     eval_file: str | None = option(
         None, "TFRecord files to evaluate on. Default: input_file. (bert_tf)"
     )
-    max_seq_length: int = option(
-        128, "Maximum sequence length. Must match create_pretraining_data.py."
-    )
-    max_predictions_per_seq: int = option(
-        20, "Maximum number of masked tokens per sequence. Must match create_pretraining_data.py."
-    )
     num_train_steps: int = option(100000, "Number of training steps.", minimum=1, maximum=MAX_STEPS)
     max_eval_steps: int = option(100, "Maximum number of evaluation batches.", minimum=1)
-    objective: str = option(
-        "nsp",
-        "Objective besides masked tokens: next sentence (nsp), sentence order (sop) or none. Must "
-        "match create_pretraining_data.py. (bert_tf)",
-        choices=OBJECTIVES,
-    )
     dynamic_masking: bool = option(
         False,
         "Mask different tokens in each epoch. Requires vocab_file, and records that were created "

@@ -6,25 +6,38 @@ from bert_tf.configs.base import Config, option
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
 
-OBJECTIVES = ("nsp", "sop", "none")
-WORD_BOUNDARIES = ("pieces", "spaces")
 INPUT_FORMATS = ("auto", "text", "jsonl")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordConfig(Config):
+    """Properties of records that their creation and the training must agree on."""
+
+    max_seq_length: int = option(
+        128,
+        "Maximum sequence length, in tokens. The same for creating records and for training.",
+        minimum=5,  # [CLS] a [SEP] b [SEP]
+    )
+    max_predictions_per_seq: int = option(
+        20,
+        "Maximum number of masked tokens per sequence. The same for creating records and for "
+        "training.",
+        minimum=1,
+    )
+    objective: str = option(
+        "nsp",
+        "Objective besides masked tokens: next sentence (nsp), sentence order (sop), or none, "
+        "which packs full sentences. The same for creating records and for training. (bert_tf)",
+        choices=("nsp", "sop", "none"),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
-class InstanceConfig(Config):
+class InstanceConfig(RecordConfig):
     """How to create instances. The defaults match the release."""
 
     GROUP = "Instances"
 
-    max_seq_length: int = option(
-        128,
-        "Maximum sequence length, in tokens.",
-        minimum=5,  # [CLS] a [SEP] b [SEP]
-    )
-    max_predictions_per_seq: int = option(
-        20, "Maximum number of masked tokens per sequence.", minimum=1
-    )
     masked_lm_prob: float = option(
         0.15, "Fraction of the tokens to mask.", minimum=0.0, maximum=1.0
     )
@@ -41,12 +54,6 @@ class InstanceConfig(Config):
     )
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
     random_seed: int = option(12345, "Random seed.")
-    objective: str = option(
-        "nsp",
-        "Objective besides masked tokens: next sentence (nsp), sentence order (sop), or none, "
-        "which packs full sentences. (bert_tf)",
-        choices=OBJECTIVES,
-    )
     max_ngram: int = option(
         1,
         "Maximum number of consecutive words to mask together. (bert_tf)",
@@ -56,7 +63,8 @@ class InstanceConfig(Config):
         "pieces",
         "Words for do_whole_word_mask. pieces: a token and the ## tokens after it. spaces: the "
         "text between spaces, for Chinese after word segmentation. (bert_tf)",
-        choices=WORD_BOUNDARIES,
+        choices=("pieces", "spaces"),
+        requires="do_whole_word_mask",
     )
     dynamic_masking: bool = option(
         False,
@@ -65,8 +73,6 @@ class InstanceConfig(Config):
 
     def validate(self):
         super().validate()
-        if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
-            raise UserError("`word_boundaries=spaces` requires `do_whole_word_mask`")
         if self.dynamic_masking and (self.do_whole_word_mask or self.max_ngram > 1):
             raise UserError(
                 "`dynamic_masking` masks single tokens during training; it cannot be combined with "

@@ -16,6 +16,7 @@ from bert_tf.tokenization.settings import (
     extra_settings,
     resolve_settings,
 )
+from bert_tf.tokenization.special_tokens import SHORTEST
 from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 
@@ -51,7 +52,7 @@ class TaskConfig(Config):
     max_input_chars_per_word: int | None = derived(None, minimum=1, saved=True, inferred=True)
     labels: tuple[str, ...] = derived((), fixed=True)
 
-    # The name of the side file.
+    # The name of the side file, "" for a task without training by a script.
     FILE: ClassVar[str] = ""
 
     # The number of texts in a sequence; `ClassificationConfig` has an attribute.
@@ -137,7 +138,7 @@ class TaskConfig(Config):
           UserError: if a file is damaged, or was not written by this task's script.
         """
         path = os.path.join(folder, cls.FILE)
-        if not files.system(path).exists(path):
+        if not cls.FILE or not files.system(path).exists(path):
             return None
         script = files.TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
@@ -186,11 +187,10 @@ class TaskConfig(Config):
                 "it with the same value, or use another `output_dir`"
             )
 
-    def check_and_save(self, folder, write):
-        """Check a resumed run; with `write`, save a new or changed config."""
-        self.check_resume(folder)
+    def save_changes(self, folder):
+        """Save a new or changed config."""
         stored = self.load(folder)
-        if write and (stored is None or self.to_json() != stored.to_json()):
+        if stored is None or self.to_json() != stored.to_json():
             self.save(folder)
 
 
@@ -205,15 +205,11 @@ def check_labels(labels):
     labels = tuple(labels)
     if not labels:
         raise UserError("`labels` must be given: no file next to the checkpoint has them")
-    if "" in labels:
-        raise UserError(f"`labels`: label {labels.index('')} of {', '.join(labels)} is empty")
-    if len(set(labels)) < len(labels):
-        raise UserError(f"`labels`: a label occurs twice in {', '.join(labels)}")
+    for i, label in enumerate(labels):
+        if not label or label in labels[:i]:
+            names = ", ".join(labels)
+            raise UserError(f"`labels`: label {i} of {names} is empty or occurs twice")
     return labels
-
-
-# [CLS] a [SEP] b [SEP] with one token in each text.
-SHORTEST = 5
 
 
 def valid_length(max_seq_length, config, default=128):
@@ -226,10 +222,9 @@ def valid_length(max_seq_length, config, default=128):
 
 def check_length(max_seq_length, config):
     """Raise UserError if a length exceeds the model's limit or is too short for two texts."""
-    if max_seq_length > config.max_position_embeddings:
+    longest = config.max_position_embeddings
+    if not SHORTEST <= max_seq_length <= longest:
         raise UserError(
-            f"`max_seq_length={max_seq_length}`: expected at most "
-            f"{config.max_position_embeddings}, the model's max_position_embeddings"
+            f"`max_seq_length={max_seq_length}`: expected a number between {SHORTEST} and "
+            f"{longest}, the model's max_position_embeddings"
         )
-    if max_seq_length < SHORTEST:
-        raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")

@@ -57,7 +57,7 @@ class TrainConfig(Config):
     )
     dtype: str = option(
         "float32",
-        "Compute dtype; weights stay in float32. float16 uses loss scaling. (bert_tf)",
+        "Compute dtype; weights stay in float32. Training in float16 scales the loss. (bert_tf)",
         choices=("float32", "bfloat16", "float16"),
     )
     xla: bool | None = option(
@@ -136,6 +136,8 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a pipeline."""
 
+    GROUP = "Devices, speed and memory"
+
     batch_size: int = option(
         32, "Number of examples per batch.", minimum=1, maximum=_MAX_BATCH_SIZE
     )
@@ -155,6 +157,10 @@ class FitConfig(BatchConfig):
         False, "Whether to batch examples of similar length.", requires="shuffle"
     )
     steps_per_epoch: int | None = option(None, "Number of batches per epoch.", minimum=1)
+    output_dir: str | None = option(
+        None,
+        "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+from collections import Counter
 
 from bert_tf import console
+from bert_tf.data import tables
 from bert_tf.data.rows import find_column
 from bert_tf.errors import UserError, counted
 
@@ -94,18 +96,18 @@ _MORE_LABEL = (
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
-def find_columns(path, row, layout, split, train_columns=None, has_names=False):
-    """Find the columns of a file, given the fields `row` of its first line.
+def find_columns(place, row, layout, split, train_columns=None, has_names=False):
+    """Find the columns of a table, given its first row; `place` is that of the row, for messages.
 
     With a header, columns that `layout` does not name are found by name, in any order. Without
     one, the columns are text, label or text_a, text_b, label. A test file may lack the label;
     without a header, it then has one column less than the training file, which has
-    `train_columns`. `has_names` is for formats that name their columns, as JSON and Parquet do.
+    `train_columns`. `has_names` is for formats that name their columns, as JSON does.
     """
     names = [name.strip() for name in row]
-    layout = _fitting_layout(path, names, layout)
+    layout = _fitting_layout(place, names, layout)
     if has_names and layout.header == "no":
-        raise UserError(f"`header=no`: found column names in {path}, whose format requires them")
+        raise UserError(f"`header=no`: found column names in {place}, whose format requires them")
     named = layout.given_names
     if layout.header == "no" and named:
         raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
@@ -113,50 +115,62 @@ def find_columns(path, row, layout, split, train_columns=None, has_names=False):
     has_more = not lowered.isdisjoint(_MORE_TEXT) and not lowered.isdisjoint(_MORE_LABEL)
     is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
     if layout.header == "yes" or (layout.header == "auto" and is_known):
-        columns = _by_layout(path, names, layout, split)
+        columns = _by_layout(place, names, layout, split)
     elif layout.text:
         if not layout.label and split != "test":
-            raise UserError(f"{path}: `text_columns` without a header line requires `label_column`")
-        columns = _by_layout(path, (), layout, split)
+            raise UserError(
+                f"{place}: `text_columns` without a header line requires `label_column`"
+            )
+        columns = _by_layout(place, (), layout, split)
     else:
-        columns = _by_count(path, len(names), layout, split, train_columns)
-    _check_distinct(path, columns)
+        columns = _by_count(place, len(names), layout, split, train_columns)
+    _check_distinct(place, columns)
     return dataclasses.replace(columns, width=len(names))
 
 
-def with_header(path, columns, row, labels, known_names=()):
-    """Return `columns` with a header if the first row must be one.
+def with_header(table, columns, row, train=None, separator=None):
+    """Return the `columns` of a file with a header if the first row must be one.
 
-    It is a header if it has the `known_names` of the training file's header, or if its label is
-    not a number and occurs only there, while the other labels are numbers or a few values that
-    repeat. `labels` is a `Counter` of the labels of all rows as text, including the first.
+    It is a header if it has the names of `train`, the columns of the training file, or if its label
+    is not a number and occurs only there, while the other labels are numbers or a few values that
+    repeat. A cell may have several labels with a `separator`.
     """
-    names, label = tuple(name.strip() for name in row), row[columns.labels[0]].strip()
+    position = columns.labels[0]
+    if len(row) <= position:
+        return columns
+    names, label = tuple(name.strip() for name in row), row[position].strip()
     reason = "as in the training file"
-    if names != known_names:
+    if not train or names != train.names:
+        # Read the file twice: all its rows may take much more memory than the examples.
+        rows = tables.read_rows(table.name, table.format)
+        cells = (row[position] for _, row, _ in rows if len(row) > position)
+        if separator:
+            cells = (label for cell in cells for label in cell.split(separator))
+        labels = Counter(map(str.strip, cells))
         others = {name: count for name, count in labels.items() if name != label}
         num_others = sum(others.values())
-        if not label or _is_number(label) or labels[label] != 1 or num_others < 2:
+        if not label or is_number(label) or labels[label] != 1 or num_others < 2:
             return columns
         repeat = 2 <= len(others) <= num_others / 2
-        if not repeat and not all(map(_is_number, others)):
+        if not repeat and not all(map(is_number, others)):
             return columns
         reason = f"because the label {label!r} occurs nowhere else"
     console.info(
         "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
-        path, ", ".join(names), reason,
+        table.name, ", ".join(names), reason,
     )  # fmt: skip
     return dataclasses.replace(columns, header=True, names=names)
 
 
-def _is_number(text):
+def is_number(text):
+    """Return whether `read_number` accepts a text."""
     try:
         return math.isfinite(read_number(text, ""))
     except ValueError:
         return False
 
 
-def _fitting_layout(path, names, layout):
+def _fitting_layout(place, names, layout):
     if "text" not in layout.restored:
         return layout
     lowered = [name.lower() for name in names]
@@ -168,17 +182,17 @@ def _fitting_layout(path, names, layout):
     if not missing:
         return layout
     console.info(
-        "%s has no column %r, unlike the training file; using its own header",
-        path, missing[0],
+        "%s: found no column %r, unlike the training file; using its own header",
+        place, missing[0],
     )  # fmt: skip
     names = {"text", "label", "id", "header"}.intersection(layout.restored)
     return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in names})
 
 
-def _check_distinct(path, columns):
+def _check_distinct(place, columns):
     texts, labels = columns.texts, columns.labels
     if len(set(texts)) < len(texts):
-        raise UserError(f"{path}: found {columns.name(texts[0])!r} twice in `text_columns`")
+        raise UserError(f"{place}: found {columns.name(texts[0])!r} twice in `text_columns`")
     others = {
         **dict.fromkeys((x for x in labels if labels.count(x) > 1), "label_column"),
         **dict.fromkeys(columns.numbers, "numeric_columns"),
@@ -186,16 +200,16 @@ def _check_distinct(path, columns):
     }
     for position in filter(others.__contains__, labels):
         raise UserError(
-            f"{path}: the column {columns.name(position)!r} cannot be in both `label_column` and "
+            f"{place}: the column {columns.name(position)!r} cannot be in both `label_column` and "
             f"`{others[position]}`"
         )
 
 
-def _by_layout(path, names, layout, split):
+def _by_layout(place, names, layout, split):
     def find(wanted, argument=None):
         if wanted[0].isdecimal() and wanted[0] not in names:
             return int(wanted[0])
-        name = find_column(path, names, wanted, argument) if names else None
+        name = find_column(place, names, wanted, argument) if names else None
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -204,7 +218,7 @@ def _by_layout(path, names, layout, split):
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
             raise UserError(
-                f"{path}, line 1: found the columns {' and '.join(map(repr, found))}; select one "
+                f"{place}: found the columns {' and '.join(map(repr, found))}; select one "
                 f"with `{argument}`"
             )
         return find(found or wanted, argument if is_needed else None)
@@ -225,12 +239,12 @@ def _by_layout(path, names, layout, split):
     )
 
 
-def _by_count(path, count, layout, split, train_columns):
+def _by_count(place, count, layout, split, train_columns):
     has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):
         raise UserError(
-            f"{path}, line 1: found {count} columns without a header, expected text, label or "
+            f"{place}: found {count} columns without a header, expected text, label or "
             "text_a, text_b, label, or a header line with these names, or `text_columns`"
         )
     if layout.label or layout.id or layout.numbers:
@@ -241,17 +255,17 @@ def _by_count(path, count, layout, split, train_columns):
     return Columns(tuple(range(num_texts)), (num_texts,) if has_labels else ())
 
 
-def read_number(text, what):
-    """Parse a number; raise ValueError, naming `what`, if it is not a finite float32."""
+def read_number(value, what):
+    """Read a number or its text; raise ValueError, naming `what`, if not a finite float32."""
     try:
         # Unlike most programs, Python accepts 1_000 as a number.
-        number = math.nan if "_" in text else float(text)
-    except ValueError:
+        number = math.nan if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError):
         number = math.nan
     if _LARGEST < abs(number) < math.inf:
-        raise ValueError(f"{what} is {text!r}, too large for float32")
+        raise ValueError(f"{what} is {value!r}, too large for float32")
     if not abs(number) <= _LARGEST:
-        raise ValueError(f"{what} is {text!r}, expected a number")
+        raise ValueError(f"{what} is {value!r}, expected a number")
     return number
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import record_files, records
 from bert_tf.data.dynamic_masking import DynamicMasking
-from bert_tf.data.feature_cache import digest
+from bert_tf.data.features import digest
 
 # Number of records to shuffle together: all of most fine-tuning sets, and enough to hide the order
 # of larger ones.
@@ -31,13 +31,13 @@ _MIN_RECORD = 16  # bytes of an empty record
 
 @dataclasses.dataclass(eq=False)
 class _RecordInput:
-    """Batches of records from TFRecord files; `schema`, `lengths` and `limits` as in `records`.
+    """Batches of records; `schema`, `lengths` and `limits` as in `records`.
 
     Examples are padded to the longest in a replica's batch, rounded up to a multiple of
     `length_multiple`; None pads to `lengths["S"]`.
     """
 
-    paths: Sequence[str]
+    paths: Sequence[Any]
     schema: dict
     lengths: dict
     batch_size: int
@@ -48,9 +48,11 @@ class _RecordInput:
 
     def _parse(self, serialized, *noise):
         batch = records.parse(serialized, self.schema, self.lengths, self.limits)
+        masked = self.masking(batch, *noise) if self.masking else {}
+        batch |= {name: masked[name] for name in batch if masked}
         if self.length_multiple is not None:
             batch = records.trim(batch, self.schema, self.length_multiple)
-        return self.masking(batch, *noise) if self.masking else batch
+        return {**masked, **batch}
 
 
 @dataclasses.dataclass(eq=False)
@@ -303,6 +305,42 @@ class EvaluationInput(_RecordInput):
             )
         batches = shard_batches(batches, self.batch_size, context)
         return batches.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+@dataclasses.dataclass(eq=False)
+class FitInput(_RecordInput):
+    """Batches for Keras' `fit`; the last one of an epoch may be smaller.
+
+    `paths` has serialized records instead of files. `bucket_by_length` is as in `TrainingInput`.
+    """
+
+    shuffle: bool = False
+    bucket_by_length: bool = False
+
+    @tf.autograph.experimental.do_not_convert
+    def batches(self):
+        """Return an endless dataset of batches, which are shuffled anew in each pass."""
+        count, values = len(self.paths), tf.constant(self.paths)
+        indices = tf.data.Dataset.range(count)
+        if self.shuffle:
+            indices = indices.shuffle(count)
+        size = group_size(count, self.batch_size) if self.bucket_by_length else 1
+        if size > 1:
+            lengths = records.num_tokens(values, self.schema, self.lengths)
+
+            def sort(group):
+                return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
+
+            indices = indices.batch(size * self.batch_size).map(sort).unbatch()
+        batches = indices.batch(self.batch_size)
+        if size > 1:
+            batches = batches.shuffle(size)
+        batches = batches.repeat().map(lambda rows: tf.gather(values, rows))
+        if self.masking:  # other masks in each pass
+            batches = batches.enumerate().map(
+                lambda step, batch: (batch, self.masking.noise(step, tf.size(batch)))
+            )
+        return batches.map(self._parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def length_multiple(strategy, xla, max_seq_length):

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from bert_tf import console
 from bert_tf.data import record_files, records
 from bert_tf.errors import UserError, abbreviate, reason
+from bert_tf.io import files
 
 # Number of files whose first record is checked before a run starts.
 NUM_CHECKED = 20
@@ -67,9 +68,9 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
         # A document has at most W windows.
         fits = feature.is_windowed and 0 < length < expected_length and length % lengths["S"] == 0
         if length != expected_length and not fits:
+            argument = "max_predictions_per_seq" if feature.length == "P" else "max_seq_length"
             raise UserError(
-                f"{path}: {name} has length {length}, expected {expected_length}"
-                f"{feature.shape_cause(lengths)}"
+                f"{path}: {name} has length {length}, expected {expected_length}; see `{argument}`"
             )
 
 
@@ -95,7 +96,7 @@ def naming_bad_records(paths, check_all=None):
         text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
         is_bad = is_binary or isinstance(error, tf.errors.InvalidArgumentError)
         is_bad = (is_bad and _BAD_RECORD.search(text)) or isinstance(error, tf.errors.DataLossError)
-        is_file = isinstance(error, _FILE_ERRORS) and any(path in text for path in paths)
+        is_file = any(path in text for path in paths)
         if not (is_file or is_bad):
             raise
         if check_all:
@@ -105,23 +106,13 @@ def naming_bad_records(paths, check_all=None):
         raise UserError(f"{names}: a record cannot be read ({problem})") from None
 
 
-_FILE_ERRORS = (
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-)
-
-
 def _first_record(path):
-    try:
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            size = reader.size()
-            header = reader.read(12)
-            length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
-            # In other file types the length is arbitrary, so compare before allocating.
-            data = reader.read(length) if 12 + length + 4 <= size else None
-    except tf.errors.OpError as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    with files.naming_errors(f"{path}: cannot be read"), tf.io.gfile.GFile(path, "rb") as reader:
+        size = reader.size()
+        header = reader.read(12)
+        length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
+        # In other file types the length is arbitrary, so compare before allocating.
+        data = reader.read(length) if 12 + length + 4 <= size else None
     if size == 0:
         raise UserError(f"{path}: the file is empty, expected TFRecords")
     if data is None:

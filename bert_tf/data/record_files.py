@@ -12,19 +12,16 @@ import hashlib
 import json
 import os
 import re
-import struct
 from typing import NamedTuple
 
 from bert_tf import console
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Count
 
 # Number of files to access in parallel. An object store takes tens of milliseconds per access.
 NUM_PARALLEL = 64
 
-_BLOCK_BYTES = 1 << 22
-_LENGTH = struct.Struct("<Q")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -115,20 +112,11 @@ def count_records(paths):
 
 
 def _count(path):
-    # A record is its length (8 bytes), a checksum (4), the data and a checksum (4).
-    data, start, count = b"", 0, 0
-    try:
-        with files.system(path).GFile(path, "rb") as reader:
-            while block := reader.read(_BLOCK_BYTES):
-                data, start = data[start:] + block, max(start - len(data), 0)
-                while start + 12 <= len(data):
-                    start += 16 + _LENGTH.unpack_from(data, start)[0]
-                    count += 1
-    except files.io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-    if start != len(data):
-        raise UserError(f"{path}: record {count or 1} is damaged or truncated")
-    return count
+    import tensorflow as tf
+
+    records = tf.data.TFRecordDataset(path)
+    with files.naming_errors(f"{path}: cannot be read"):
+        return int(records.reduce(0, lambda count, _: count + 1))
 
 
 def _read(path):

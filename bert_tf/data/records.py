@@ -24,9 +24,6 @@ from bert_tf.data import tfrecord
 # Number of examples to serialize at a time.
 _BATCH_SIZE = 250
 
-# The arguments that set the lengths.
-_LENGTH_ARGUMENTS = {"S": "max_seq_length", "P": "max_predictions_per_seq"}
-
 
 class Feature(NamedTuple):
     """A feature of an example: `dtype` "int64" or "float32", `length` as described above."""
@@ -48,13 +45,6 @@ class Feature(NamedTuple):
         if self.is_windowed:
             return tf.io.FixedLenSequenceFeature(shape[1:], self.dtype, allow_missing=True)
         return tf.io.FixedLenFeature(shape, self.dtype)
-
-    def shape_cause(self, lengths):
-        """Return " because `max_seq_length=128`" to append to a message, or ""."""
-        for axis, argument in _LENGTH_ARGUMENTS.items():
-            if axis in lengths and axis in self.shape({}):
-                return f" because `{argument}={lengths[axis]}`"
-        return ""
 
 
 _SCALAR = Feature("int64", None)
@@ -105,6 +95,9 @@ SENTENCES = {
 # Normalized numeric features, an addition to the schemas above.
 NUMBERS = {"numbers": Feature("float32", "F")}
 
+# The factor of an example's loss.
+WEIGHTS = {"sample_weight": Feature("float32", None)}
+
 SQUAD = {"unique_ids": _SCALAR, **_TOKENS}
 SQUAD_TRAINING = {
     **SQUAD,
@@ -116,9 +109,6 @@ SQUAD_TRAINING = {
 # The tag id of each token's word. `word_starts` is 1 for the first token of a word whose tag is
 # predicted in this sequence, and 2 if the word also starts a sentence.
 TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
-
-ALL = PRETRAINING | CLASSIFICATION | REGRESSION | MULTI_LABEL | NUMBERS
-ALL |= SQUAD_TRAINING | TAGGING | {"text_ids": SENTENCES["text_ids"]}
 
 
 def windowed(schema):

@@ -1,13 +1,11 @@
-"""Rows of a split, from files or tensorflow-datasets, and the handling of bad rows."""
+"""The file of a split, its columns by name, and the handling of bad rows."""
 
 import os
 
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.data import tables
-from bert_tf.data.tfds_builder import load_builder
-from bert_tf.errors import UserError, counted, reason
+from bert_tf.errors import UserError, reason
 from bert_tf.io import files
 
 
@@ -25,7 +23,9 @@ class BadRows:
 
     def __call__(self, message):
         if not self.skip:
-            raise UserError(f"{message} (`skip_bad_rows` skips such rows)")
+            # Arguments, which are named in `, have no such option.
+            is_file = not message.startswith("`")
+            raise UserError(message + " (`skip_bad_rows` skips such rows)" * is_file)
         self.count += 1
         self.first = self.first or message
 
@@ -73,79 +73,18 @@ def find_file(split, names, data_dir=None, path=None):
     )
 
 
-def find_column(path, names, wanted, argument=None):
+def find_column(place, names, wanted, argument=None):
     """Return the column with one of the `wanted` names, ignoring case; else None or a UserError."""
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
         if candidates.count(key) > 1:
-            raise UserError(f"{path}, line 1: found the column {name!r} twice")
+            raise UserError(f"{place}: found the column {name!r} twice")
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
+        advice = f"; select the column with `{argument}`" * (not place.startswith("`"))
         raise UserError(
-            f"{path}, line 1: found the columns {names}, expected "
-            f"{' or '.join(map(repr, wanted))}; select the column with `{argument}`"
+            f"{place}: found the columns {names}, expected {' or '.join(map(repr, wanted))}{advice}"
         )
     return None
-
-
-def read_named_rows(path, table_format=None):
-    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
-    rows = tables.read_rows(path, table_format)
-    number, names, problem = next(rows, (1, [], "the file is empty"))
-    if problem:
-        raise UserError(f"{path}, line {number}: {problem}")
-    names = [str(name).strip() for name in names]
-
-    def named(cells, problem):
-        if not problem and len(cells) != len(names):
-            # An unquoted comma, for example, shifts the following columns.
-            problem = (
-                f"found {counted(len(cells), 'column')}, expected {len(names)} as in the first line"
-            )
-        try:
-            return problem or dict(zip(names, map(tables.as_text, cells), strict=True))
-        except ValueError as error:
-            return str(error)
-
-    return names, ((f"{path}, line {number}", named(*row)) for number, *row in rows)
-
-
-class TfdsRows:
-    """The rows of a dataset from tensorflow-datasets, which is prepared if necessary."""
-
-    def __init__(self, name, data_dir=None):
-        self._builder, self.name = load_builder(name, data_dir), name
-        self.features = self._builder.info.features
-        self.supervised_keys = self._builder.info.supervised_keys or (None, None)
-
-    def find_feature(self, names, argument=None):
-        """Return the first of `names` that is a feature; without one, None or a UserError."""
-        name = next((name for name in names if name in self.features), None)
-        if name is None and argument:
-            raise UserError(
-                f"`{argument}`: found the features {', '.join(self.features)} in {self.name}, "
-                f"expected {names[0]!r}"
-            )
-        return name
-
-    def find_split(self, names):
-        return next((name for name in names if name in self._builder.info.splits), None)
-
-    def missing_split(self, base):
-        return UserError(
-            f"`tfds_name`: found no split for {base} in {self.name}, only "
-            f"{', '.join(self._builder.info.splits)}; select one with `tfds_splits`"
-        )
-
-    def read(self, split):
-        """Yield (place, row) for each example of a split."""
-        import tensorflow_datasets as tfds
-
-        try:
-            rows = tfds.as_numpy(self._builder.as_dataset(split=split, shuffle_files=False))
-        except (ValueError, AssertionError) as error:
-            raise UserError(f"`tfds_splits`: {self.name}, {split}: {reason(error)}") from None
-        for number, row in enumerate(rows):
-            yield f"{self.name}, {split}, example {number}", row

@@ -1,4 +1,4 @@
-"""Tables of text: delimited files, JSON, Parquet and Excel; does not import TensorFlow."""
+"""Tables: delimited files, JSON, Parquet and Excel give rows; does not import TensorFlow."""
 
 import contextlib
 import csv
@@ -8,9 +8,10 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bert_tf.errors import UserError, check_unicode, reason
+from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 
 # Names of delimiters, in messages and as values of `delimiter`.
@@ -26,16 +27,15 @@ ENDINGS = {
     ".xlsx": "excel",
     ".xlsm": "excel",
 }
-_NAMES = {"json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel"}
+_NAMES = {
+    "json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel",
+    "columns": "named columns", "tfds": "TensorFlow Datasets",
+}  # fmt: skip
+_UNITS = {"delimited": "line", "json_lines": "line", "columns": "item", "tfds": "example"}
 
-# First bytes of unsupported files, with a description and advice.
-_OTHERS = (
-    (b"PK\x03\x04", "a zip archive", "unpack it, or name it .xlsx if it is from Excel"),
-    (b"\xd0\xcf\x11\xe0", "an Excel file of the old format", "save it as .xlsx or .csv"),
-    (b"BZh91AY&SY", "compressed by bzip2", "unpack it"),
-    (b"\xfd7zXZ\0", "compressed by xz", "unpack it"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it"),
-)
+# First bytes of zip, old Excel, bzip2, xz and zstd files, and of UTF-16 text.
+_OTHERS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd",
+           b"\xff\xfe", b"\xfe\xff")  # fmt: skip
 
 # How much of a file is read to recognize its format.
 _SAMPLE_BYTES = 1 << 16
@@ -45,34 +45,85 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class TableFormat(NamedTuple):
-    """The format of a table; `kind` is "delimited", "json_lines", "json", "parquet" or "excel".
+    """The format of a table.
 
-    In tab-separated files, quotes are plain text as in GLUE; in other delimited files, fields may
-    be quoted. An .xlsx file is read from its first sheet.
+    `kind` is "delimited", "json_lines", "json", "parquet" or "excel" for files, "columns" for
+    Python containers, and "tfds" for tensorflow-datasets. In tab-separated files, quotes are plain
+    text as in GLUE; in other delimited files, fields may be quoted. An .xlsx
+    file is read from its first sheet.
     """
 
     kind: str
     delimiter: str = ""
 
     @property
-    def is_delimited(self):
-        return self.kind == "delimited"
-
-    @property
     def has_names(self):
         """Whether columns always have names. In other formats the first row may be a header."""
-        return self.kind in ("json", "json_lines", "parquet")
+        return self.kind not in ("delimited", "excel")
 
     @property
     def unit(self):
-        return "line" if self.kind in ("delimited", "json_lines") else "row"
+        return _UNITS.get(self.kind, "row")
 
     def __str__(self):
-        if not self.is_delimited:
+        if self.kind != "delimited":
             return _NAMES[self.kind]
         names = {character: name for name, character in DELIMITERS.items()}
         quotes = "quotes are text" if self.delimiter == "\t" else "fields may be quoted"
         return f"{names.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
+
+
+class Table(NamedTuple):
+    """Rows of cells, from any source.
+
+    Attributes:
+      name: name of the source, for messages, such as the path of a file.
+      rows: (number, cells, problem) of each row; `problem` is a str or None. If the format always
+        has column names, they are the first row. Cells are str in delimited files and Excel, and
+        Python values (str, number, bool, None, NaN, list, dict) in other formats.
+      label_names: dict from each column of class labels to the names of its labels.
+    """
+
+    name: str
+    format: TableFormat
+    rows: Iterator
+    label_names: Mapping = {}
+
+    def place(self, number):
+        return f"{self.name}, {self.format.unit} {number}"
+
+    @property
+    def header_place(self):
+        return self.name if self.format.has_names else self.place(1)
+
+
+def open_table(path, delimiter=None, names=()):
+    """Return the `Table` of a file.
+
+    JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
+    files have the delimiter that separates the likely column `names` (in lower case) in the first
+    line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
+    """
+    table_format = _find_format(path, delimiter, names)
+    return Table(path, table_format, read_rows(path, table_format))
+
+
+def named_rows(table):
+    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
+    number, names, problem = next(table.rows, (1, [], "the file is empty"))
+    if problem:
+        raise UserError(f"{table.place(number)}: {problem}")
+    names = [str(name).strip() for name in names]
+
+    def named(cells, problem):
+        if not problem and len(cells) != len(names):
+            # An unquoted comma, for example, shifts the following columns.
+            problem = (
+                f"found {counted(len(cells), 'column')}, expected {len(names)} as in the first line"
+            )
+        return problem or dict(zip(names, cells, strict=True))
+
+    return names, ((table.place(number), named(*row)) for number, *row in table.rows)
 
 
 def parse_delimiter(text):
@@ -85,26 +136,12 @@ def parse_delimiter(text):
     return character
 
 
-def format_by_name(path):
-    """Infer a format from the file name: .csv has commas, .xlsx is Excel, others have tabs."""
-    ending = file_extension(path)
-    if ENDINGS.get(ending) == "excel":
-        return TableFormat("excel")
-    return TableFormat("delimited", "," if ending == ".csv" else "\t")
-
-
 def file_extension(path):
     """Return ".csv" for a.CSV and a.csv.gz."""
     return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
-def find_format(path, delimiter=None, names=()):
-    """Recognize the format of a file.
-
-    JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
-    files have the delimiter that separates the likely column `names` (in lower case) in the first
-    line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
-    """
+def _find_format(path, delimiter, names):
     start = _read_start(path)
     ending = file_extension(path)
     kind = ENDINGS.get(ending)
@@ -112,11 +149,11 @@ def find_format(path, delimiter=None, names=()):
         return TableFormat("parquet")
     if kind == "excel":
         return TableFormat("excel")
-    for magic, name, advice in _OTHERS:
-        if start.startswith(magic):
-            raise UserError(f"{path}: {name}, expected a table; {advice}")
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UserError(f"{path}: found UTF-16 text, expected UTF-8; save the file as UTF-8")
+    if start.startswith(_OTHERS):
+        raise UserError(
+            f"{path}: found an archive, a compressed file or text that is not UTF-8, expected a "
+            "table; unpack it, save it as UTF-8, or name it .xlsx if it is from Excel"
+        )
     text = start.decode("utf-8-sig", "replace")
     first = text.lstrip()[:1]
     is_object = first == "{" and ending not in (".csv", ".tsv") and _is_object(text)
@@ -131,11 +168,8 @@ def find_format(path, delimiter=None, names=()):
 
 
 def _read_start(path):
-    try:
-        with files.system(path).GFile(path, "rb") as reader:
-            return files.unpack(reader).read(_SAMPLE_BYTES)
-    except files.io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    with files.reading(path) as reader:
+        return reader.read(_SAMPLE_BYTES)
 
 
 def _is_object(text):
@@ -177,20 +211,19 @@ def _sample_rows(lines, delimiter):
     return rows
 
 
-def read_rows(path, table_format=None):
-    """Yield (number, cells, problem) for the rows of a table; skip blank lines.
-
-    The line or row number counts from 1; `problem` is a str or None. Cells are str in delimited
-    files and Excel, and any values in JSON and Parquet, whose first row has the column names.
-    """
+def read_rows(path, table_format):
+    """Yield the rows of a file, see `Table`, except blank lines; numbers count from 1."""
     # Not pandas, which has no line numbers and fills incomplete rows.
-    kind, delimiter = table_format or format_by_name(path)
+    kind, delimiter = table_format
     if kind == "parquet":
         yield from _parquet_rows(path)
     elif kind == "excel":
         yield from _excel_rows(path)
-    elif kind != "delimited":
-        yield from _json_rows(path, kind)
+    elif kind == "json_lines":
+        yield from object_rows(_json_lines(path))
+    elif kind == "json":
+        rows = enumerate(json_files.read(path, list), 1)
+        yield from object_rows((number, value, None) for number, value in rows)
     else:
         split = _split_quoted if delimiter != "\t" else _split_tabs
         for number, row, problem in split(_lines(path), delimiter):
@@ -207,12 +240,9 @@ def _text_problem(text):
 
 def _lines(path):
     """Yield lines with their line ends; bytes that are not UTF-8 become lone surrogates."""
-    try:
-        with files.system(path).GFile(path, "rb") as reader:
-            for number, line in enumerate(files.unpack(reader)):
-                yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
-    except files.io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    with files.reading(path) as reader:
+        for number, line in enumerate(reader):
+            yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
 
 
 def _split_tabs(lines, delimiter):
@@ -244,21 +274,18 @@ def _split_quoted(lines, delimiter):
             yield number, row, None
 
 
-def _json_rows(path, kind):
-    if kind == "json":
-        values = enumerate(json_files.read(path, list), 1)
-        rows = [(number, value, None) for number, value in values]
-    else:
-        rows = list(_json_lines(path))
-    objects = (value for _, value, _ in rows if isinstance(value, dict))
+def object_rows(rows):
+    """Yield the rows of a `Table`, given (number, dict of cells or invalid value, problem)."""
+    rows = list(rows)
+    objects = (value for _, value, _ in rows if isinstance(value, Mapping))
     names = list(dict.fromkeys(itertools.chain.from_iterable(objects)))
     if names:
         yield 1, names, None
     for number, value, problem in rows:
-        if isinstance(value, dict) and names:
+        if isinstance(value, Mapping) and names:
             yield number, [value.get(name) for name in names], None
         else:
-            yield number, [], problem or "expected a JSON object of columns by name"
+            yield number, [], problem or "expected an object of columns by name"
 
 
 def _json_lines(path):
@@ -275,8 +302,8 @@ def _json_lines(path):
         yield number, value, problem
 
 
-def open_parquet(path):
-    """Return a `pyarrow.parquet.ParquetFile`; UserError without pyarrow."""
+def read_parquet(path):
+    """Return a file as a `pyarrow.Table`; UserError without pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -286,18 +313,15 @@ def open_parquet(path):
         ) from None
     try:
         with files.system(path).GFile(path, "rb") as reader:
-            return pyarrow.parquet.ParquetFile(io.BytesIO(reader.read()))
+            return pyarrow.parquet.ParquetFile(io.BytesIO(reader.read())).read()
     except (pyarrow.ArrowException, *files.io_errors()) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
 
 
 def _parquet_rows(path):
-    table = open_parquet(path)
-    try:
-        columns = [column.to_pylist() for column in table.read().columns]
-    except OSError as error:  # a damaged page
-        raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
-    yield 1, list(table.schema_arrow.names), None
+    table = read_parquet(path)
+    yield 1, table.column_names, None
+    columns = [column.to_pylist() for column in table.columns]
     for number, row in enumerate(zip(*columns, strict=True), 1):
         yield number, list(row), None
 

@@ -57,19 +57,15 @@ def examples(columns):
     # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
-        encoded = name.encode()
-        if rows.dtype == np.float32:
-            fixed.append(_fixed(_prefix(encoded, 4 * rows.shape[1], _FLOAT_LIST), rows))
+        encoded, kind = name.encode(), _FLOAT_LIST if rows.dtype == np.float32 else _INT64_LIST
+        if kind == _INT64_LIST and rows.min(initial=0) >= 0 and rows.max(initial=0) <= 0x7F:
+            rows = rows.astype(np.uint8)  # one byte per varint
+        if rows.dtype in (np.float32, np.uint8):
+            fixed.append(_fixed(_prefix(encoded, rows.itemsize * rows.shape[1], kind), rows))
             continue
-        elif rows.min(initial=0) >= 0 and rows.max(initial=0) <= 0x7F:  # one byte per varint
-            rows = rows.astype(np.uint8)
-            fixed.append(_fixed(_prefix(encoded, rows.shape[1], _INT64_LIST), rows))
-            continue
-        else:
-            values = [_prefix(encoded, len(x), _INT64_LIST) + x for x in varints(rows)]
         if fixed:
             parts.append(_joined(fixed))
-        parts.append(values)
+        parts.append([_prefix(encoded, len(x), kind) + x for x in varints(rows)])
         fixed = []
     if fixed:
         parts.append(_joined(fixed))

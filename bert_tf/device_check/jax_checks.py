@@ -13,7 +13,7 @@ from bert_tf.training.jax_devices import use_all_devices
 class JaxChecks:
     """Checks on all devices of JAX; each method yields `Check`s in `dtypes`."""
 
-    def __init__(self, dtypes=("float32", "bfloat16")):
+    def __init__(self, dtypes):
         import jax  # optional dependency
 
         self._devices = jax.devices()

@@ -60,16 +60,6 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
                 best, size = rate, size * 2
 
 
-def best_batch_size(speeds, max_seq_length):
-    """Return the fastest batch size for training on a sequence length, or None."""
-    rates = {
-        x.batch_size: x.examples_per_second
-        for x in speeds
-        if (x.mode, x.max_seq_length) == ("train", max_seq_length)
-    }
-    return max(rates, key=rates.__getitem__) if any(rates.values()) else None
-
-
 def _rate(strategy, function, config, length, batch_size, seconds):
     rng = np.random.default_rng(0)
     size, num_predictions = batch_size // strategy.num_replicas_in_sync, length // 5

@@ -9,8 +9,10 @@ import codecs
 import contextlib
 import dataclasses
 import errno
+import functools
 import glob
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -52,13 +54,7 @@ class Local:
     exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
     listdir, remove = staticmethod(os.listdir), staticmethod(os.remove)
     rmtree, glob = staticmethod(shutil.rmtree), staticmethod(glob.glob)
-
-    @staticmethod
-    def makedirs(path):
-        try:
-            os.makedirs(path, exist_ok=True)
-        except FileExistsError:  # misleading: something on the path is not a folder
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+    makedirs = staticmethod(functools.partial(os.makedirs, exist_ok=True))
 
     @staticmethod
     def rename(source, target, overwrite=False):
@@ -92,12 +88,19 @@ def unpack(reader):
 
 
 @contextlib.contextmanager
-def _naming_errors(problem):
+def naming_errors(problem):
     """Convert I/O errors to a UserError that starts with `problem`."""
     try:
         yield
     except io_errors() as error:
         raise UserError(f"{problem} ({reason(error)})") from None
+
+
+@contextlib.contextmanager
+def reading(path):
+    """Open a file, which may be gzip, as a binary reader; I/O errors become a UserError."""
+    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+        yield unpack(reader)
 
 
 def copy_model_files(source, target):
@@ -174,7 +177,7 @@ def expand(patterns, argument):
 
 def read_text(path):
     """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
-    with _naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
         data = unpack(io.BytesIO(reader.read())).read()  # pipes are not seekable
     try:
         return data.decode("utf-8-sig")
@@ -188,31 +191,24 @@ def read_lines(path, on_progress=None, strict=False):
     `on_progress` is called every 200 lines with the number of new bytes. Unless `strict`, invalid
     UTF-8 is dropped, as in the release's tokenizer, with one warning per file.
     """
-    if system(path).isdir(path):
-        raise UserError(f"{path} is a folder, expected a text file")
     num_invalid, first_invalid = 0, 0
-    try:
-        with system(path).GFile(path, "rb") as reader:
-            position = 0
-            for number, line in enumerate(unpack(reader), 1):
-                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                if on_progress and number % 200 == 0:
-                    position, previous = reader.tell(), position
-                    on_progress(position - previous)
-                try:
-                    yield line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    if strict:
-                        where = f"byte {error.start + 1} is {line[error.start]:#04x}"
-                        raise UserError(
-                            f"{path}, line {number}: not UTF-8 text ({where})"
-                        ) from None
-                    num_invalid, first_invalid = num_invalid + 1, first_invalid or number
-                    yield line.decode("utf-8", "ignore")
-            if on_progress:
-                on_progress(reader.tell() - position)
-    except io_errors() as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+        position = 0
+        for number, line in enumerate(unpack(reader), 1):
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if on_progress and number % 200 == 0:
+                position, previous = reader.tell(), position
+                on_progress(position - previous)
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                if strict:
+                    where = f"byte {error.start + 1} is {line[error.start]:#04x}"
+                    raise UserError(f"{path}, line {number}: not UTF-8 text ({where})") from None
+                num_invalid, first_invalid = num_invalid + 1, first_invalid or number
+                yield line.decode("utf-8", "ignore")
+        if on_progress:
+            on_progress(reader.tell() - position)
     if num_invalid:
         console.warning(
             "%s: %d lines are not UTF-8, the first is line %d; the invalid bytes are dropped",
@@ -220,9 +216,18 @@ def read_lines(path, on_progress=None, strict=False):
         )  # fmt: skip
 
 
+def digest(path):
+    """Return the SHA-256 of a file, in hexadecimal."""
+    sha = hashlib.sha256()
+    with system(path).GFile(path, "rb") as reader:
+        while data := reader.read(1 << 20):
+            sha.update(data)
+    return sha.hexdigest()
+
+
 def size_and_time(path):
     """Return size in bytes and modification time in nanoseconds."""
-    with _naming_errors(f"{path}: cannot be read"):
+    with naming_errors(f"{path}: cannot be read"):
         if system(path) is Local:
             status = os.stat(path)
             return status.st_size, status.st_mtime_ns
@@ -235,11 +240,12 @@ def temporary_name(path):
 
 
 def rename(source, target):
-    """Flush a complete file to disk, because of power loss, and rename it."""
-    if "://" not in source:
+    """Rename a folder, or a complete file, which is flushed to disk because of power loss."""
+    is_folder = system(source).isdir(source)
+    if not is_folder and "://" not in source:
         with open(source, "r+b") as written:
             os.fsync(written.fileno())
-    system(source).rename(source, target, overwrite=True)
+    system(source).rename(source, target, overwrite=not is_folder)
 
 
 def remove_partial(path):
@@ -251,8 +257,7 @@ def remove_partial(path):
     pattern = re.compile(rf"{re.escape(name)}({side_file})?\.tmp-(\d+)")
     for match in filter(None, map(pattern.fullmatch, os.listdir(folder or "."))):
         if not _is_running(int(match[2])):
-            left = os.path.join(folder, match[0])
-            _try_remove(left, shutil.rmtree if os.path.isdir(left) else os.remove)
+            _try_remove(os.path.join(folder, match[0]))
 
 
 def _is_running(process_id):
@@ -267,33 +272,19 @@ def _is_running(process_id):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Yield temporary names for `paths`, and rename them if the block succeeds."""
-    with _temporary_names(paths, "remove") as temporary:
-        yield temporary
-        for source, target in zip(temporary, paths, strict=True):
-            rename(source, target)
+    """Yield temporary names for files or folders, and rename them if the block succeeds.
 
-
-@contextlib.contextmanager
-def replacing_folder(path):
-    """Yield a temporary name for a folder, and rename it (not atomically on object stores)."""
-    with _temporary_names([path], "rmtree") as (temporary,):
-        yield temporary
-        system(path).rename(temporary, path)
-
-
-@contextlib.contextmanager
-def _temporary_names(paths, remove):
-    """Yield temporary names for `paths`, and remove them at the end if they still exist.
-
-    I/O errors that mention a temporary name become a UserError about `paths`, as do errors for a
-    full disk. Other errors come from the computation in the block.
+    Renaming a folder is not atomic on object stores. I/O errors that mention a temporary name
+    become a UserError about `paths`, as do errors for a full disk. Other errors come from the
+    computation in the block.
     """
     temporary = [temporary_name(path) for path in paths]
     for path in paths:
         make_folder(os.path.dirname(path))
     try:
         yield temporary
+        for source, target in zip(temporary, paths, strict=True):
+            rename(source, target)
     except io_errors() as error:
         is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         if not is_full and not any(os.path.basename(name) in str(error) for name in temporary):
@@ -301,10 +292,15 @@ def _temporary_names(paths, remove):
         raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
     finally:
         for path in temporary:
-            _try_remove(path, getattr(system(path), remove))
+            _try_remove(path)
 
 
-def _try_remove(path, remove):
+def remove(path):
+    """Remove a file or a folder."""
+    (system(path).rmtree if system(path).isdir(path) else system(path).remove)(path)
+
+
+def _try_remove(path):
     """Remove `path` if it exists; a failure must not hide an earlier error."""
     try:
         if system(path).exists(path):
@@ -317,7 +313,7 @@ def check_writable(path, argument):
     """Check before a long computation that `path` can be written; errors name `argument`."""
     remove_partial(path)
     temporary = temporary_name(path)
-    with _naming_errors(f"`{argument}`: {path} cannot be written"):
+    with naming_errors(f"`{argument}`: {path} cannot be written"):
         system(path).makedirs(os.path.dirname(path) or ".")
         with system(temporary).GFile(temporary, "wb") as writer:
             writer.write(b"")
@@ -345,5 +341,5 @@ def writing_text(path):
 
 def make_folder(path):
     if path:
-        with _naming_errors(f"{path}: the folder cannot be created"):
+        with naming_errors(f"{path}: the folder cannot be created"):
             system(path).makedirs(path)

@@ -162,9 +162,7 @@ def loads(text: str | bytes) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         raise
-    except RecursionError:
-        raise json.JSONDecodeError("nested too deeply", "", 0) from None
-    except ValueError as error:  # an integer with too many digits
+    except (RecursionError, ValueError) as error:  # an integer with too many digits
         raise json.JSONDecodeError(str(error).partition(":")[0], "", 0) from None
 
 

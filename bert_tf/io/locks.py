@@ -116,6 +116,5 @@ def remove_temporary_files(folder, is_locked=True):
         # Object stores list folders with a trailing slash.
         for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in gfile.listdir(folder))):
             path = os.path.join(folder, name)
-            if not is_abandoned(path, is_locked):
-                continue
-            (gfile.rmtree if gfile.isdir(path) else gfile.remove)(path)
+            if is_abandoned(path, is_locked):
+                files.remove(path)

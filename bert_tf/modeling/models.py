@@ -20,8 +20,7 @@ from bert_tf.modeling.layer_states import register
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activation, dense
 from bert_tf.modeling.pretrained import PretrainedModel
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
-
-INPUTS = ("input_ids", "input_mask", "segment_ids")
+from bert_tf.tokenization.special_tokens import INPUTS
 
 # As in the release, these do not depend on the config: the dropout before a classifier, and the
 # standard deviation of a head's initial weights.

@@ -12,6 +12,7 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import layer_states
 from bert_tf.modeling.layers import Dense
+from bert_tf.modeling.task_model import TaskModel
 
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
@@ -19,7 +20,7 @@ _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
-class PretrainedModel(keras.Model):
+class PretrainedModel(TaskModel, keras.Model):
     """Base class: a functional model that is saved as its constructor's arguments."""
 
     # Whether the outputs depend on the pooler. If not, checkpoints may lack its weights.

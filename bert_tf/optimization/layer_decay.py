@@ -37,9 +37,5 @@ def trainable_weights(weights, num_frozen_layers):
     """
     if not num_frozen_layers:
         return weights
-    depths = {name: _depth(name) for name in weights}
-    return {
-        name: weight
-        for name, weight in weights.items()
-        if depths[name] is None or depths[name] > num_frozen_layers
-    }
+    frozen = range(num_frozen_layers + 1)
+    return {name: weight for name, weight in weights.items() if _depth(name) not in frozen}

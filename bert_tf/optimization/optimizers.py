@@ -1,6 +1,8 @@
 """The release's Adam and LAMB, as Keras optimizers and for the loop of `bert_tf.training`."""
 
+import contextlib
 import functools
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -11,13 +13,12 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.optimization.layer_decay import rate_factors
-from bert_tf.optimization.schedule import describe
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
     import tensorflow as tf
 
-    from bert_tf.optimization.replicas import sum_over_replicas
+    from bert_tf.modeling.task_model import sum_over_replicas
 
 # Compiling the update pays for weights of at least this many elements.
 COMPILED_SIZE = 2**14
@@ -127,20 +128,20 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Return an unbuilt optimizer with the same arguments."""
         rate = self._learning_rate
         if not callable(rate):
-            return self.from_config(self.get_config())
-        self._learning_rate = 0.0  # Keras cannot copy all schedules and functions
-        try:
-            config = self.get_config()
-        finally:
-            self._learning_rate = rate
-        return self.from_config({**config, "learning_rate": rate})
+            rate = self.get_config()["learning_rate"]
+        return type(self)(rate, name=self.name, **self.hyperparameters)
 
     @property
     def rate_config(self):
-        """The learning rate as a dict of JSON values; see `schedule.describe`."""
-        if callable(self._learning_rate):
-            return describe(self._learning_rate)
-        return {"learning_rate": super().get_config()["learning_rate"]}
+        """The learning rate as a dict of JSON values."""
+        rate = self._learning_rate
+        if not callable(rate):
+            return {"learning_rate": super().get_config()["learning_rate"]}
+        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+            # `default=float` converts NumPy numbers. Some schedules cannot be serialized.
+            with contextlib.suppress(NotImplementedError, TypeError, ValueError):
+                return json.loads(json.dumps(rate.get_config(), default=float))
+        return {"name": getattr(rate, "__qualname__", type(rate).__name__)}
 
     def build(self, variables):
         """Create the moments, in the strategy's scope.

@@ -1,8 +1,5 @@
 """The release's learning-rate schedule."""
 
-import contextlib
-import json
-
 import keras
 from keras import ops
 
@@ -49,12 +46,3 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "num_train_steps": self.num_train_steps,
             "num_warmup_steps": self.num_warmup_steps,
         }
-
-
-def describe(rate):
-    """Return the config of a schedule as JSON values, only its name if it is not serializable."""
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        # `default=float` converts NumPy numbers.
-        with contextlib.suppress(NotImplementedError, TypeError, ValueError):
-            return json.loads(json.dumps(rate.get_config(), default=float))
-    return {"name": getattr(rate, "__qualname__", type(rate).__name__)}

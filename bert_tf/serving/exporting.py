@@ -137,14 +137,12 @@ def _sort_variables(archive):
     def track_in_order():
         track()
         trackable = archive._tf_trackable
-        trackable._all_variables = sorted(trackable._all_variables, key=_creation_order)
+        # The id is "NAME_17" for the 17th object created.
+        trackable._all_variables = sorted(
+            trackable._all_variables, key=lambda x: int(x._unique_id.rpartition("_")[2])
+        )
 
     archive._filter_and_track_resources = track_in_order
-
-
-def _creation_order(variable):
-    # The id is "NAME_17" for the 17th object created.
-    return int(variable._unique_id.rpartition("_")[2])
 
 
 def _write(servable, folder):
@@ -157,25 +155,24 @@ def _write(servable, folder):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
-    endpoints = {"serving_default": (servable.serve_ids, servable.ids_signature)}
+    of_ids = (servable.serve_ids, servable.ids_signature)
+    endpoints = {"serving_default": of_ids}
     if takes_text:
-        endpoints = {
-            "serving_default": (_checking_rows(servable.serve_text), servable.text_signature),
-            "ids": (servable.serve_ids, servable.ids_signature),
-        }
+        of_text = (_checking_rows(servable.serve_text), servable.text_signature)
+        endpoints = {"serving_default": of_text, "ids": of_ids}
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=[signature])
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
         "max_seq_length": buckets.max_length,
-        "sequence_buckets": buckets.lengths if takes_text else (),
+        "sequence_buckets": buckets.lengths,
         "weights": serving_config.stored_type,
         "do_lower_case": servable.tokenizer.do_lower_case,
         **extra_settings(servable.tokenizer.settings),
         **(servable.metadata or {}),
     }
-    with files.replacing_folder(folder) as temporary:
+    with files.replacing(folder) as (temporary,):
         with console.only_errors("tensorflow"):  # TensorFlow would log the temporary folder
             archive.write_out(temporary, verbose=False)
         tokens = {index: token for token, index in servable.tokenizer.vocab.items()}
@@ -191,7 +188,8 @@ def _write(servable, folder):
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         files.write_text(os.path.join(temporary, METADATA), text)
         if serving_config.warm_up:
-            requests = _warm_up_requests(servable, endpoints, buckets.warm_up_lengths)
+            some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
+            requests = _warm_up_requests(servable, endpoints, buckets.lengths or sorted(some))
             _write_warm_up_requests(temporary, requests)
     # TensorFlow's own error message names only a missing operation.
     hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""

@@ -1,16 +1,15 @@
-"""`Predictor`, which answers rows of text with a SavedModel."""
+"""`Predictor`, which answers rows of text with a SavedModel; `Answers` converts its outputs."""
 
 import itertools
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
-from bert_tf.serving.answers import answers_class
 from bert_tf.tokenization.graph import tensorflow_text
 
 METADATA = os.path.join("assets.extra", "model.json")
@@ -29,6 +28,42 @@ _FIELDS = {
 _MIN_ROWS, _MAX_ROWS = 32, 256
 _BATCH_TOKENS = 3000
 _CHARACTERS_PER_TOKEN = 4  # on average, in English
+
+
+class Answers:
+    """Converts the outputs of a task's exported model; this base class returns all outputs."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        """Return the answer to one row, given a dict of its outputs, as a dict for `json.dumps`."""
+        return {name: plain(value) for name, value in sorted(outputs.items())}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        """Return the columns that an answer adds to a row of a table, as a dict."""
+        return answer
+
+
+def answers_class(name):
+    """Return the `Answers` class of a served task, or the base class for an unknown name."""
+    # Imported on use, because the tasks import this package.
+    from bert_tf.tasks.registry import served_tasks
+
+    _, served = served_tasks().get(name, (None, None))
+    return (served and served.answers) or Answers
+
+
+def plain(value):
+    """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        return [plain(x) for x in value]
+    if isinstance(value, np.floating):
+        if not np.isfinite(value):
+            raise UserError(f"an output of the model is {value}, expected a finite number")
+        return float(np.format_float_positional(value, precision=6, fractional=False))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class BasePredictor:
@@ -135,24 +170,19 @@ class BasePredictor:
         for name in self.inputs:
             value = row[name]
             if name == "numbers":
-                _check_numbers(value, self._signature[name].shape[1])
+                size = self._signature[name].shape[1]
+                if json_files.problem(value, list[json_files.Finite]) or len(value) != size:
+                    raise ValueError(
+                        f"numbers: found {value!r:.40}, expected a list of {size} finite numbers"
+                    )
                 continue
             texts = value if name == "endings" else [value]
-            if not (isinstance(texts, list) and texts and all(isinstance(x, str) for x in texts)):
+            if not texts or json_files.problem(texts, list[str]):
                 expected = "a list of texts" if name == "endings" else "a text"
                 raise ValueError(f"{name}: expected {expected}")
             for text in texts:
                 check_unicode(text, name)
         return {name: row[name] for name in self.inputs}
-
-
-def _check_numbers(values, size):
-    is_valid = isinstance(values, list) and len(values) == size
-    # Comparisons with NaN are false.
-    if not is_valid or not all(
-        type(x) in (int, float) and abs(x) < sys.float_info.max for x in values
-    ):
-        raise ValueError(f"numbers: found {values!r:.40}, expected a list of {size} finite numbers")
 
 
 class Predictor(BasePredictor):
@@ -171,7 +201,12 @@ class Predictor(BasePredictor):
         Raises:
           UserError: if the model does not exist or does not take text.
         """
-        self.path = _newest_version(path)
+        self.path = find_version(path)
+        if not self.path:
+            raise UserError(
+                f"`model`: found neither an exported model nor the configuration of a model in "
+                f"{path}"
+            )
         metadata = json_files.read(os.path.join(self.path, METADATA), _FIELDS, "export_model.py")
         if not metadata["inputs"]:
             raise UserError(
@@ -205,24 +240,13 @@ def list_versions(folder):
     return [name for name in names if name.isdecimal()]
 
 
-def is_exported(path):
-    """Return whether a path is a folder of exported versions, or a version's folder."""
-    system = files.system(path)
-    is_version = system.exists(os.path.join(path, "saved_model.pb"))
-    return is_version or (system.isdir(path) and bool(list_versions(path)))
-
-
-def _newest_version(path):
-    """Return the folder of the newest version in `path`, or `path` if it is a version's folder."""
+def find_version(path):
+    """Return a version's folder: `path` or the newest one in it; None if it is neither."""
     system = files.system(path)
     if system.exists(os.path.join(path, "saved_model.pb")):
         return path
     versions = list_versions(path) if system.isdir(path) else []
-    if not versions:
-        raise UserError(
-            f"`model`: found neither an exported model nor the configuration of a model in {path}"
-        )
-    return os.path.join(path, max(versions, key=int))
+    return os.path.join(path, max(versions, key=int)) if versions else None
 
 
 def _sort_key(row):
@@ -233,16 +257,11 @@ def _sort_key(row):
 
 def _batches(indices, keys, batch_size):
     """Yield batches of row indices, which are sorted by `_sort_key`."""
-    indices = iter(indices)
-    if batch_size:
-        while batch := list(itertools.islice(indices, batch_size)):
-            yield batch
-        return
     batch: list[int] = []
     for index in indices:
         num_endings, length = keys[index]
         num_tokens = max(num_endings, 1) * (length / _CHARACTERS_PER_TOKEN + 3)
-        limit = min(max(_MIN_ROWS, _BATCH_TOKENS / num_tokens), _MAX_ROWS)
+        limit = batch_size or min(max(_MIN_ROWS, _BATCH_TOKENS / num_tokens), _MAX_ROWS)
         if len(batch) + 1 > limit:
             yield batch
             batch = []

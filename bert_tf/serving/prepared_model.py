@@ -1,4 +1,4 @@
-"""Models prepared for export: precision, storage of weights, and padding."""
+"""Models prepared for export: precision, storage of weights, padding, and substrings."""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import named_layers
-from bert_tf.serving.sequences import Buckets
+from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.jax_devices import predict_on_batch
 
 # Smaller variables (norms, biases) stay in float32; they are 0.1 % of all weights.
@@ -34,46 +34,80 @@ class QuantizedModel(tf.Module):
         super().__init__()
         # tf.Module would save the weights of an attribute that is a model.
         self._call = model.stateless_call
-        self.weights, self.scales = _round(model.trainable_variables, weight_type)
-        # Frozen weights, kernels with LoRA, and dropout states.
-        self.frozen, self.frozen_scales = _round(model.non_trainable_variables, weight_type)
+        # The second group has frozen weights, kernels with LoRA, and dropout states.
+        groups = (model.trainable_variables, model.non_trainable_variables)
+        self.weights = [[_round(variable, weight_type) for variable in x] for x in groups]
 
-    def __call__(self, inputs, training=False, **options):
-        weights = _restore(self.weights, self.scales)
-        frozen = _restore(self.frozen, self.frozen_scales)
-        outputs, _ = self._call(weights, frozen, inputs, training=False, **options)
+    def __call__(self, inputs, **options):
+        # `stateless_call` casts them to the dtypes of the model's variables.
+        weights = [
+            [x if scale is None else tf.cast(x, tf.float32) * scale for x, scale in pairs]
+            for pairs in self.weights
+        ]
+        outputs, _ = self._call(*weights, inputs, **options)
         return outputs
 
 
-def _round(variables, weight_type):
-    """Return TensorFlow variables with rounded values, and a scale or None for each."""
-    weights, scales = [], []
-    for variable in variables:
-        value, scale = variable.numpy(), None
-        is_float = keras.backend.is_float_dtype(variable.dtype)
-        if is_float and value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2:
-            value = value.astype("float32")
-            if weight_type == "int8":
-                name = variable.path.split("/")[-1]
-                axis = 1 if "embeddings" in name or name == "output_weights" else 0
-                scale = np.abs(value).max(axis, keepdims=True) / 127
-                scale = np.where(scale == 0, 1, scale).astype("float32")
-                value = np.rint(value / scale).astype("int8")
-            elif weight_type == "bfloat16":
-                value = tf.cast(value, tf.bfloat16)
-        elif is_float:
-            value = value.astype("float32")
-        weights.append(tf.Variable(value, trainable=False, name=variable.path))
-        scales.append(None if scale is None else tf.Variable(scale, trainable=False))
-    return weights, scales
+def _round(variable, weight_type):
+    """Return a TensorFlow variable with the rounded values, and its scale or None."""
+    value, scale = variable.numpy(), None
+    if keras.backend.is_float_dtype(variable.dtype):
+        value = value.astype("float32")
+    if value.dtype == "float32" and value.size >= _MIN_QUANTIZED_SIZE and value.ndim == 2:
+        if weight_type == "int8":
+            name = variable.path.split("/")[-1]
+            axis = 1 if "embeddings" in name or name == "output_weights" else 0
+            scale = np.abs(value).max(axis, keepdims=True) / 127
+            scale = np.where(scale == 0, 1, scale).astype("float32")
+            value = np.rint(value / scale).astype("int8")
+            scale = tf.Variable(scale, trainable=False)
+        elif weight_type == "bfloat16":
+            value = tf.cast(value, tf.bfloat16)
+    return tf.Variable(value, trainable=False, name=variable.path), scale
 
 
-def _restore(weights, scales):
-    # `stateless_call` casts them to the dtypes of the model's variables.
-    return [
-        value if scale is None else tf.cast(value, tf.float32) * scale
-        for value, scale in zip(weights, scales, strict=True)
-    ]
+class Buckets:
+    """Rounds sequence lengths up to the next bucket; without buckets, lengths do not change.
+
+    With fewer shapes, TensorFlow reuses more compiled code and memory, and TF Serving can batch
+    requests of the same bucket.
+    """
+
+    def __init__(self, lengths, max_length):
+        for length in lengths:
+            if not 1 <= length <= max_length:
+                raise UserError(
+                    f"`sequence_buckets`: found {length}, expected lengths between 1 and "
+                    f"`max_seq_length` ({max_length})"
+                )
+        self.lengths = tuple(sorted({*lengths, max_length})) if lengths else ()
+        self.max_length = max_length
+
+    def __call__(self, length):
+        """Return the length to pad to, an int32 scalar."""
+        if not self.lengths:
+            return length
+        lengths = tf.constant(self.lengths)
+        return tf.gather(lengths, tf.searchsorted(lengths, [length])[0])
+
+    def tokenize(self, tokenizer, *texts):
+        """Return the inputs (B, S) from a `GraphTokenizer`, padded with zeros to a bucket."""
+        batch = tokenizer(*texts, max_seq_length=self.max_length, pad_to_longest=True)
+        if not self.lengths:
+            return batch
+        size = tf.shape(batch["input_ids"])[1]
+        padding = tf.maximum(self(tf.minimum(size, self.max_length)) - size, 0)
+        return {name: tf.pad(x, [[0, 0], [0, padding]]) for name, x in batch.items()}
+
+
+def substrings(texts, indices, starts, ends):
+    """Return substrings (N,) of `texts[indices]` by character offsets, skipping invalid UTF-8."""
+    characters = tf.strings.unicode_split(texts, "UTF-8", errors="ignore")
+    offsets = tf.cast(tf.gather(characters.row_starts(), indices), tf.int32)
+    ranges = tf.ragged.range(offsets + starts, offsets + ends)
+    selected = tf.gather(characters.values, ranges.values)
+    # `reduce_join` of a ragged tensor would allocate N times the longest substring.
+    return tf.strings.unsorted_segment_join(selected, row_indices(ends - starts), tf.size(starts))
 
 
 class PreparedModel(NamedTuple):
@@ -110,21 +144,9 @@ def prepare_model(model, serving_config, max_seq_length):
         model = QuantizedModel(model, serving_config.weights)
     elif serving_config.dtype == model.weight_type != "float32":
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
-    call = _with_constants(model) if has_constants else functools.partial(_call, model)
-    call = functools.partial(call, skip_padding=not serving_config.computes_padding)
+    call = _with_constants(model) if has_constants else functools.partial(call_model, model)
+    call = functools.partial(call, skip_padding=serving_config.skips_padding)
     return PreparedModel(model, call, buckets, serving_config)
-
-
-def _call(model, inputs, skip_padding, **options):
-    """Call a model in inference mode; for a single row, skipping padding takes more time."""
-    call = functools.partial(model, inputs, training=False, **options)
-    if not skip_padding:
-        return call(skip_padding=False)
-    return tf.cond(
-        tf.shape(inputs["input_ids"])[0] == 1,
-        lambda: call(skip_padding=False),
-        lambda: call(skip_padding=True),
-    )
 
 
 def _through_numpy(model):
@@ -184,6 +206,18 @@ def _with_constants(model):
             outputs, _ = model.stateless_call(*weights, inputs, **options)
             return outputs
 
-        return _call(with_weights, inputs, skip_padding)
+        return call_model(with_weights, inputs, skip_padding)
 
     return call
+
+
+def call_model(model, inputs, skip_padding, **options):
+    """Call a model in inference mode; for a single row, skipping padding takes more time."""
+    call = functools.partial(model, inputs, training=False, **options)
+    if not skip_padding:
+        return call(skip_padding=False)
+    return tf.cond(
+        tf.shape(inputs["input_ids"])[0] == 1,
+        lambda: call(skip_padding=False),
+        lambda: call(skip_padding=True),
+    )

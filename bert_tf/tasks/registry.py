@@ -10,31 +10,19 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import detect_architecture
 from bert_tf.errors import UserError
 from bert_tf.io import files
+from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification import pipeline as classification
-from bert_tf.tasks.encoder import servable as encoder
+from bert_tf.tasks.features import pipeline as features
 from bert_tf.tasks.fill_mask import pipeline as fill_mask
 from bert_tf.tasks.multiple_choice import pipeline as multiple_choice
 from bert_tf.tasks.question_answering import pipeline as question_answering
 from bert_tf.tasks.sentence_embedding import pipeline as sentence_embedding
 from bert_tf.tasks.token_classification import pipeline as token_classification
-from bert_tf.training.task_spec import ServedTask, TaskSpec
-
-TASKS: dict[str, TaskSpec] = {
-    task.SPEC.name: task.SPEC
-    for task in (
-        encoder,
-        sentence_embedding,
-        fill_mask,
-        classification,
-        question_answering,
-        token_classification,
-        multiple_choice,
-    )
-}
+from bert_tf.training.task import ServedTask, TaskSpec
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".
-_PIPELINES = {
+_PIPELINES: dict[str, type[Pipeline]] = {
     "Model": sentence_embedding.SentenceEncoder,
     "ForMaskedLM": fill_mask.FillMask,
     "ForPreTraining": fill_mask.FillMask,
@@ -44,11 +32,15 @@ _PIPELINES = {
     "ForMultipleChoice": multiple_choice.MultipleChoice,
 }
 
+TASKS: dict[str, TaskSpec] = {
+    spec.name: spec for spec in (features.SPEC, *(x.spec for x in _PIPELINES.values()))
+}
+
 
 def register(spec):
     """Add a `TaskSpec` to `TASKS`, and register its side file as part of a model."""
     TASKS[spec.name] = spec
-    if spec.config_class:
+    if spec.read:
         files.TASK_CONFIG_FILES[spec.config_class.FILE] = spec.name
 
 

@@ -9,6 +9,7 @@ Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.
 import re
 import types
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -25,7 +26,7 @@ from bert_tf.tokenization.graph_normalization import (
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import resolve_settings
-from bert_tf.tokenization.special_tokens import UNK
+from bert_tf.tokenization.special_tokens import SHORTEST, UNK
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
@@ -33,12 +34,6 @@ _SPACE = ord(" ")
 
 _BYTES_PER_CHAR = 4  # in UTF-8, at most
 _MAX_BYTES_PER_PIECE = 256  # of FastWordpieceTokenizeWithOffsets
-
-# Bytes per token of a long text to tokenize first, and the growth factor if they are too few.
-_BYTES_PER_TOKEN, _GROWTH = 16, 8
-
-# Length of `[CLS] a [SEP] b [SEP]` with one token per text.
-_MIN_SEQ_LENGTH = 5
 
 
 class GraphTokenizer(tf.Module):
@@ -55,9 +50,8 @@ class GraphTokenizer(tf.Module):
       vocab: path of a vocabulary file, or the `vocab` of another tokenizer.
       do_lower_case: as in `FullTokenizer`.
       keep_special_tokens: as in `FullTokenizer`.
-      strip_accents: as in `FullTokenizer`.
-      tokenize_chinese_chars: as in `FullTokenizer`.
-      max_input_chars_per_word: as in `FullTokenizer`.
+      **settings: `strip_accents`, `tokenize_chinese_chars` and `max_input_chars_per_word`, as in
+        `FullTokenizer`.
 
     Attributes:
       vocab: read-only mapping from piece to id.
@@ -71,26 +65,18 @@ class GraphTokenizer(tf.Module):
         vocab: str | Mapping[str, int],
         do_lower_case: bool | None = None,
         keep_special_tokens: bool = False,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool | None = None,
-        max_input_chars_per_word: int | None = None,
+        **settings: Any,
     ):
         """Raise UserError if `vocab` is not a vocabulary, or tensorflow-text is not installed."""
         super().__init__()
         text = tensorflow_text()
-        settings = resolve_settings(
-            vocab,
-            do_lower_case=do_lower_case,
-            strip_accents=strip_accents,
-            tokenize_chinese_chars=tokenize_chinese_chars,
-            max_input_chars_per_word=max_input_chars_per_word,
-        )
+        settings = resolve_settings(vocab, do_lower_case=do_lower_case, **settings)
         *rules, self._max_chars = settings.values()
         vocab = vocab if isinstance(vocab, Mapping) else load_vocab(vocab)
         # A read-only view, because tf.Module would track and save each entry of a dict.
         self.vocab = types.MappingProxyType(dict(vocab))
         self.settings = types.MappingProxyType(settings)
-        self.do_lower_case, self._strip_accents, self._splits_ideographs = rules
+        self.do_lower_case, self._strip_accents, _ = rules
         characters = context_characters(self.do_lower_case, self._strip_accents)
         self._context_class = f"[{characters}]" if characters else None
         if self._strip_accents:
@@ -144,9 +130,8 @@ class GraphTokenizer(tf.Module):
           UserError: if `max_seq_length` is too small for two texts, or an element of a list is not
             a valid Unicode string.
         """
-        ids_a, ids_b = self.first_tokens(to_strings(texts, "texts"), max_seq_length - 2), None
-        if pairs is not None:
-            ids_b = self.first_tokens(to_strings(pairs, "pairs"), max_seq_length - 2)
+        ids_a = self.tokenize(to_strings(texts, "texts"))
+        ids_b = None if pairs is None else self.tokenize(to_strings(pairs, "pairs"))
         return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
 
     def pack(
@@ -161,49 +146,13 @@ class GraphTokenizer(tf.Module):
         Rows are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and padded
         with 0. Other arguments and the result are as in `__call__`.
         """
-        if max_seq_length < _MIN_SEQ_LENGTH:
-            raise UserError(
-                f"`max_seq_length={max_seq_length}`: expected at least {_MIN_SEQ_LENGTH}, for two "
-                "texts"
-            )
+        if max_seq_length < SHORTEST:
+            raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")
         ids_b = ids_a[:, :0] if ids_b is None else ids_b
         segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
         # For an empty batch, `longest` is undefined.
         size = (lambda longest: tf.maximum(longest, 2)) if pad_to_longest else max_seq_length
         return pack(self.vocab, size, *segments)
-
-    def first_tokens(self, texts: tf.Tensor, limit: int) -> tf.RaggedTensor:
-        """Convert the beginnings of strings (B,) to ids, ragged int32 (B, None).
-
-        Each row has at least the first `limit` ids of `tokenize`, or all if there are fewer. The
-        rest of a long text is usually skipped.
-        """
-        texts = tf.convert_to_tensor(texts, tf.string)
-        lengths = tf.strings.length(texts)
-
-        def cut(texts):
-            # The last character may be incomplete.
-            return graph_normalization.cut_between_words(
-                drop_invalid_utf8(texts), self._splits_ideographs
-            )
-
-        def tokenize(sizes, *_):
-            is_long = lengths > sizes
-            prefixes = tf.strings.substr(texts, tf.zeros_like(sizes), sizes)
-            ids = self.tokenize(map_where(is_long, cut, prefixes))
-            is_short = is_long & (tf.cast(ids.row_lengths(), tf.int32) < limit)
-            # Avoids an overflow.
-            larger = tf.minimum(sizes, lengths // _GROWTH + 1) * _GROWTH
-            sizes = tf.where(is_short, larger, sizes)
-            return sizes, tf.reduce_any(is_short), ids.values, ids.row_splits
-
-        _, _, values, splits = tf.while_loop(
-            lambda sizes, is_short, *_: is_short,
-            tokenize,
-            tokenize(tf.fill(tf.shape(lengths), _BYTES_PER_TOKEN * limit)),
-            shape_invariants=tuple(tf.TensorShape(shape) for shape in ([None], [], [None], [None])),
-        )
-        return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):

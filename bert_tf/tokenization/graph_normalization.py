@@ -14,9 +14,6 @@ import tensorflow as tf
 
 from bert_tf.tokenization import normalization
 
-# Ideographs that are always separate words and have no other rule.
-_IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff"
-
 # The properties of a character are packed into one byte: rule, sigma, order.
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
@@ -179,14 +176,6 @@ def row_indices(counts):
 
 def rows_of_values(ragged):
     return row_indices(tf.cast(ragged.row_lengths(), tf.int32))
-
-
-def cut_between_words(texts, tokenize_chinese_chars):
-    """Cut strings (B,) before their last whitespace or ideograph, which no rule crosses."""
-    boundaries = " \t\n\r" + (_IDEOGRAPHS if tokenize_chinese_chars else "")
-    return tf.strings.regex_replace(
-        texts, f"(?s)(?:(.*)[{boundaries}])?.*", r"\1", replace_global=False
-    )
 
 
 def resolve_context(lines, do_lower_case, strip_accents):

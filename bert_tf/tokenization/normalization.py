@@ -23,16 +23,13 @@ each; accent stripping keeps a code point that is only in the first list.
 """
 
 import functools
-import hashlib
 import pathlib
 import re
 from bisect import bisect_right
 from collections import Counter
 
 UNICODE_VERSION = "14.0.0"
-TABLE_SHA256 = "dc1d0596fa6efdf04715cbd81c95905ef960440c289d0678c474d8954f1e4955"
 TABLE_PATH = pathlib.Path(__file__).with_name("unicode_table.txt")
-CASES_SHA256 = "c491008558cd83587177d042b9bc1c3484b653058d8d00090c06f87b29660f19"
 CASES_PATH = pathlib.Path(__file__).with_name("unicode_cases.txt")
 
 # Blocks of ideographs that the release isolates.
@@ -47,44 +44,32 @@ SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 _FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x1100, 0x1161, 0x11A7
 
 
-def _read_lines(path, sha256):
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise RuntimeError(f"{path} is damaged: its SHA-256 differs from the published one")
-    return data.decode("ascii").split("\n")
+def _read_lists(path):
+    """Return the two lists of a file, as lists of (code point, further fields)."""
+    lines = [line.split() for line in path.read_text(encoding="ascii").split("\n")]
+    end = 2 + int(lines[1][0])
+    lists = lines[2:end], lines[end + 1 : -1]
+    return [[(int(code, 16), fields) for code, *fields in rows] for rows in lists]
 
 
-def _read_table():
-    """Return a list with (properties, range of code points) of each run, and the replacements."""
-    lines = _read_lines(TABLE_PATH, TABLE_SHA256)
-    end = 2 + int(lines[1].split()[0])
-    starts, run_properties = [], []
-    for line in lines[2:end]:
-        first, rule, sigma, order = line.split()
-        starts.append(int(first, 16))
-        run_properties.append((rule, sigma, int(order)))
-    runs = list(zip(run_properties, map(range, starts, [*starts[1:], 0x110000]), strict=True))
-    return runs, _parse_replacements(lines[end + 1 : -1])
-
-
-def _parse_replacements(lines):
-    replacements = {}
-    for line in lines:
-        code, *result = line.split()
-        replacements[int(code, 16)] = "".join([chr(int(part, 16)) for part in result])
-    return replacements
+def _to_text(replacements):
+    return {code: "".join([chr(int(x, 16)) for x in parts]) for code, parts in replacements}
 
 
 @functools.cache
 def _read_cases():
     """Return the replacements for lower-casing alone and for accent stripping alone."""
-    lines = _read_lines(CASES_PATH, CASES_SHA256)
-    end = 2 + int(lines[1].split()[0])
-    return _parse_replacements(lines[2:end]), _parse_replacements(lines[end + 1 : -1])
+    return tuple(map(_to_text, _read_lists(CASES_PATH)))
 
 
-RUNS, _REPLACEMENTS = _read_table()
-_RUN_STARTS = [codes.start for _, codes in RUNS]
+_STARTS, _REPLACEMENTS = _read_lists(TABLE_PATH)
+_REPLACEMENTS = _to_text(_REPLACEMENTS)
+_RUN_STARTS = [code for code, _ in _STARTS]
+# (properties, range of code points) of each run.
+RUNS = [
+    ((rule, sigma, int(order)), range(code, end))
+    for (code, (rule, sigma, order)), end in zip(_STARTS, [*_RUN_STARTS[1:], 0x110000], strict=True)
+]
 
 
 def properties(code):
@@ -108,7 +93,12 @@ def normalize_uncased(code):
         return _REPLACEMENTS[code]
     if rule == "a":
         return ""
-    return _decompose_hangul(code) if rule == "h" else normalize_cased(code)
+    if rule != "h":
+        return normalize_cased(code)
+    rest, final = divmod(code - _FIRST_SYLLABLE, 28)
+    initial, medial = divmod(rest, 21)
+    sounds = chr(_FIRST_INITIAL + initial) + chr(_FIRST_MEDIAL + medial)
+    return sounds + chr(_BEFORE_FIRST_FINAL + final) if final else sounds
 
 
 def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=True):
@@ -123,13 +113,6 @@ def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=Tr
     if not tokenize_chinese_chars and any(first <= code <= last for first, last in IDEOGRAPHS):
         return result.strip(" ")
     return result
-
-
-def _decompose_hangul(code):
-    rest, final = divmod(code - _FIRST_SYLLABLE, 28)
-    initial, medial = divmod(rest, 21)
-    sounds = chr(_FIRST_INITIAL + initial) + chr(_FIRST_MEDIAL + medial)
-    return sounds + chr(_BEFORE_FIRST_FINAL + final) if final else sounds
 
 
 class _LazyTable(dict):

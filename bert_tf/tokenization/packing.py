@@ -17,26 +17,18 @@ def truncate_pair(ids_a, ids_b, limit):
 
 def truncate_at_random(a_start, a_end, b_start, b_end, limit, rng):
     """Truncate as the release does in pre-training, at the front or the back; return new bounds."""
-    a_length, b_length = a_end - a_start, b_end - b_start
-    excess = a_length + b_length - limit
-    if excess <= 0:
-        return a_start, a_end, b_start, b_end
     random = rng.random
-    from_front = [random() < 0.5 for _ in range(excess)]
-    # The longer segment loses tokens until both have the same length, then b and a alternate.
-    difference = abs(a_length - b_length)
-    a_from_front, b_from_front = from_front[difference + 1 :: 2], from_front[difference::2]
-    if a_length > b_length:
-        a_from_front += from_front[:difference]
-    else:
-        b_from_front += from_front[:difference]
-    a_front, b_front = sum(a_from_front), sum(b_from_front)
-    return (
-        a_start + a_front,
-        a_end - len(a_from_front) + a_front,
-        b_start + b_front,
-        b_end - len(b_from_front) + b_front,
-    )
+    for _ in range(a_end - a_start + b_end - b_start - limit):
+        if a_end - a_start > b_end - b_start:
+            if random() < 0.5:
+                a_start += 1
+            else:
+                a_end -= 1
+        elif random() < 0.5:
+            b_start += 1
+        else:
+            b_end -= 1
+    return a_start, a_end, b_start, b_end
 
 
 def pack_pair(ids_a, ids_b, tokenizer, max_seq_length, lengths=None, pad=True):
@@ -91,13 +83,10 @@ class SlidingWindows:
 
     def __init__(self, num_tokens, window_size, stride):
         """Compute the windows of `num_tokens` tokens; `stride` is the step between their starts."""
-        self.spans, start = [], 0
-        while start < num_tokens:
-            length = min(num_tokens - start, window_size)
-            self.spans.append((start, length))
-            if start + length == num_tokens:
-                break
-            start += min(length, stride)
+        step = min(window_size, stride)
+        last = max(num_tokens - window_size, 0)
+        starts = range(0, last + step, step) if num_tokens else ()
+        self.spans = [(start, min(num_tokens - start, window_size)) for start in starts]
         self._num_tokens = num_tokens
 
     def is_max_context(self, window, token):
@@ -167,11 +156,14 @@ class LengthCounter:
         self.counts["longest"] = max(self.counts["longest"], length)
 
 
-def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts"):
+def log_truncated(
+    where, counts, limit, max_limit=None, advice="", unit="texts", option="max_seq_length"
+):
     """Warn if texts were truncated, and suggest what to do.
 
     `counts` is from a `LengthCounter`. `where` and `unit` (a plural noun) describe the texts,
-    `max_limit` is the model's limit or None, and `advice` an option that avoids truncation.
+    `option` sets the limit, `max_limit` is the model's limit or None, and `advice` an option that
+    avoids truncation.
     """
     count, total = counts["truncated"], counts["texts"]
     if not count:
@@ -179,7 +171,7 @@ def log_truncated(where, counts, limit, max_limit=None, advice="", unit="texts")
     advices = []
     if max_limit is None or max_limit > limit:
         most = f" (at most {max_limit})" if max_limit else ""
-        advices.append(f"a larger `max_seq_length`{most} keeps more of them")
+        advices.append(f"a larger `{option}`{most} keeps more of them")
     if advice:
         advices.append(f"`{advice}` reads them in windows")
     console.warning(

@@ -44,23 +44,17 @@ class Segment(NamedTuple):
         return is_inside, tf.where(is_inside, self.first[:, None] + positions, 0)
 
 
-def truncated_lengths(length_a, length_b, limit):
-    """Return the lengths (B,) of two texts after `packing.truncate_pair`.
-
-    Each text may use half of `limit` (the first text one more if it is odd), and the rest of the
-    other half.
-    """
-    half = limit // 2
-    kept_a = tf.minimum(length_a, tf.maximum(limit - half, limit - length_b))
-    kept_b = tf.minimum(length_b, tf.maximum(half, limit - length_a))
-    return kept_a, kept_b
-
-
 def truncate_pair(first, second, max_seq_length):
-    """Truncate two `Segment`s as in the release; an empty second text needs no [SEP]."""
-    kept_a, kept_b = truncated_lengths(first.length, second.length, max_seq_length - 3)
-    kept = tf.where(second.length > 0, kept_a, tf.minimum(first.length, max_seq_length - 2))
-    return first._replace(length=kept), second._replace(length=kept_b)
+    """Truncate two `Segment`s as `packing.truncate_pair`; an empty second text needs no [SEP].
+
+    Each text may use half of the tokens (the first text one more if their number is odd), and the
+    rest of the other half.
+    """
+    limit = tf.where(second.length > 0, max_seq_length - 3, max_seq_length - 2)
+    half = limit // 2
+    kept_a = tf.minimum(first.length, tf.maximum(limit - half, limit - second.length))
+    kept_b = tf.minimum(second.length, tf.maximum(half, limit - first.length))
+    return first._replace(length=kept_a), second._replace(length=kept_b)
 
 
 def pack(vocab, size, first, second=None):

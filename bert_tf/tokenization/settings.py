@@ -19,6 +19,8 @@ def resolve_settings(vocab_file=None, **given):
 
     Settings in `given` that are not None win over a `tokenizer.json` as `vocab_file`.
     """
+    if unknown := given.keys() - RELEASE_SETTINGS.keys():
+        raise TypeError(f"found the arguments {unknown}, expected {', '.join(RELEASE_SETTINGS)}")
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
         recorded = read_tokenizer_json_settings(vocab_file)

@@ -6,13 +6,10 @@ Steps that differ from BERT's and added tokens are errors, because they give dif
 import json
 import os
 
-from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
 from bert_tf.tokenization.special_tokens import CLS, MASK, PAD, SEP, UNK
-
-TOKENIZER, TOKENIZER_CONFIG = files.TOKENIZER, files.TOKENIZER_CONFIG
 
 # Settings in both files: name in `tokenizer_config.json` -> name in the normalizer.
 _NORMALIZER_NAMES = {
@@ -81,7 +78,7 @@ def read_tokenizer_json(path):
     return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
 
 
-def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
+def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
     """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
     As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, unless its
@@ -90,7 +87,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     vocab_file = os.path.join(folder, tokenizer)
     has_json = files.system(vocab_file).exists(vocab_file)
     settings = read_tokenizer_json(vocab_file)[1] if has_json else {}
-    path, values = _read_if_exists(folder, TOKENIZER_CONFIG, _CONFIG_FIELDS)
+    path, values = _read_if_exists(folder, files.TOKENIZER_CONFIG, _CONFIG_FIELDS)
     name = values.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
@@ -107,13 +104,7 @@ def read_tokenizer_settings(folder, tokenizer=TOKENIZER):
     if has_json and name in _GENERIC_CLASSES:
         return settings
     names = (name.removesuffix("?") for name in _CONFIG_FIELDS)
-    merged = {**settings, **{name: values[name] for name in names if name in values}}
-    if has_json and (changed := _differences(settings, merged)):
-        console.warning(
-            "%s and %s have different values of %s; as in transformers, the values of %s are used",
-            TOKENIZER_CONFIG, vocab_file, ", ".join(changed), TOKENIZER_CONFIG,
-        )  # fmt: skip
-    return merged
+    return {**settings, **{name: values[name] for name in names if name in values}}
 
 
 def read_tokenizer_json_settings(vocab_file):
@@ -121,56 +112,27 @@ def read_tokenizer_json_settings(vocab_file):
     return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
 
 
-def _differences(old, new):
-    def value(settings, name):
-        if name == "strip_accents" and settings[name] is None:
-            name = "do_lower_case"
-        return settings[name]
-
-    return [name for name in old if value(old, name) != value(new, name)]
-
-
 def tokenizer_json(vocab, settings):
     """Return the contents of a `tokenizer.json` for `vocab` and `settings` of a `FullTokenizer`."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    def special(token, type_id):
-        return {"SpecialToken": {"id": token, "type_id": type_id}}
-
-    def sequence(name, type_id):
-        return {"Sequence": {"id": name, "type_id": type_id}}
-
-    single = [special(CLS, 0), sequence("A", 0), special(SEP, 0)]
+    max_chars = settings["max_input_chars_per_word"]
+    tokenizer = Tokenizer(
+        models.WordPiece(vocab, unk_token=UNK, max_input_chars_per_word=max_chars)
+    )
     values = _normalizer_settings(settings)
-    normalizer = {field: values[name] for name, field in _NORMALIZER_NAMES.items()}
-    added = sorted((vocab[x], x) for x in _SPECIAL_TOKENS.values() if x in vocab)
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": index, "content": token, **flags, "special": True} for index, token in added
-        ],
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, **normalizer},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, sequence("B", 1), special(SEP, 1)],
-            "special_tokens": {
-                token: {"id": token, "ids": [vocab[token]], "tokens": [token]}
-                for token in (CLS, SEP)
-            },
-        },
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": UNK,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": settings["max_input_chars_per_word"],
-            "vocab": vocab,
-        },
-    }
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        **{field: values[name] for name, field in _NORMALIZER_NAMES.items()}
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{CLS} $A {SEP}",
+        pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+        special_tokens=[(token, vocab[token]) for token in (CLS, SEP)],
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens([x for x in _SPECIAL_TOKENS.values() if x in vocab])
+    return json.loads(tokenizer.to_str())
 
 
 def tokenizer_config(settings, max_position_embeddings):

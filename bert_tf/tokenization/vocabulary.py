@@ -1,7 +1,6 @@
 """Read, check, extend and learn vocabularies."""
 
 import itertools
-import os
 import re
 from collections import Counter
 
@@ -39,11 +38,6 @@ def load_vocab(vocab_file):
     Raises:
       UserError: if the file cannot be read, is empty or lacks one of `REQUIRED_TOKENS`.
     """
-    if files.system(vocab_file).isdir(vocab_file):
-        raise UserError(
-            f"{vocab_file} is a folder, expected a vocabulary file such as "
-            f"{os.path.join(vocab_file, files.VOCABULARY)}"
-        )
     if is_tokenizer_json(vocab_file):
         lines = vocab = read_tokenizer_json(vocab_file)[0]
     else:
@@ -63,12 +57,6 @@ def load_vocab(vocab_file):
         console.warning(
             "%s: %d of %d lines repeat an earlier piece; the last line of each counts",
             vocab_file, len(lines) - len(vocab), len(lines),
-        )  # fmt: skip
-    if is_tokenizer_json(vocab_file) and (gaps := max(vocab.values()) + 1 - len(vocab)):
-        first = next(index for index, other in enumerate(vocab.values()) if index != other)
-        console.warning(
-            "%s: %d ids below %d have no piece, the first is %d",
-            vocab_file, gaps, max(vocab.values()), first,
         )  # fmt: skip
     if vocab.get(PAD, 0) != 0:
         console.warning("%s: %s has id %d, but padding uses id 0", vocab_file, PAD, vocab[PAD])

@@ -118,6 +118,14 @@ class WordpieceTokenizer:
         return pieces
 
 
+def _remember(cache, text, ids):
+    if len(text) <= MAX_CACHED_CHARS:
+        if len(cache) >= MAX_CACHED_WORDS:
+            cache.clear()
+        cache[text] = ids
+    return ids
+
+
 class FullTokenizer:
     """Converts text to pieces and ids in Python.
 
@@ -287,20 +295,13 @@ class FullTokenizer:
         ids = []
         for word in self.basic_tokenizer.tokenize(chunk):
             ids += self._encode_word(word)
-        if len(chunk) <= MAX_CACHED_CHARS:
-            if len(self._chunk_cache) >= MAX_CACHED_WORDS:
-                self._chunk_cache.clear()
-            self._chunk_cache[chunk] = ids
-        return ids
+        return _remember(self._chunk_cache, chunk, ids)
 
     def _encode_word(self, word):
         ids = self._word_cache.get(word)
         if ids is None:
             ids = self.convert_tokens_to_ids(self.wordpiece_tokenizer.tokenize(word))
-            if len(word) <= MAX_CACHED_CHARS:
-                if len(self._word_cache) >= MAX_CACHED_WORDS:
-                    self._word_cache.clear()
-                self._word_cache[word] = ids
+            _remember(self._word_cache, word, ids)
         return ids
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:

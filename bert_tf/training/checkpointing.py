@@ -104,13 +104,7 @@ def remove_old(output_dir, step, keep=KEEP):
 
 
 def _encode(setting):
-    if isinstance(setting, dict):
-        return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
-    return np.array(setting, np.int64)
-
-
-def _decode(array):
-    return json.loads(array.tobytes()) if array.dtype == np.uint8 else array.tolist()
+    return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
 
 
 def check_training_settings(prefix, training_settings):
@@ -123,7 +117,7 @@ def check_training_settings(prefix, training_settings):
     for name, new in training_settings.items():
         if _RUN_STATE + name not in source.shapes:
             continue
-        old = _decode(source.tensor(_RUN_STATE + name))
+        old = json.loads(source.tensor(_RUN_STATE + name).tobytes())
         if not isinstance(new, dict):
             old, new = {name: old}, {name: new}
         for key in sorted(old | new):

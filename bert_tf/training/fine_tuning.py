@@ -7,15 +7,17 @@ from bert_tf import checkpoints, console
 from bert_tf.configs.task import check_length
 from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline, record_checks
-from bert_tf.data.feature_cache import digest
+from bert_tf.data.features import FeatureCache, digest
 from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
+from bert_tf.training.callbacks import Epochs
 from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
 from bert_tf.training.loop import exclusive_directory
+from bert_tf.training.results import result_file, result_name
 from bert_tf.training.run_record import RunRecord
 from bert_tf.training.strategy import (
     Workers,
@@ -24,8 +26,7 @@ from bert_tf.training.strategy import (
     set_seed,
     use_xla,
 )
-from bert_tf.training.task import result_file, result_name
-from bert_tf.training.task_spec import TaskSpec
+from bert_tf.training.task import TaskSpec
 from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
@@ -36,7 +37,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     """Train, evaluate and predict with a `TaskSpec`, as the run_*.py scripts do.
 
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
-    >>> from bert_tf.tasks.classification.config import ClassificationConfig
+    >>> from bert_tf.tasks.classification.options import ClassificationConfig
     >>> from bert_tf.tasks.registry import TASKS
     >>> task = ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
@@ -58,19 +59,26 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(config, stored)
-    config.check()
-    config.task.check(config)  # type: ignore[union-attr]
+    check_run(config)
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(**dataclasses.asdict(config.device))
     data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
     data.config = data.config.resumed(config.output_dir)
-    run = Run(config, data, strategy, model, command_line)
+    run = Run(spec, config, data, strategy, model, command_line)
     with exclusive_directory(config.output_dir, run.workers, config.do_train):
         metrics = run.run()
         run.workers.chief_first(lambda: run.record.finish(metrics))
         return metrics
+
+
+def check_run(config, bert_config=None):
+    """Check options that depend on each other and, if given, on the model."""
+    config.check()
+    config.task.check(config)
+    if bert_config:
+        config.train.check_frozen_layers(bert_config)
 
 
 def _completed(config, stored):
@@ -112,25 +120,39 @@ def load_model(config, config_class):
 class Run:
     """A run of `fine_tune`; `folder` has its files."""
 
-    def __init__(self, config, data, strategy, model, command_line=None):
-        self.config, self.data = config, data
+    def __init__(
+        self, spec, config, data, strategy, model, command_line=None, keras_model=None, callbacks=()
+    ):
+        """Prepare a run.
+
+        Args:
+          spec: the `TaskSpec`.
+          config: the `FineTuneConfig`.
+          data: the `TaskData`.
+          strategy: the `tf.distribute.Strategy`.
+          model: the `PretrainedFiles`, or an object with the same `tokenizer` and `checkpoint`.
+          command_line: the command, for the record, or None.
+          keras_model: a model with its initial weights; None to make it.
+          callbacks: Keras callbacks, called at the end of each epoch if there is a `keras_model`.
+        """
+        self.spec, self.config, self.data = spec, config, data
+        self.keras_model, self.callbacks = keras_model, callbacks
         self.strategy, self.model = strategy, model
         self.workers = Workers(strategy)
         self.record = RunRecord(config, data.data_files, model, command_line)
-        self.train_config = train = data.train_config(config)
+        train = config.train
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
         check_batch_sizes(train, strategy, config.do_train, "dev" in config.splits, predicts)
         check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
         self.folder, self.trainer = config.output_dir, None
-        if config.do_train and (count := data.num_train_units(None)) is not None:
+        if config.do_train and (count := data.num_train_examples()) is not None:
             train.num_train_steps(count, data.unit)  # at least one batch
-        splits = dict.fromkeys(split for base in _STEMS for split in data.splits(base))
         self.paths = {
             split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
-            for split in splits
+            for split in data.examples
         }
-        self._features = {}
+        self._caches = {}
 
     @property
     def weights_folder(self):
@@ -139,23 +161,23 @@ class Run:
         return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
 
     def save_config(self):
-        self.workers.chief_first(
-            lambda: self.data.config.check_and_save(self.folder, write=self.config.do_train)
-        )
+        if self.config.do_train:
+            self.workers.chief_first(lambda: self.data.config.save_changes(self.folder))
 
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
         for split, path in self.paths.items():
-            features = self.data.features(split, path, self.model.tokenizer)
-            if self._must_rebuild(split, features):
-                self.workers.chief_first(features.rebuild)
+            features = self.data.features(split, self.model.tokenizer)
+            cache = self._caches[split] = FeatureCache(path, features)
+            if self._must_rebuild(split, cache):
+                self.workers.chief_first(cache.rebuild)
                 if not self.workers.is_chief:
-                    features.reload()
-            if features.stale_reason:
-                raise UserError(f"{path} was made from different data: {features.stale_reason}")
-            self._features[split] = features
-            self.data.log_truncated(split, features)
-        train = self.train_config
+                    cache.reload()
+            if cache.stale_reason:
+                raise UserError(f"{path} was made from different data: {cache.stale_reason}")
+            if features.log_truncated:
+                features.log_truncated(split, features.counts)
+        train = self.config.train
         if not train.pad_to_max_length:
             xla = self.config.do_train and use_xla(train.xla, self.strategy)
             if xla:  # unless there are few steps
@@ -169,38 +191,43 @@ class Run:
 
     def _num_train_steps(self):
         (split,) = self.data.splits("train")
-        num_examples = self.data.num_train_units(self._features[split])
-        return self.train_config.num_train_steps(num_examples, self.data.unit)
+        train = self.config.train
+        if self.keras_model is not None:  # whole batches per epoch, as in Keras
+            count, size = self._count(split), train.train_batch_size
+            return -(-count // size) * int(train.num_train_epochs)
+        num_examples = self.data.num_train_examples(self._caches[split].features)
+        return train.num_train_steps(num_examples, self.data.unit)
 
-    def _must_rebuild(self, split, features):
-        """Return whether to rebuild features; all workers must call this together."""
+    def _must_rebuild(self, split, cache):
+        """Return whether to rebuild the features; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
-        key = float(int(features.key[:10], 16))
-        stale_share, mean_key = self.workers.mean(float(bool(features.stale_reason)), key)
+        key = float(int(cache.key[:10], 16))
+        stale_share, mean_key = self.workers.mean(float(bool(cache.stale_reason)), key)
         if mean_key != key:
-            raise UserError(f"{features.path}: the workers have different data or options")
+            raise UserError(f"{cache.path}: the workers have different data or options")
         if 0 < stale_share < 1:
             raise UserError(
-                f"{features.path} is up to date on some workers only: all must see the same data "
+                f"{cache.path} is up to date on some workers only: all must see the same data "
                 "and the same `output_dir`"
             )
-        if features.stale_reason and split == "train" and checkpointing.latest(self.folder):
+        if cache.stale_reason and split == "train" and checkpointing.latest(self.folder):
             console.warning(
                 "the run in %s continues, but its training data may have changed; %s: %s",
-                self.folder, features.path, features.stale_reason,
+                self.folder, cache.path, cache.stale_reason,
             )  # fmt: skip
-        return bool(features.stale_reason)
+        return bool(cache.stale_reason)
 
     def _count(self, split):
-        return self.data.count(split, self._features[split])
+        return self._caches[split].features.counts["records"]
 
     def _input_options(self, split):
-        paths, multiple = [self.paths[split]], self.length_multiple
-        return {"paths": paths, "length_multiple": multiple, **self.data.record_format(split)}
+        record_format = self._caches[split].features.record_format(self.data.config.bert_config)
+        multiple = self.length_multiple
+        return {"paths": [self.paths[split]], "length_multiple": multiple, **record_format}
 
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
-        source = digest([self._features[split].key, self.data.config.to_json()])
+        source = digest([self._caches[split].key, self.data.config.to_json()])
         return input_pipeline.EvaluationInput(
             batch_size=batch_size, source=source, **self._input_options(split)
         )
@@ -225,17 +252,18 @@ class Run:
 
     def run(self):
         """Train, evaluate and predict; return the metrics of each evaluated split."""
-        config, train = self.config, self.train_config
+        config, train = self.config, self.config.train
         # Before the other workers read checkpoints.
         self.workers.chief_first(lambda: self.data.config.check_resume(self.folder))
         set_seed(train.seed)
         self.trainer = Trainer(
-            lambda: self.data.make_task(train.dtype_policy),
+            self._make_task,
             self.strategy,
             self.folder,
             self.model.checkpoint,
             must_be_trained=not config.do_train,
             labels=self.data.config.labels or None,
+            is_loaded=self.keras_model is not None,
         )
         # Nothing is written until the weights are known to fit; the config is written last.
         self.make_features()
@@ -251,14 +279,20 @@ class Run:
                 self.trainer.use_best(train.best_metric)
             return self.data.evaluate_and_predict(self)
 
+    def _make_task(self):
+        model = self.keras_model
+        if model is None:
+            model = self.spec.make_model(self.data.config, self.config.train.dtype_policy)
+        return self.data.make_task(model, self.config.train)
+
     def _train(self, steps):
-        train = self.train_config
+        train = self.config.train
+        self.data.start_training(self.trainer.model)
         (split,) = self.data.splits("train")
-        count = self._count(split)
         batches = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
             seed=train.seed,
-            counts=None if count is None else [count],
+            counts=[self._count(split)],
             bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options(split),
         )
@@ -266,4 +300,13 @@ class Run:
         if train.eval_steps:
             evaluation = self._batches(self.data.splits("dev")[0], train.eval_batch_size)
         optimizer = make_optimizer(self.config.optimizer, steps)
-        self.trainer.fit(batches, optimizer, steps, train, evaluation)
+        epochs = self._make_epochs(steps) if self.keras_model is not None else None
+        self.trainer.fit(batches, optimizer, steps, train, evaluation, epochs)
+
+    def _make_epochs(self, steps):
+        train, splits = self.config.train, self.data.splits("dev")
+        count = int(train.num_train_epochs)
+        ends = [steps // count * (i + 1) for i in range(count)]
+        evaluation = self._batches(splits[0], train.eval_batch_size) if splits else None
+        self.epochs = Epochs(self.keras_model, self.callbacks, ends, evaluation)
+        return self.epochs

@@ -31,38 +31,30 @@ def num_devices():
 
 
 def divide_batches(dataset, can_repeat=True):
-    """Return a dataset whose batches divide over the devices, with the same gradients.
+    """Return a dataset of dicts whose batches divide over the devices, with the same losses.
 
-    The last row is repeated with a weight of 0, and the other weights are scaled, because Keras
-    counts all rows when it averages. Unless `can_repeat`, the last rows are dropped instead.
+    The last row is repeated with `is_real_example` 0. Unless `can_repeat`, the last rows are
+    dropped instead.
     """
     count = num_devices()
-    if count == 1 or dataset is None:
+    if count == 1:
         return dataset
 
-    def fill(inputs, targets, weights=None):
-        size = tf.shape(tf.nest.flatten(inputs)[0])[0]
-        total = -(-size // count) * count
-        rows = tf.range(total)
-        factor = tf.cast(rows < size, tf.float32) * tf.cast(total / size, tf.float32)
-        rows = tf.minimum(rows, size - 1)
-        if weights is None:
-            weights = factor
-        else:
-            weights = tf.gather(weights, rows)
-            shape = tf.concat([[total], tf.ones(tf.rank(weights) - 1, tf.int32)], 0)
-            weights *= tf.reshape(factor, shape)
-        inputs, targets = tf.nest.map_structure(lambda x: tf.gather(x, rows), (inputs, targets))
-        return inputs, targets, tf.nest.map_structure(lambda _: weights, targets)
+    def fill(batch):
+        size = tf.shape(batch["input_ids"])[0]
+        rows = tf.range(-(-size // count) * count)
+        is_real = tf.cast(rows < size, tf.int32)
+        batch = {name: tf.gather(x, tf.minimum(rows, size - 1)) for name, x in batch.items()}
+        return {**batch, "is_real_example": is_real}
 
-    def cut(*batch):
-        size = tf.shape(tf.nest.flatten(batch)[0])[0] // count * count
-        return tf.nest.map_structure(lambda x: x[:size], batch)
+    def cut(batch):
+        size = tf.shape(batch["input_ids"])[0] // count * count
+        return {name: x[:size] for name, x in batch.items()}
 
     if can_repeat:
         return dataset.map(fill)
     console.info("batches are cut to multiples of the %d devices", count)
-    return dataset.map(cut).filter(lambda *batch: tf.size(tf.nest.flatten(batch)[0]) > 0)
+    return dataset.map(cut).filter(lambda batch: tf.size(batch["input_ids"]) > 0)
 
 
 def predict_on_batch(model, inputs):

@@ -171,8 +171,8 @@ def _describe(optimizer):
 class TrainLoop:
     """The loop of `Trainer.fit`, starting from the newest checkpoint."""
 
-    def __init__(self, trainer, data, optimizer, num_train_steps, config, eval_data):
-        self.trainer, self.data = trainer, data
+    def __init__(self, trainer, data, optimizer, num_train_steps, config, eval_data, epochs=None):
+        self.trainer, self.data, self.epochs = trainer, data, epochs
         self.num_train_steps, self.config, self.eval_data = num_train_steps, config, eval_data
         self.strategy, self.workers = trainer.strategy, trainer.workers
         with self.strategy.scope():
@@ -233,6 +233,10 @@ class TrainLoop:
             "training: step %d to %d, %d examples each",
             self.step, self.num_train_steps, self.data.batch_size,
         )  # fmt: skip
+        if self.epochs:
+            if not self.step:
+                self._save()  # the weights of the model, which another process may not have
+            self.epochs.start(self.step)
         folder, writes = self.trainer.output_dir, self.workers.is_chief
         report = Report(folder, self.step, self.num_train_steps, self.data.batch_size, writes)
         with contextlib.closing(report.writer):
@@ -242,6 +246,8 @@ class TrainLoop:
                     break
         if self._is_stopped_early:
             console.info("training: stopped early at step %d", self.step)
+        if self.epochs:
+            self.epochs.callbacks.on_train_end()
 
     def _finish_steps(self, sums, first_bad, report):
         must_stop = self._must_stop()
@@ -249,14 +255,19 @@ class TrainLoop:
         report.add(self.step, sums, rate, is_last=must_stop or self.step == self.num_train_steps)
         self._check_finite(sums, first_bad)
         must_evaluate = self._is_due(self.config.eval_steps)
+        ends_epoch = self.epochs and self.epochs.add(sums, self.step)
+        must_save = self._is_due(self.config.save_checkpoints_steps) or ends_epoch
         # Save first, because an evaluation may take longer than the notice before a preemption.
-        if self._is_due(self.config.save_checkpoints_steps) or must_evaluate or must_stop:
+        if must_save or must_evaluate or must_stop:
             self._save()
         if must_stop:
             self.preemption.stop(self.step)
         if must_evaluate:
             with report.paused():
                 self._evaluate()
+        if ends_epoch:
+            with report.paused():
+                self.epochs.finish(self.trainer.evaluate)
 
     def _must_stop(self):
         """Return whether any worker received a signal, so that all stop at the same step."""
@@ -264,7 +275,8 @@ class TrainLoop:
 
     @property
     def _is_done(self):
-        return self.step >= self.num_train_steps or self._is_stopped_early
+        must_stop = self.epochs and self.epochs.must_stop
+        return self.step >= self.num_train_steps or must_stop or self._is_stopped_early
 
     @property
     def _is_stopped_early(self):
@@ -294,6 +306,8 @@ class TrainLoop:
         while self.step < self.num_train_steps:
             remaining = [every - self.step % every for every in stops if every]
             remaining.append(self.num_train_steps - self.step)
+            if self.epochs:
+                remaining.append(self.epochs.end - self.step)
             steps = min(max_steps, self.config.iterations_per_loop, *remaining)
             start = time.monotonic()
             sums, first_bad = run_steps(batches, tf.constant(steps))

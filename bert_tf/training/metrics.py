@@ -19,11 +19,6 @@ def _score(name, labels, predicted, **options):
     return getattr(metrics, name)(labels, predicted, **options)
 
 
-def _averaged_metric(name, average):
-    """Return a metric with an average of scikit-learn, 0 where it is undefined."""
-    return functools.partial(_score, f"{name}_score", average=average, zero_division=0)
-
-
 def _correlation(name, labels, predicted):
     from scipy import stats
 
@@ -40,9 +35,11 @@ def _correlation(name, labels, predicted):
 METRICS = {
     "accuracy": _accuracy,
     "matthews": functools.partial(_score, "matthews_corrcoef"),
-    "f1": _averaged_metric("f1", "binary"),
+    "f1": functools.partial(_score, "f1_score", zero_division=0),
     **{
-        f"{name}_{average}": _averaged_metric(name, average)
+        f"{name}_{average}": functools.partial(
+            _score, f"{name}_score", average=average, zero_division=0
+        )
         for name in ("f1", "precision", "recall")
         for average in ("micro", "macro", "weighted")
     },

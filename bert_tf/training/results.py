@@ -3,8 +3,17 @@
 import os
 
 from bert_tf import console
+from bert_tf.data.rows import base_split
 from bert_tf.io import files
-from bert_tf.training.task import result_file
+
+
+def result_name(stem, split, ending):
+    """Return the name of a split's file, such as "eval_results_mismatched.txt"."""
+    return f"{stem}{split.removeprefix(base_split(split))}{ending}"
+
+
+def result_file(folder, stem, split, ending):
+    return os.path.join(folder, result_name(stem, split, ending))
 
 
 def write_eval_results(path, results):
@@ -14,25 +23,6 @@ def write_eval_results(path, results):
     for line in lines:
         console.info("  %s", line)
     files.write_text(path, "\n".join(lines) + "\n")
-
-
-def evaluate_and_write(run, split, make_report=None):
-    """Evaluate a split of a `Run`; write `eval_results.txt` and the text from `make_report`."""
-    reports = []
-
-    def collect(predictions):
-        reports.append(make_report(predictions))
-
-    evaluation = run.evaluate(split, on_predictions=collect if make_report else None)
-
-    def write():
-        write_eval_results(result_file(run.folder, "eval_results", split, ".txt"), evaluation)
-        for text in reports:
-            console.info("%s", text)
-            files.write_text(result_file(run.folder, "eval_report", split, ".txt"), text)
-
-    run.workers.chief_first(write)
-    return evaluation
 
 
 def as_text(predicted, labels, separator=","):

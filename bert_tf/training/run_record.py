@@ -11,7 +11,6 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import console
 from bert_tf.checkpoints.warm_start import weight_files
-from bert_tf.data.feature_cache import file_digest
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.training import checkpointing
@@ -101,5 +100,5 @@ def _digests(paths, budget):
         size, _ = files.size_and_time(path)
         is_read = "://" not in path and size <= budget
         budget -= size if is_read else 0
-        digests[path] = {"bytes": size, "sha256": file_digest(path) if is_read else None}
+        digests[path] = {"bytes": size, "sha256": files.digest(path) if is_read else None}
     return digests, budget

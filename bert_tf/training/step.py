@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from bert_tf.optimization.replicas import sum_over_replicas
+from bert_tf.modeling.task_model import compute_gradients, sum_over_replicas
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
@@ -115,20 +115,11 @@ class TrainStep:
         )[1]
 
     def _compute_gradients(self, batch, weights, replica_id):
-        with tf.GradientTape() as tape:
-            outputs = self.task.model(
-                batch, training=True, replica_id=replica_id, recompute=self.config.recompute
-            )
-            losses = self.task.losses(outputs, batch, weights)
-            losses["loss"] = tf.add_n(list(losses.values()))
-            target = losses["loss"]
-            if self.loss_scale is not None:
-                target *= self.loss_scale.value
-        gradients = tape.gradient(target, self.optimizer.weights)
-        # Embedding gradients are sparse with repeated rows, which the conversion sums. Weights that
-        # do not affect the loss, such as the pooler of a token classifier, have no gradient.
-        return {
-            name: tf.convert_to_tensor(gradient)
-            for name, gradient in gradients.items()
-            if gradient is not None
-        }, losses
+        def scale_loss(loss):
+            return loss if self.loss_scale is None else loss * self.loss_scale.value
+
+        gradients, losses, _ = compute_gradients(
+            self.task.model, self.task, self.optimizer.weights, batch, weights, scale_loss,
+            replica_id=replica_id, recompute=self.config.recompute,
+        )  # fmt: skip
+        return gradients, losses

@@ -1,28 +1,36 @@
-"""The interface of a task: `Task`, the model with losses and metrics, and `TaskData`, its data."""
+"""The interface of a task: `Task`, a model with losses; `TaskData`; `TaskSpec`, all its parts."""
 
-import functools
-import os
-from collections.abc import Sequence
+import dataclasses
+from typing import Any
 
-import tensorflow as tf
+from keras import ops
 
-from bert_tf.data import records
-from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
+from bert_tf import console
 from bert_tf.data.rows import base_split
-from bert_tf.tokenization.packing import log_truncated
+from bert_tf.io import files
+from bert_tf.training import results
 
 
 class Task:
     """A model with its losses, predictions and metrics.
 
-    Subclasses create `model` in their constructor, which runs in the strategy's scope. All methods
-    except `metrics` are traced, so they must use TensorFlow operations only. Their shapes are
-    static except for the sequence length (on a TPU it is static too).
+    Subclasses create `model` in their constructor, which runs in the strategy's scope, or get it as
+    an argument. All methods except `metrics` are traced on any backend, so they must use
+    `keras.ops` only. Their shapes are static except for the sequence length (on a TPU it is static
+    too) and, in Keras' `fit`, the batch size.
+
+    A batch is a dict of the features of the records. Two optional features change the losses:
+    `sample_weight`, float32 (B,), multiplies the loss of an example, but the denominators stay.
+    Examples whose `is_real_example` (B,) is 0 do not count.
     """
 
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
+    # The settings that the losses depend on.
+    key: tuple = ()
+    # Names of the metrics during `fit`.
+    fit_metric_names: tuple[str, ...] = ()
     # Whether losses or predictions read the model's outputs at padding. If not, they are not
     # computed on a CPU (`modeling.token_layout`).
     reads_padding = False
@@ -32,11 +40,23 @@ class Task:
     def loss_weights(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
-        By default, it is the number of examples. They are summed over the replicas and the
+        By default, it is the number of real examples. They are summed over the replicas and the
         micro-batches of gradient accumulation before `losses` is called, so that each loss is the
         mean over the global batch.
         """
-        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+        return {"examples": ops.sum(self._is_real(batch))}
+
+    @staticmethod
+    def _is_real(batch):
+        """Return 1 for real examples and 0 for copies that fill a batch, float32 (B,)."""
+        if "is_real_example" in batch:
+            return ops.cast(batch["is_real_example"], "float32")
+        return ops.ones(ops.shape(batch["input_ids"])[:1])
+
+    def example_weights(self, batch):
+        """Return the factors of the losses of the examples, float32 (B,)."""
+        weights = self._is_real(batch)
+        return weights * batch["sample_weight"] if "sample_weight" in batch else weights
 
     def losses(self, outputs, batch, weights):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
@@ -45,6 +65,24 @@ class Task:
           outputs: the model's training outputs.
           batch: dict of tensors (B, ...), B the batch size of one replica.
           weights: the sums of `loss_weights` over the global batch.
+        """
+        raise NotImplementedError
+
+    def evaluation_losses(self, outputs, batch, weights):
+        """Return `losses` for evaluation, which ignores weights of labels."""
+        return self.losses(outputs, batch, weights)
+
+    def fit_metrics(self, outputs, batch):
+        """Return pairs of values and weights, tensors (B, ...), by `fit_metric_names`.
+
+        Keras' logs contain the weighted mean over an epoch.
+        """
+        return {}
+
+    def keras_targets(self, batch, weights):
+        """Return targets and factors for Keras' losses and metrics, in the model's structure.
+
+        The loss is the sum of the products of losses and factors over the global batch.
         """
         raise NotImplementedError
 
@@ -60,114 +98,89 @@ class Task:
         raise NotImplementedError
 
 
+def best(logits):
+    """Return the index of the largest logit, int32 (...), the first one if several are equal."""
+    # `ops.argmax` of TensorFlow treats -0.0 specially, with integers that a GPU leaves to the host.
+    return ops.top_k(logits, 1)[1][..., 0]
+
+
 class TaskData:
-    """The validated data of a run, and how to evaluate and predict them.
+    """The examples of a run, and what the task does with them.
 
     The name of a split starts with "train", "dev" or "test", such as "dev_mismatched".
 
     Attributes:
       examples: dict from split to examples.
-      config: the `TaskConfig` of the run.
-      version: bump when the features change for the same data.
-      unit, sequence_unit: plural nouns for examples and for the content of a sequence, in messages.
+      config: the `TaskConfig` of the model.
+      unit: plural noun for the training examples, in messages.
       metric_names: names of the metrics of an evaluation.
       data_files: paths of the files that contain the examples.
       evaluates_predictions: whether evaluation uses predictions, with the prediction batch size.
     """
 
-    version = 1
     unit = "examples"
-    sequence_unit = "texts"
     metric_names: tuple[str, ...] = ()
-    data_files: Sequence[str] = ()
     evaluates_predictions = False
 
-    def __init__(self, examples, config):
-        self.examples, self.config = examples, config
-        self.caches = {}
+    def __init__(self, examples, config, data_files=()):
+        self.examples, self.config, self.data_files = examples, config, data_files
 
     def splits(self, base):
         """Return the names of the "train", "dev" or "test" splits that were read."""
         return [split for split in self.examples if base_split(split) == base]
 
-    def train_config(self, config):
-        """Return the `configs.TrainConfig` to train with, for a `configs.FineTuneConfig`."""
-        return config.train
-
-    def schema(self, split):
-        """Return the schema of a split's records."""
+    def features(self, split, tokenizer):
+        """Return the `data.features.Features` of a split."""
         raise NotImplementedError
 
-    def fingerprint(self, split):
-        """Return a dict of JSON values that the features depend on, besides the tokenizer."""
+    def num_train_examples(self, features=None):
+        """Return the number of examples in a training epoch; None if it needs the features."""
+        return len(self.examples[self.splits("train")[0]])
+
+    def make_task(self, model, train):
+        """Make the `Task` of a Keras model for a `TrainConfig`, in the strategy's scope."""
         raise NotImplementedError
 
-    def write_features(self, split, path, tokenizer):
-        """Write the features of a split to a TFRecord file; return a dict for its metadata."""
-        raise NotImplementedError
+    def start_training(self, model):
+        """Prepare the Keras model, which has its initial or restored weights, for training."""
 
-    def features(self, split, path, tokenizer):
-        """Return the `FeatureCache` of a split, whose TFRecord file is `path`."""
-        fingerprint = {
-            **self.fingerprint(split),
-            **tokenizer_fingerprint(tokenizer),
-            "schema": digest(self.schema(split).items()),
-            "version": self.version,
-        }
-        write = functools.partial(self.write_features, split, path, tokenizer)
-        self.caches[split] = FeatureCache(path, fingerprint, write)
-        return self.caches[split]
-
-    def log_truncated(self, split, features):
-        """Log how many texts of a split are truncated, if its `FeatureCache` has lengths."""
-        if counts := (features.metadata or {}).get("lengths"):
-            config = self.config
-            limits = config.max_seq_length, config.bert_config.max_position_embeddings
-            log_truncated(split, counts, *limits, self.truncation_advice(), self.sequence_unit)
-
-    def truncation_advice(self):
-        """Return an option with a value that avoids truncation, "" if there is none."""
-        return ""
-
-    def count(self, split, features):
-        """Return the number of records in a split, None if unknown.
-
-        `features` is its `FeatureCache`, or None before it exists.
-        """
-        return len(self.examples[split])
-
-    def num_train_units(self, features):
-        """Return the number of training examples in an epoch; see `count`."""
-        return self.count(self.splits("train")[0], features)
-
-    def lengths(self, split):
-        """Return a dict from the letters in the shapes of `schema` to sizes."""
-        return {"S": self.config.max_seq_length}
-
-    def num_labels(self, split):
-        """Return the number of labels; label ids in the records must be lower."""
-        return 2
-
-    def record_format(self, split):
-        """Return a dict of the schema, the lengths and the limits of a split's records."""
-        schema, lengths = self.schema(split), self.lengths(split)
-        limits = records.limits(schema, self.config.bert_config, lengths, self.num_labels(split))
-        return {"schema": schema, "lengths": lengths, "limits": limits}
-
-    def make_task(self, dtype=None):
-        """Make the `Task`, in the strategy's scope; `dtype` is a Keras dtype policy."""
+    def report(self, task, predictions):
+        """Return the text of `eval_report.txt` for the predictions of a split."""
         raise NotImplementedError
 
     def evaluate(self, run, split):
-        """Evaluate a "dev" split of a `Run`, and write its result files.
+        """Evaluate a "dev" split of a `Run`; write eval_results.txt and, with `report`, the report.
 
         Returns a dict of metrics, with `global_step`.
         """
+        reports = []
+
+        def collect(predictions):
+            reports.append(self.report(run.trainer.task, predictions))
+
+        with_report = getattr(self.config, "report", False)
+        evaluation = run.evaluate(split, on_predictions=collect if with_report else None)
+
+        def write():
+            path = results.result_file(run.folder, "eval_results", split, ".txt")
+            results.write_eval_results(path, evaluation)
+            for text in reports:
+                console.info("%s", text)
+                path = results.result_file(run.folder, "eval_report", split, ".txt")
+                files.write_text(path, text)
+
+        run.workers.chief_first(write)
+        return evaluation
+
+    def answers(self, task, predictions, split):
+        """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
         raise NotImplementedError
 
     def predict(self, run, split):
-        """Predict a "test" split of a `Run`, and write its result files."""
-        raise NotImplementedError
+        """Predict a "test" split of a `Run`; write test_results.tsv and test_predictions.tsv."""
+        answers = self.answers(run.trainer.task, run.predict_all(split), split)
+        ids = [example.id for example in self.examples[split]]
+        run.workers.chief_first(lambda: results.write_predictions(run.folder, split, ids, *answers))
 
     def evaluate_and_predict(self, run):
         """Evaluate and predict as the run's config specifies; return metrics by split."""
@@ -178,10 +191,42 @@ class TaskData:
         return results
 
 
-def result_name(stem, split, ending):
-    """Return the name of a split's file, such as "eval_results_mismatched.txt"."""
-    return f"{stem}{split.removeprefix(base_split(split))}{ending}"
+@dataclasses.dataclass(frozen=True)
+class ServedTask:
+    """A kind of exported model, as `model.json` and `export_model.py --task` name it.
+
+    Attributes:
+      answers: the subclass of `serving.predictor.Answers`; None returns all outputs as answers.
+      config: the values of the task's `TaskConfig` that distinguish this kind.
+      options: names of the `export_model.py` options for models fine-tuned elsewhere.
+    """
+
+    answers: Any = None
+    config: dict = dataclasses.field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
 
-def result_file(folder, stem, split, ending):
-    return os.path.join(folder, result_name(stem, split, ending))
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+    """The components of a task for `fine_tune`, the scripts, the pipelines and export.
+
+    A task without a script has no `read`, and no side file in `config_class`.
+
+    Attributes:
+      name: name of the task, such as "question_answering".
+      config_class: the `TaskConfig` class.
+      read: function from (task_config, model, splits, stored) to `TaskData`, with a resolved
+        `config_class`, `checkpoints.PretrainedFiles`, the required set of "train", "dev" and
+        "test", and the `TaskConfig` of a trained run or None.
+      make_model: function from (config, dtype) to the Keras model.
+      make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
+      served: dict from names of exported models to `ServedTask`. If empty, the task is served under
+        its own name with all outputs as answers.
+    """
+
+    name: str
+    config_class: Any = None
+    read: Any = None
+    make_model: Any = None
+    make_servable: Any = None
+    served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)

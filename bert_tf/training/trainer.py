@@ -30,6 +30,7 @@ class Trainer:
         init_checkpoint=None,
         must_be_trained=False,
         labels=None,
+        is_loaded=False,
     ):
         """Build the model and load its weights.
 
@@ -43,6 +44,7 @@ class Trainer:
           init_checkpoint: a release checkpoint, another run's checkpoint, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
           labels: labels of the classification layer, if any.
+          is_loaded: whether the model of the task already has its initial weights.
 
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
@@ -70,7 +72,7 @@ class Trainer:
                 f"`output_dir`: found no checkpoint in {output_dir}; without `init_checkpoint`, "
                 "the weights would be random"
             )
-        else:
+        elif not is_loaded:
             console.info("weights: random, because there is no `init_checkpoint`")
 
     @property
@@ -78,7 +80,7 @@ class Trainer:
         """The step of the loaded checkpoint, 0 without one."""
         return checkpointing.read_step(self.checkpoint) if self.checkpoint else 0
 
-    def fit(self, data, optimizer, num_train_steps, config=None, eval_data=None):
+    def fit(self, data, optimizer, num_train_steps, config=None, eval_data=None, epochs=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
@@ -88,6 +90,7 @@ class Trainer:
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
+          epochs: the `callbacks.Epochs` with Keras callbacks, or None.
 
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was
@@ -108,7 +111,8 @@ class Trainer:
             PreemptionHandler() as preemption,
             self.workers.watched(),
         ):
-            loop = TrainLoop(self, data, optimizer, num_train_steps, config, eval_data)
+            options = data, optimizer, num_train_steps, config, eval_data, epochs
+            loop = TrainLoop(self, *options)
             loop.run(preemption)
 
     def use_best(self, metric):

@@ -27,7 +27,7 @@ def run_and_kill(run, script, arguments, log, seconds=None, operation=None):
 
     Args:
       run: function that runs a script.
-      script: its name, or "fetch" for `checkpoints.fetch`.
+      script: its name, "fetch" for `checkpoints.fetch`, or "fit" for `fit`.
       arguments: its command line, a list.
       log: file that its output is appended to.
       seconds: time after which to kill it; None for never.
@@ -103,9 +103,27 @@ def _count_operations(last):
     return count
 
 
+def fit(preset, output):
+    """Train a classifier for 4 epochs of 5 steps in a folder, and write the history there."""
+    import keras
+
+    import bert_tf
+
+    keras.utils.set_random_seed(0)  # a process may be killed before it saves the random head
+    classifier = bert_tf.TextClassifier.from_preset(preset, ["x", "y"], max_seq_length=8)
+    data = [f"{'abcd'[i % 4]} {'abcdefgh'[i % 8]}" for i in range(20)], ["x", "y"] * 10
+    history = classifier.fit(
+        *data, validation_data=data, output_dir=output, epochs=4, batch_size=4,
+        save_checkpoints_steps=3,
+    )  # fmt: skip
+    text = json.dumps([history.epoch, history.history])
+    pathlib.Path(output, "history.json").write_text(text)
+
+
 def main():
     import bert_tf
     from bert_tf import checkpoints, serving, training  # noqa: F401  imported before the forks
+    from bert_tf.tasks import registry  # noqa: F401
     from tests import scripts_alone
 
     scripts = ["create_pretraining_data", "run_pretraining", "run_classifier", "export_model"]
@@ -116,6 +134,8 @@ def main():
         def run(script, *arguments):
             if script == "fetch":
                 checkpoints.fetch(*arguments)
+            elif script == "fit":
+                fit(*arguments)
             else:
                 run_script(script, *arguments)
 

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import subprocess
 import sys
 
 import pytest
@@ -99,11 +98,3 @@ def test_answers_are_escaped_on_a_terminal_only(monkeypatch):
     monkeypatch.setattr(sys, "stdout", stream)
     console.write('"é \ud800"\n')
     assert json.loads(stream.buffer.getvalue()) == "é \ud800"
-
-
-def test_nothing_is_imported_before_it_is_needed():
-    program = (
-        "import sys, bert_tf.io.files; from bert_tf import console; console.info('x')\n"
-        "assert not {'filelock', 'requests', 'tqdm', 'tensorflow'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

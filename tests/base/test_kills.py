@@ -26,10 +26,11 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.data import record_files, records
+from bert_tf.data import record_files
 from bert_tf.modeling import BertPretrainer
-from tests.common import QUICK_RUN, TINY, WORDS, write_model
-from tests.data.pretraining_helpers import TOKENS, random_text
+from tests.common import QUICK_RUN, TINY, WORDS, tiny, write_model
+from tests.data.pretraining_helpers import TOKENS, random_text, write_records
+from tests.pipelines.conftest import write_release_folder
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FACTOR = float(os.environ.get("BERT_TF_TEST_KILLS") or 1)
@@ -183,20 +184,22 @@ def tensors(prefix):
     return {name: source.tensor(name) for name in source.shapes}
 
 
+def check_run(whole, output):
+    """Compare the folders of training runs of 20 steps."""
+    assert contents(output).keys() == contents(whole).keys()
+    for name in ("model.ckpt-20", "best"):
+        expected, found = tensors(whole / name), tensors(output / name)
+        assert expected.keys() == found.keys()
+        for tensor in expected:
+            np.testing.assert_array_equal(found[tensor], expected[tensor], err_msg=tensor)
+    for name in ("eval_results.txt", "test_results.tsv", "best/best.json"):
+        if (whole / name).exists():
+            assert (output / name).read_text() == (whole / name).read_text()
+
+
 def test_training(killer, tmp_path):
     model = write_model(tmp_path, num_hidden_layers=1, hidden_dropout_prob=0.1)
-    rng = np.random.default_rng(0)
-    with records.writing([str(tmp_path / "x.tfrecord")], records.PRETRAINING) as write:
-        for _ in range(40):
-            write(
-                {
-                    "input_ids": rng.integers(5, 15, 8), "input_mask": np.ones(8, int),
-                    "segment_ids": np.zeros(8, int), "masked_lm_positions": np.array([1, 2]),
-                    "masked_lm_ids": rng.integers(5, 15, 2),
-                    "masked_lm_weights": np.ones(2, "float32"),
-                    "next_sentence_labels": rng.integers(0, 2, 1),
-                }
-            )  # fmt: skip
+    write_records(tmp_path / "x.tfrecord", 40)
     record_files.write_counts({str(tmp_path / "x.tfrecord"): 40})  # else a resumed run counts them
 
     def arguments(output):
@@ -208,17 +211,7 @@ def test_training(killer, tmp_path):
             "--best_metric=masked_lm_loss", "--do_eval",
         ]  # fmt: skip
 
-    def check(whole, output):
-        assert contents(output).keys() == contents(whole).keys()
-        for name in ("model.ckpt-20", "best"):
-            expected, found = tensors(whole / name), tensors(output / name)
-            assert expected.keys() == found.keys()
-            for tensor in expected:
-                np.testing.assert_array_equal(found[tensor], expected[tensor], err_msg=tensor)
-        for name in ("eval_results.txt", "best/best.json"):
-            assert (output / name).read_text() == (whole / name).read_text()
-
-    check_kills(killer, round(20 * FACTOR), "run_pretraining", arguments, check, tmp_path)
+    check_kills(killer, round(20 * FACTOR), "run_pretraining", arguments, check_run, tmp_path)
 
 
 def test_fine_tuning(killer, tmp_path):
@@ -234,17 +227,31 @@ def test_fine_tuning(killer, tmp_path):
             "--save_checkpoints_steps=3", "--eval_steps=8", "--best_metric=eval_loss",
         ]  # fmt: skip
 
-    def check(whole, output):
-        assert contents(output).keys() == contents(whole).keys()
-        for name in ("model.ckpt-20", "best"):
-            expected, found = tensors(whole / name), tensors(output / name)
-            assert expected.keys() == found.keys()
-            for tensor in expected:
-                np.testing.assert_array_equal(found[tensor], expected[tensor], err_msg=tensor)
-        for name in ("eval_results.txt", "test_results.tsv", "best/best.json"):
-            assert (output / name).read_text() == (whole / name).read_text()
+    folder = tmp_path / "out"
+    check_kills(killer, round(30 * FACTOR), "run_classifier", arguments, check_run, folder)
 
-    check_kills(killer, round(30 * FACTOR), "run_classifier", arguments, check, tmp_path / "out")
+
+def test_fit_in_a_folder(killer, tmp_path):
+    write_release_folder(tmp_path, tiny(vocab_size=len(WORDS), num_hidden_layers=1))
+
+    def check(whole, output):
+        names = contents(whole).keys()
+        assert contents(output).keys() == names and "model.ckpt-20.index" in names
+        first, *others = (json.loads((x / "history.json").read_text()) for x in (whole, output))
+        expected, found = tensors(whole / "model.ckpt-20"), tensors(output / "model.ckpt-20")
+        for name, tensor in expected.items():
+            np.testing.assert_array_equal(found[name], tensor, err_msg=name)
+        ((epochs, history),) = others
+        assert epochs == first[0][4 - len(epochs) :]
+        for name, values in history.items():
+            # The means of the first epoch are over its remaining steps.
+            size = len(values) - (not name.startswith("val_"))
+            assert values[-size:] == pytest.approx(first[1][name][-size:]) or size < 1
+
+    check_kills(
+        killer, round(12 * FACTOR), "fit", lambda output: [tmp_path, output], check,
+        tmp_path / "out",
+    )  # fmt: skip
 
 
 def test_vocabulary(killer, tmp_path):

@@ -35,6 +35,26 @@ def test_error_does_not_wait_for_other_workers():
 
 
 # Counts the page faults while ten buffers of 64 MB are filled one after another.
+_WORKERS = """
+import os, time
+from bert_tf.io import processes
+
+def work(number):
+    time.sleep(0.05)
+    return os.getpid()
+
+for worker in processes.shared_map(work, iter(int, 1), 2):
+    print(worker, flush=True)
+"""
+
+
+def test_workers_end_after_their_process_is_killed():
+    process = subprocess.Popen([sys.executable, "-c", _WORKERS], stdout=subprocess.PIPE)
+    assert len({process.stdout.readline() for _ in range(20)}) == 2
+    process.kill()
+    process.communicate(timeout=20)  # until the workers have closed their output, too
+
+
 _COUNT_FAULTS = """
 import resource
 from bert_tf.io import processes

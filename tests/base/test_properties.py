@@ -25,14 +25,12 @@ from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, locks
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
-from bert_tf.tasks.classification.config import ClassificationConfig
 from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.reading import read_examples
 from bert_tf.tasks.registry import TASKS, load_config
-from bert_tf.tasks.token_classification.config import Tags
+from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tokenization import tokenizer_json
 from bert_tf.training import checkpointing
-from tests.common import TINY, write_vocab
+from tests.common import TINY, read_examples, write_vocab
 
 _FEW, _MANY = 10, 400
 
@@ -105,7 +103,7 @@ def test_bert_configs(holds):
     holds(check, changed(TINY.to_dict()) | JSON)
 
 
-@pytest.mark.parametrize("name", [x.name for x in TASKS.values() if x.config_class])
+@pytest.mark.parametrize("name", [x.name for x in TASKS.values() if x.read])
 def test_side_files_of_tasks(name, holds, tmp_path):
     config_class = TASKS[name].config_class
     extra = {
@@ -183,7 +181,8 @@ CONFIGS = [
     configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     BatchConfig(), FitConfig(),
-    *(spec.config_class() for spec in TASKS.values() if spec.config_class),
+    *(spec.config_class() for spec in TASKS.values() if spec.read),
+    bert_tf.FillMask.spec.config_class(), bert_tf.TokenVectors.spec.config_class(),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
 
@@ -234,23 +233,16 @@ def test_options_of_wrong_types(config):
 @pytest.mark.parametrize("ending", ["csv", "tsv", "json", "jsonl", "txt"])
 def test_tables(ending, holds, tmp_path):
     path = tmp_path / f"train.{ending}"
-    vocab_file = str(write_vocab(tmp_path))
-    (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
-    model = configs.ModelConfig(vocab_file=vocab_file)
-    dataset = custom_dataset(ClassificationConfig(train_file=str(path)))
+    dataset = custom_dataset()
 
     def check(data):
         path.write_bytes(data)
         is_accepted(read_examples, dataset, None, "train", str(path))
 
-    assert model.vocab_file == vocab_file
     header = st.sampled_from([b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": '])
     rows = st.binary(max_size=30) | TEXT.map(lambda x: x.encode("utf-8", "ignore"))
-    holds(check, st.builds(lambda *x: b"".join(x), header, rows) | JSON.map(_encoded))
-
-
-def _encoded(value):
-    return json.dumps(value).encode()
+    values = JSON.map(lambda x: json.dumps(x).encode())
+    holds(check, st.builds(lambda *x: b"".join(x), header, rows) | values)
 
 
 def test_lines_of_requests(holds):
@@ -273,8 +265,6 @@ def test_lines_of_requests(holds):
 
 def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path):
     """The kill may come before each file system operation."""
-    import tensorflow as tf
-
     variables = {"w": tf.Variable([0.0]), "global_step": tf.Variable(0)}
     kills = []
 

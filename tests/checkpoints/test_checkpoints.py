@@ -10,7 +10,6 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hugging_face
-from bert_tf.device_check.checks import RECORDED
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
 from tests.common import TINY, tiny
@@ -26,37 +25,6 @@ def save(model, prefix, **extra):
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory):
     return save(BertPretrainer(TINY), tmp_path_factory.mktemp("model") / "bert_model.ckpt")
-
-
-def test_names_and_shapes_match_the_release():
-    folder = RECORDED
-    config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
-    shapes = checkpoints.ReleaseCheckpoint(str(folder / "bert_model.ckpt")).shapes
-    shapes.pop("global_step", None)
-    model = BertPretrainer(config)
-    assert {n: tuple(v.shape) for n, v in checkpoints.weights(model).items()} == shapes
-
-
-def test_tf1_saver_restores_a_written_checkpoint(prefix):
-    source = checkpoints.ReleaseCheckpoint(prefix)
-    expected = {name: source.tensor(name) for name in source.shapes}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        variables = [
-            tf.compat.v1.get_variable(name, shape=value.shape) for name, value in expected.items()
-        ]
-        tf.compat.v1.train.Saver(variables).restore(session, prefix)
-        for variable in variables:
-            np.testing.assert_array_equal(session.run(variable), expected[variable.op.name])
-
-
-def test_round_trip(prefix, caplog):
-    model = BertPretrainer(TINY)
-    caplog.set_level("INFO")
-    checkpoints.warm_start(model, prefix)
-    source = checkpoints.ReleaseCheckpoint(prefix)
-    for name, variable in checkpoints.weights(model).items():
-        np.testing.assert_array_equal(variable, source.tensor(name))
-    assert f"46 of 46 from {prefix}" in caplog.text
 
 
 def test_log_names_missing_and_unused_weights(prefix, caplog):

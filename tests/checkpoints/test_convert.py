@@ -9,7 +9,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.device_check.checks import RECORDED
-from bert_tf.modeling import BertPretrainer, BertTokenClassifier
+from bert_tf.modeling import BertPretrainer
 from tests.common import TINY, features, tiny
 
 
@@ -114,20 +114,6 @@ def test_fewer_positions(release, tmp_path):
     checkpoints.convert(str(release), str(tmp_path / "o"), "release", max_position_embeddings=5)
     name = "bert/embeddings/position_embeddings"
     np.testing.assert_array_equal(tensors_of(tmp_path / "o")[name], tensors_of(release)[name][:5])
-
-
-def test_warning_about_metadata_that_the_release_cannot_store(release, tmp_path, caplog):
-    checkpoints.convert(str(release), str(tmp_path / "a"), "release")
-    assert "cannot store" not in caplog.text
-    values = {n: v.numpy() for n, v in checkpoints.weights(BertTokenClassifier(TINY, 3)).items()}
-    run = tmp_path / "run"
-    checkpoints.write(str(run / "model.ckpt-1"), values)
-    (run / "bert_config.json").write_text(TINY.to_json_string())
-    settings = {"data_scheme": "iob2", "names": ["O", "B-X", "I-X"], "do_lower_case": False}
-    (run / "tagger.json").write_text(json.dumps(settings))
-    checkpoints.convert(str(run), str(tmp_path / "b"), "release")
-    lost = "do_lower_case=False and the labels and the architecture BertForTokenClassification"
-    assert lost in caplog.text
 
 
 @pytest.mark.parametrize(

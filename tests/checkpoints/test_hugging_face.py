@@ -223,18 +223,6 @@ def test_broken_folders(folder, tmp_path):
         checkpoints.convert(str(folder), str(tmp_path / "out"), "release")
 
 
-def test_unknown_weights_are_logged(folder, tmp_path, caplog):
-    caplog.set_level("INFO")
-    weights = folder / "model.safetensors"
-    arrays = safetensors.load_file(weights)
-    safetensors.save_file({**arrays, "adapter.weight": np.zeros(2, "float32")}, weights)
-    checkpoints.convert(str(folder), str(tmp_path / "out"), "release")
-    assert "skipped, not part of BERT: adapter.weight" in caplog.text
-    checkpoints.warm_start(BertModel(TINY), str(folder))
-    assert "weights: not used: " in caplog.text
-    assert "adapter.weight" in caplog.text.split("weights: not used: ")[1]
-
-
 def test_casing_and_architecture_are_kept(folder, tmp_path):
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     checkpoints.convert(str(folder), str(tmp_path / "a"), "hugging_face")

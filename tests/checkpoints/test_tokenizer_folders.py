@@ -16,9 +16,6 @@ PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
 PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
 TEXTS = ["über a b", "Über c", "中文 d", "Uber ab e"]
 
-# do_lower_case, strip_accents
-CASINGS = [(True, None), (True, False), (False, None), (False, True)]
-
 
 def save(transformers, folder, name="BertForSequenceClassification", **settings):
     """Save a random model with its tokenizer; return both."""
@@ -32,16 +29,6 @@ def save(transformers, folder, name="BertForSequenceClassification", **settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model, tokenizer
-
-
-@pytest.mark.parametrize("casing", CASINGS)
-def test_ids(transformers, tmp_path, casing):
-    settings = dict(zip(("do_lower_case", "strip_accents"), casing, strict=True))
-    _, theirs = save(transformers, tmp_path, **settings)
-    assert not (tmp_path / "vocab.txt").exists()
-    tokenizer = bert_tf.FullTokenizer.from_preset(str(tmp_path))
-    ids = [[2, *tokenizer.encode(text), 3] for text in TEXTS]
-    assert ids == theirs(TEXTS)["input_ids"]
 
 
 @pytest.mark.parametrize("casing", [(True, False), (False, True)])

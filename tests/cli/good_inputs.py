@@ -11,13 +11,12 @@ import re
 import shutil
 
 import keras
-import numpy as np
 
 from bert_tf import checkpoints, configs, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
 from tests.common import WORDS, tiny
-from tests.data.pretraining_helpers import TOKENS, random_text
+from tests.data.pretraining_helpers import TOKENS, random_text, write_records
 from tests.serving.serving_models import make_servable
 
 CONFIG = tiny(num_hidden_layers=1, vocab_size=len(WORDS))
@@ -192,18 +191,9 @@ class Inputs:
         checkpoints.convert(str(self._folder / "model"), str(folder), "hugging_face")
 
     def _make_records(self, folder):
-        row = {
-            "input_ids": np.arange(5, 13), "input_mask": np.ones(8, int),
-            "segment_ids": np.zeros(8, int), "masked_lm_positions": np.array([1, 2]),
-            "masked_lm_ids": np.array([5, 6]), "masked_lm_weights": np.ones(2, "float32"),
-            "next_sentence_labels": np.zeros(1, int),
-        }  # fmt: skip
-        names = {"x": records.PRETRAINING}
-        names["unmasked"] = {k: v for k, v in records.PRETRAINING.items() if "masked" not in k}
-        for name, schema in names.items():
-            with records.writing([str(folder / f"{name}.tfrecord")], schema) as write:
-                for _ in range(6):
-                    write({name: row[name] for name in schema})
+        write_records(folder / "x.tfrecord", 6)
+        unmasked = records.pretraining_schema(has_masks=False)
+        write_records(folder / "unmasked.tfrecord", 6, schema=unmasked)
 
     def _make_table(self, folder):
         rows = [("a b", "x", 0.5), ("c, d", "y", 1), ('"e"', "x", 2)] * 2

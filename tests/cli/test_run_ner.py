@@ -9,12 +9,10 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.tasks.token_classification import schemes
-from bert_tf.tasks.token_classification import servable as serving
-from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification import served as serving
+from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tokenization.graph import GraphTokenizer
-from bert_tf.training import fine_tuning
-from tests.common import TINY, read_results, tiny, write_model
-from tests.training.training_helpers import mirrored, one_device
+from tests.common import TINY, read_results, write_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghisAB.,'-()\"", "##b", "##c",
          "\u5317"]  # fmt: skip
@@ -99,6 +97,10 @@ def test_entities_from_training_to_a_text(run, tmp_path):
     assert row[:4] == ["all", *(f"{float(results[f'eval_{name}']):.4f}"
                                 for name in ("precision", "recall", "f1"))]  # fmt: skip
 
+    names = ("train.txt", "dev.txt", "test.txt")
+    data = json.loads((out / "run.json").read_text())["data"]
+    assert list(data) == [f"{tmp_path}/{name}" for name in names]
+
     # Different tags, or a different scheme, are rejected before anything is written.
     written = (out / "train.tf_record").stat().st_mtime_ns
     for flags, match in (
@@ -181,24 +183,6 @@ def test_part_of_speech_tags_of_documents(run, tmp_path):
     assert "confusion matrix" in (out / "eval_report.txt").read_text()
 
 
-@pytest.mark.slow  # all tasks share the training loop
-def test_two_devices_make_the_same_steps(run, tmp_path, monkeypatch):
-    """Sentences have different numbers of words; an unusable sentence is skipped."""
-    with open(tmp_path / "train.txt", "a") as train:
-        train.write("c x O\nA x PER\n")
-    results = []
-    for strategy in (one_device(), mirrored(2)):
-        monkeypatch.setattr(fine_tuning, "make_strategy", lambda _=strategy, **__: _)
-        out = tmp_path / f"out{len(results)}"
-        log = run("run_ner", "--do_train", "--do_eval", f"--data_dir={tmp_path}",
-                  f"--output_dir={out}", "--skip_bad_rows", "--num_train_epochs=0.2")  # fmt: skip
-        assert "invalid sentences skipped: 1, the first: " in log and "tag PER " in log
-        results.append(read_results(out / "eval_results.txt"))
-    assert 1 < int(results[0]["global_step"]) < 9
-    for name, value in results[0].items():
-        assert float(results[1][name]) == pytest.approx(float(value), abs=1e-4), name
-
-
 def test_documents_must_be_marked(run, tmp_path):
     (tmp_path / "train.txt").write_text("a O\n")
     with pytest.raises(bert_tf.UserError, match=r"--document_context: .*train\.txt"):
@@ -236,56 +220,3 @@ def test_tags_begin_spans_as_in_python():
             sentence = [names[i] for i in tags[row]]
             spans = schemes.spans_from_tags(sentence, scheme)
             assert np.flatnonzero(begins[row]).tolist() == [span.start for span in spans]
-
-
-@pytest.mark.slow  # test_token_classification.py covers reading
-def test_a_data_set_of_tensorflow_datasets(run, tmp_path):
-    tfds = pytest.importorskip("tensorflow_datasets")
-
-    class Letters(tfds.core.GeneratorBasedBuilder):
-        VERSION = tfds.core.Version("1.0.0")
-        pkg_dir_path = pathlib.Path(tmp_path)
-
-        def _info(self):
-            names = tfds.features.ClassLabel(names=["O", "I-LOC", "I-PER"])
-            words = tfds.features.Sequence(tfds.features.Text())
-            features = {"tokens": words, "ner": tfds.features.Sequence(names)}
-            return tfds.core.DatasetInfo(
-                builder=self,
-                features=tfds.features.FeaturesDict(features),
-                disable_shuffling=True,
-            )
-
-        def _split_generators(self, dl_manager):
-            return {name: self._generate_examples() for name in ("train", "validation", "test")}
-
-        def _generate_examples(self):
-            for number, text in enumerate(SENTENCES):
-                yield number, {"tokens": text.split(), "ner": tags_of(text.split())}
-
-    Letters(data_dir=str(tmp_path)).download_and_prepare()
-    run("run_ner", "--do_train", "--do_eval", "--do_predict", "--tfds_name=letters",
-        f"--tfds_data_dir={tmp_path}", f"--output_dir={tmp_path}/out")  # fmt: skip
-    assert float(read_results(tmp_path / "out" / "eval_results.txt")["eval_f1"]) > 0.3
-    lines = (tmp_path / "out" / "test_predictions.txt").read_text().split("\n")
-    assert [line.split(" ")[0] for line in lines[:4]] == ["c", "A", "d", ""]
-
-
-def test_logits_are_those_of_transformers(transformers, tmp_path):
-    torch = pytest.importorskip("torch")
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    config = tiny(vocab_size=len(WORDS))
-    model = bert_tf.BertTokenClassifier(config, 3)
-    tags = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
-    vocab_file = str(tmp_path / "vocab.txt")
-    TokenClassificationConfig(config, vocab_file, False, 10, tags=tags).save(str(tmp_path / "run"))
-    weights = {n: v.numpy() for n, v in bert_tf.checkpoints.weights(model).items()}
-    bert_tf.checkpoints.release.write(f"{tmp_path}/run/model.ckpt-1", weights)
-    bert_tf.checkpoints.convert(f"{tmp_path}/run/model.ckpt-1", f"{tmp_path}/hf", "hugging_face")
-    expected = transformers.AutoModelForTokenClassification.from_pretrained(f"{tmp_path}/hf").eval()
-    assert expected.config.id2label == {0: "O", 1: "B-X", 2: "I-X"}
-    ids = np.array([[2, 5, 6, 7, 3]])
-    inputs = {"input_ids": ids, "input_mask": ids * 0 + 1, "segment_ids": ids * 0}
-    with torch.no_grad():
-        logits = expected(input_ids=torch.tensor(ids)).logits.numpy()
-    np.testing.assert_allclose(np.array(model(inputs)["logits"]), logits, atol=1e-5)

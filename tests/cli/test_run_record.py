@@ -11,7 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.registry import TASKS
 from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
 
@@ -115,24 +115,3 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     message = "run.json: command_lines is missing, .*; expected a file written by a training run"
     with pytest.raises(UserError, match=message):
         training.fine_tune(spec, config)
-
-
-@pytest.mark.slow
-def test_pre_training_is_recorded(run_script, tmp_path):
-    flags = write_model(tmp_path)
-    (tmp_path / "text.txt").write_text("a b c\nd e f\n\nb c d\ne f g\n")
-    lengths = ["--max_seq_length=8", "--max_predictions_per_seq=2"]
-    records = tmp_path / "x.tfrecord"
-    run_script(
-        "create_pretraining_data", f"--input_file={tmp_path}/text.txt", flags[0],
-        f"--output_file={records}", *lengths,
-    )  # fmt: skip
-    out = tmp_path / "out"
-    run_script(
-        "run_pretraining", *flags, f"--input_file={records}", f"--output_dir={out}", *lengths,
-        "--do_train", "--do_eval", "--num_train_steps=2", "--num_warmup_steps=0",
-        "--train_batch_size=4", "--distribution_strategy=one_device",
-    )  # fmt: skip
-    record = read(out)
-    assert record["data"] == {str(records): digest(records)}
-    assert record["metrics"]["eval"]["global_step"] == 2

@@ -14,7 +14,6 @@ from absl.testing import flagsaver
 from bert_tf import checkpoints
 from bert_tf.cli import usage
 from bert_tf.cli.main import COMMANDS
-from bert_tf.data import records
 from bert_tf.errors import UserError
 from tests import scripts_alone
 from tests.common import (
@@ -26,6 +25,7 @@ from tests.common import (
     write_files,
     write_model,
 )
+from tests.data.pretraining_helpers import write_records
 
 PRETRAINING_FLAGS = [
     "--max_seq_length=8",
@@ -43,20 +43,7 @@ def folder(tmp_path_factory):
     (folder / "dropout.json").write_text(
         json.dumps({**TINY.to_dict(), "num_hidden_layers": 1, "hidden_dropout_prob": 0.1})
     )
-    rng = np.random.default_rng(0)
-    with records.writing([str(folder / "data.tfrecord")], records.PRETRAINING) as write:
-        for _ in range(21):
-            write(
-                {
-                    "input_ids": rng.integers(5, 15, 8),
-                    "input_mask": np.ones(8, int),
-                    "segment_ids": np.zeros(8, int),
-                    "masked_lm_positions": np.array([1, 2]),
-                    "masked_lm_ids": rng.integers(5, 15, 2),
-                    "masked_lm_weights": np.ones(2, "float32"),
-                    "next_sentence_labels": rng.integers(0, 2, 1),
-                }
-            )
+    write_records(folder / "data.tfrecord", 21)
     rows = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
     text = "".join(f"{text}\t{label}\n" for text, label in rows[:-1])  # a partial last batch
     write_files(folder, train__tsv=text, dev__tsv=text, test__tsv=text)
@@ -102,6 +89,9 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     ]
     record = json.loads((a / "best/best.json").read_text())
     assert int(results["global_step"]) == record["step"]
+    run = json.loads((a / "run.json").read_text())
+    assert list(run["data"]) == [f"{folder}/data.tfrecord"]
+    assert run["metrics"]["eval"]["global_step"] == record["step"]
     assert (a / "best/bert_config.json").exists()
     assert "21 examples" in log  # includes the partial last batch
     assert "step 6/6" in log
@@ -259,6 +249,8 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     commands |= {name: ["run_squad.py", f"--{name}"] for name in ("helpshort", "helpfull")}
     commands["stray"] = ["run_classifier.py", "--output_dir=x", "train"]
     commands["unknown"] = ["run_ner.py", "--output_dir=x", "--max_seq_lenth=8"]
+    words = ["bert-tf", "vocab", "learn", "--input_file=none.txt", f"--vocab_file={tmp_path}/x"]
+    commands["missing"] = words
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([list(commands.items()), SCRIPTS])],
         cwd=root, capture_output=True, text=True,
@@ -277,7 +269,10 @@ def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     assert "--n_best_size:" in outputs["helpfull"] and "--flagfile:" in outputs["helpfull"]
     assert outputs["stray"] == "status 1\n"
     assert errors["stray"].startswith("run_classifier.py: error: unexpected argument 'train'")
-    assert outputs["unknown"] == "status 1\n"
+    assert outputs["unknown"] == outputs["missing"] == "status 1\n"
+    assert errors["missing"] == (
+        "bert-tf vocab learn: error: --input_file: no file matches none.txt\n"
+    )
     assert errors["unknown"].startswith("run_ner.py: error: Unknown command line flag 'max_seq_l")
     assert (
         "Did you mean: max_seq_length" in errors["unknown"] and "Traceback" not in errors["unknown"]

@@ -3,8 +3,10 @@
 import glob
 from typing import NamedTuple
 
+import numpy as np
+
 from bert_tf import tokenization
-from bert_tf.data import pretraining
+from bert_tf.data import pretraining, records, tfrecord
 from bert_tf.data.pretraining.masking import unpack_masks
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree"]
@@ -26,6 +28,17 @@ def random_text(rng, num_documents):
             lines.append(" ".join(words) + ".\n")
         documents.append("".join(lines))
     return "\n".join(documents)
+
+
+def write_records(path, count, length=8, schema=records.PRETRAINING):
+    """Write records of random words, with two masks each if the schema has masks."""
+    lengths = {"S": length, "P": 2}
+    columns = {
+        name: np.ones((count, lengths.get(feature.length, feature.length)), feature.dtype)
+        for name, feature in schema.items()
+    }
+    columns["input_ids"] = np.random.default_rng(0).integers(5, 15, (count, length))
+    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
 
 
 def read_corpus(paths, tokenizer, **options):

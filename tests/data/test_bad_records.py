@@ -167,11 +167,3 @@ def test_damaged_files_are_named(damage, reason, replicas, tmp_path):
         _loop(str(path), schema, strategy=strategy)
     assert "Graph execution" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_other_errors_pass_unchanged():
-    ids = tf.constant([9])
-    with pytest.raises(tf.errors.InvalidArgumentError), record_checks.naming_bad_records(["x"]):
-        tf.gather(tf.zeros(3), ids)
-    with pytest.raises(UnicodeDecodeError), record_checks.naming_bad_records(["x"]):
-        b"\xff".decode()

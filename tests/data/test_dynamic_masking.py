@@ -13,10 +13,9 @@ from bert_tf.data import (
     pretraining,
     record_checks,
     records,
-    tfrecord,
 )
 from tests.common import tiny
-from tests.data.pretraining_helpers import TOKENS
+from tests.data.pretraining_helpers import TOKENS, write_records
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 LENGTHS = {"S": 32, "P": 5}
@@ -85,13 +84,10 @@ def _check_row(values, original, row, actions):
 @pytest.mark.slow
 def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
     """Trains in two phases on `--objective=none` records; flags must match the records."""
-    rng = np.random.default_rng(0)
-    names = records.pretraining_schema(has_next_sentence=False, has_masks=False)
+    schema = records.pretraining_schema(has_next_sentence=False, has_masks=False)
     for length in (8, 12):
-        columns = {name: np.ones((16, length), np.int64) for name in names}
-        columns["input_ids"] = rng.integers(5, 15, (16, length))
         path = tmp_path / f"data{length}.tfrecord"
-        path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+        write_records(path, 16, length, schema)
     config = tiny(num_hidden_layers=1, vocab_size=len(TOKENS))
     (tmp_path / "config.json").write_text(config.to_json_string())
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
@@ -122,13 +118,9 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
 
 def test_masked_records_are_not_masked_again(tmp_path):
     path = tmp_path / "masked.tfrecord"
-    columns = {
-        name: np.ones((1, LENGTHS.get(length, length)), dtype)
-        for name, (dtype, length) in records.PRETRAINING.items()
-    }
-    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
-    schema = records.pretraining_schema(has_masks=False)
-    record_checks.check([str(path)], schema, LENGTHS)
+    write_records(path, 1)
+    schema, lengths = records.pretraining_schema(has_masks=False), {"S": 8, "P": 2}
+    record_checks.check([str(path)], schema, lengths)
     message = r"masked\.tfrecord: found records with masked_lm_ids, but `dynamic_masking`"
     with pytest.raises(bert_tf.UserError, match=message):
-        record_checks.check([str(path)], schema, LENGTHS, is_unmasked=True)
+        record_checks.check([str(path)], schema, lengths, is_unmasked=True)

@@ -102,19 +102,6 @@ def test_resuming_reads_only_the_files_of_the_current_block(tmp_path, monkeypatc
         next(iter(data.batches(step)))
 
 
-def test_counts_of_side_files_and_counted_records_give_the_same_batches(paths, tmp_path):
-    counted = _training(paths, 9, first_step=21)
-    cache = str(tmp_path / "run" / "records.counts.json")
-    data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
-    data.load_counts(cache)
-    assert data.counts == [12] * 5
-    again = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(record_files, "count_records")
-        again.load_counts(cache)
-    assert _numbers(again.batches(21).take(9)) == counted
-
-
 BUCKET_SCHEMA = {"input_mask": records.Feature("int64", "S"), "label_ids": SCHEMA["label_ids"]}
 
 
@@ -232,15 +219,10 @@ def test_a_host_reads_only_the_files_of_its_streams(shards):
             assert rows == [batch[host * size : (host + 1) * size] for batch in whole]
 
 
-def test_streams_resume_where_the_whole_run_would_be(shards, monkeypatch):
+def test_files_at_a_step(shards, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 25)
-    whole = _numbers(_streams(shards).batches().take(20))
-    for first_step in (7, 13):
-        rest = _streams(shards).batches(first_step).take(20 - first_step)
-        assert _numbers(rest) == whole[first_step:]
-    for step in (0, 9):
-        files = _streams(shards).files_at_step(step)
-        assert files == sorted({shards[number // 100] for number in whole[step]})
+    numbers = _numbers(_streams(shards).batches(9).take(1))
+    assert _streams(shards).files_at_step(9) == sorted({shards[x // 100] for x in numbers[0]})
 
 
 def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
@@ -267,13 +249,6 @@ def test_small_files_are_read_in_the_same_order(tmp_path):
     """More files than are read ahead, of different lengths, some of them empty."""
     counts = [3, 0, 2000, *np.random.default_rng(0).integers(0, 5, 97)]
     paths = [_write(tmp_path / str(i), range(n)) for i, n in enumerate(counts)]
-    for num_skipped in (0, 1, 3):
-        read, small = (
-            _flat(input_pipeline.read_files(paths, num_skipped=num_skipped, is_small=is_small)
-                  .as_numpy_iterator())
-            for is_small in (False, True)
-        )  # fmt: skip
-        assert read == small and len(read) == sum(counts) - num_skipped
     sizes = record_files.sizes(paths)
     numbers = [
         _numbers(input_pipeline.TrainingInput(
@@ -285,18 +260,13 @@ def test_small_files_are_read_in_the_same_order(tmp_path):
 
 
 def test_shapes_and_types(paths):
-    for dataset in (
-        input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0, num_input_streams=2).batches(),
-        input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8).batches(),
+    for data in (
+        input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 8, 0, num_input_streams=2),
+        input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8),
     ):
-        spec = dict(dataset.element_spec)
-        spec.pop("is_real_example", None)
-        assert spec == {
-            "input_ids": tf.TensorSpec((8, 4), tf.int32),
-            "weights": tf.TensorSpec((8, 2), tf.float32),
-            "label_ids": tf.TensorSpec((8,), tf.int32),
-        }
-    assert dataset.element_spec["is_real_example"].shape == (8,)
+        spec = {name: (*x.shape, x.dtype.name) for name, x in data.batches().element_spec.items()}
+        expected = ("input_ids", 8, 4, "int32"), ("weights", 8, 2, "float32")
+        assert spec.items() >= {name: tuple(shape) for name, *shape in expected}.items()
 
 
 def test_evaluation_pads_the_last_batch(paths):

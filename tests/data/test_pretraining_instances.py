@@ -5,11 +5,8 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
 import pathlib
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records
-from bert_tf.data.pretraining import compiled, masking, writing
+from bert_tf.data.pretraining import compiled
 from bert_tf.errors import UserError
 from tests import golden_inputs
 from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus, unpacked
@@ -46,9 +43,8 @@ def _cases(manifest):
     """Return configuration, do_lower_case, and the release's number of instances and digest."""
     cases = {}
     for case in manifest:
-        config = pretraining.InstanceConfig(
-            **{key: case[key] for key in pretraining.InstanceConfig.__annotations__ if key in case}
-        )
+        names = [field.name for field in dataclasses.fields(pretraining.InstanceConfig)]
+        config = pretraining.InstanceConfig(**{name: case[name] for name in names if name in case})
         cases[case["name"]] = (config, case["do_lower_case"], case["instances"], case["sha256"])
     return cases
 
@@ -107,29 +103,6 @@ def test_compiled_draws_are_those_of_python(seed, tmp_path, monkeypatch):
     assert results[0] == results[1]
 
 
-def test_when_code_is_compiled(monkeypatch):
-    config = pretraining.InstanceConfig(dupe_factor=10)
-    assert pretraining.instances.find_compiled(2_000_000, config) is compiled
-    assert pretraining.instances.find_compiled(1_999_999, config) is None
-    assert not compiled.covers(dataclasses.replace(config, max_ngram=2))
-    assert not compiled.covers(dataclasses.replace(config, objective="sop"))
-    # Without Numba, importing the module fails.
-    monkeypatch.delattr(pretraining, "compiled")
-    monkeypatch.setitem(sys.modules, compiled.__name__, None)
-    assert pretraining.instances.find_compiled(2_000_000, config) is None
-
-
-def test_folder_for_compiled_code_that_cannot_be_written(tmp_path):
-    """Without a folder for Numba's cache, each process compiles the code."""
-    source = pathlib.Path(compiled.__file__).read_text()
-    script = tmp_path / "copied.py"
-    script.write_text(source + "\nprint(_shift(300))\n")
-    nowhere = str(script / "none")  # the parent is a file, so making the folder fails
-    environment = {**os.environ, "NUMBA_CACHE_DIR": nowhere, "HOME": nowhere}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
-    assert done.stdout == "23\n", done.stderr
-
-
 def test_records_of_the_release(golden, manifest, tmp_path):
     """The records have the same bytes."""
     config = _cases(manifest["pretraining"])["short"][0]
@@ -145,21 +118,6 @@ def test_records_of_the_release(golden, manifest, tmp_path):
     assert written == expected
 
 
-def test_shuffle_equals_random_shuffle():
-    for count in (0, 1, 2, 3, 7, 64, 125, 1000):
-        actual, expected = list(range(count)), list(range(count))
-        generators = random.Random(5), random.Random(5)
-        masking.shuffle(actual, generators[0])
-        generators[1].shuffle(expected)
-        assert actual == expected
-        assert generators[0].getstate() == generators[1].getstate()
-        for num_needed in (0, 1, 5, count // 2):
-            actual, generator = list(range(count)), random.Random(5)
-            masking.shuffle(actual, generator, num_needed)
-            assert actual[:num_needed] == expected[:num_needed]
-            assert generator.getstate() == generators[1].getstate()
-
-
 def test_invalid_config():
     for name, value in (
         ("max_seq_length", 4), ("max_predictions_per_seq", 0), ("dupe_factor", 0),
@@ -167,20 +125,6 @@ def test_invalid_config():
     ):  # fmt: skip
         with pytest.raises(UserError, match=rf"^`{name}.*{value}"):
             pretraining.InstanceConfig(**{name: value}).validate()
-
-
-def test_warnings(tokenizer, tmp_path, caplog):
-    """About a corpus of a single document, and about fewer masks than configured."""
-    (tmp_path / "one.txt").write_text("the cat sat.\non a mat.\n")
-    corpus = read_corpus([tmp_path / "one.txt"], tokenizer)
-    for limit in (20, 1):
-        caplog.clear()
-        config = pretraining.InstanceConfig(max_predictions_per_seq=limit)
-        instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
-        counts = pretraining.Counts.from_instances(instances, corpus, tokenizer.vocab, config)
-        writing.warn_about_limits([counts], config)
-        assert "the corpus is a single document" in caplog.text
-        assert ("`max_predictions_per_seq=1` " in caplog.text) == (limit == 1)
 
 
 # Features of bert_tf: other objectives, n-grams, and words separated by spaces.

@@ -1,8 +1,6 @@
 """Shards: contents, any number of processes, side files, remote file systems, Beam and Dask."""
 
-import contextlib
 import dataclasses
-import functools
 import gzip
 import os
 import pathlib
@@ -18,7 +16,6 @@ import pytest
 from bert_tf import console, tokenization
 from bert_tf.data import pretraining, record_files
 from bert_tf.data.pretraining import compiled
-from bert_tf.data.pretraining.corpus import iter_chunks
 from bert_tf.errors import UserError
 from bert_tf.io import files, processes
 from tests.data.pretraining_helpers import CONFIG, make_shards, shard_contents
@@ -117,24 +114,6 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
     assert shard_contents() == before
 
 
-@pytest.mark.parametrize(
-    ("size", "num_processes", "limit", "is_compiled", "result"),
-    [
-        ([20_000_000, 100_000, 20_000_000], 1, 200, False, "one document of 20,000,000 tokens"),
-        ([20_000_000, 100_000, 100_000], 1, 200, False, r"use `num_shards=\d+`"),
-        ([20_000_000, 100_000, 100_000], 1, 100, False, "processes alone take 130 MB"),
-        # Two workers with compiled code, and a process that reads.
-        ([1_000, 100, 100], 2, 640, True, None),
-        ([1_000, 100, 100], 2, 620, True, "processes alone take 630 MB"),
-    ],
-)
-def test_memory_limit(size, num_processes, limit, is_compiled, result):
-    arguments = [size], num_processes, limit, is_compiled
-    error = pytest.raises(UserError, match=rf"^`max_memory_mb={limit}`: .*{result}")
-    with error if result else contextlib.nullcontext():
-        make_shards()._check_memory(*arguments)
-
-
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_compiled_shards_are_those_of_python(num_processes, monkeypatch):
     make_shards("made/x").create()
@@ -185,65 +164,6 @@ def test_remote_file_systems(text_folder, monkeypatch):
     assert shards.create().documents == 22
     with pytest.raises(UserError, match=r"^`work_dir`: .*ram://other/x.work"):
         make_shards("ram://other/x", source=source).create()
-
-
-def test_errors_of_beam_workers():
-    """Beam raises its own error with the worker's traceback, or extends the worker's error."""
-    error = RuntimeError(
-        "Traceback (most recent call last):\n  File ...\n"
-        "bert_tf.errors.UserError: a.jsonl, line 2: not UTF-8 [while running 'tokenize']\n"
-    )
-    assert pretraining.beam.extract_user_error(error) == "a.jsonl, line 2: not UTF-8"
-    error = UserError("a.jsonl, line 2: not UTF-8 [while running 'tokenize']")
-    assert pretraining.beam.extract_user_error(error) == "a.jsonl, line 2: not UTF-8"
-
-
-def test_empty_shards_and_the_names_of_all_are_logged(text_folder, caplog):
-    caplog.set_level("INFO", "bert_tf")
-    make_shards(num_shards=50).create()
-    assert "-00049-of-00050" in caplog.text
-    assert re.search("of 50 shards are empty.*`num_shards`", caplog.text)
-
-
-def test_few_questions_are_asked_of_a_remote_work_folder(text_folder, monkeypatch):
-    """Beam's work folder has a file for each shard; it is listed before the work begins."""
-    import tensorflow as tf
-
-    folder, count = f"file://{text_folder}/few", 60
-    shards, blocks = make_shards(f"{folder}/x", count), [[] for _ in range(count)]
-    documents = pretraining.FileSource(["a.txt", "b.txt"]).documents()
-    for chunk in iter_chunks(documents, count):
-        for shard, block in shards.tokenize(chunk):
-            blocks[shard].append(block)
-
-    def interrupt():
-        for shard in shards.missing()[:30]:
-            shards.create_shard(shard, blocks[shard])
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        shards.create_with(interrupt)
-    calls = []
-
-    def count_call(function, *args, **options):
-        calls.append(function)
-        return function(*args, **options)
-
-    for name in ("exists", "isdir", "stat", "remove", "makedirs", "rename", "listdir", "GFile"):
-        function = functools.partial(count_call, getattr(tf.io.gfile, name))
-        monkeypatch.setattr(tf.io.gfile, name, function)
-
-    def complete():
-        missing = shards.missing()
-        assert missing == list(range(30, 60))
-        assert 0 < len(calls) < count  # far fewer than one per shard
-        for shard in missing:
-            shards.create_shard(shard, blocks[shard])
-
-    shards = make_shards(f"{folder}/x", count)
-    assert shards.create_with(complete) == make_shards("local/x", count).create()
-    assert shard_contents(f"{text_folder}/few/x") == shard_contents("local/x")
-    assert not tf.io.gfile.exists(f"{folder}/x.work")
 
 
 @pytest.mark.slow

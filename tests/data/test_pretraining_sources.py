@@ -1,8 +1,6 @@
 """Text sources: formats, sentence splitting, reading a corpus, errors with file and line."""
 
-import contextlib
 import gzip
-import io
 import json
 import re
 
@@ -12,6 +10,7 @@ import pytest
 from bert_tf.data import pretraining
 from bert_tf.data.pretraining import sources
 from bert_tf.errors import UserError
+from tests.common import write_tfds
 from tests.data.pretraining_helpers import read_corpus
 
 
@@ -48,8 +47,6 @@ def test_format_and_field(tmp_path):
     assert expected == [["One."], ["Two."]]
     (tmp_path / "a.txt").rename(tmp_path / "a.JSONL")
     assert _documents(tmp_path / "a.JSONL", text_field="body") == expected
-    with pytest.raises(UserError, match=r"^`input_format=json`"):
-        _documents(tmp_path / "a.JSONL", format="json")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ LONG = b"".join(b"line %d of many\n" % (i * i) for i in range(5000))
         ("a.txt.gz", gzipped(LONG, 200), ": cannot be read"),
         ("a.txt.gz", gzipped(LONG, 0), ": cannot be read"),
         ("a.txt", None, "cannot be read"),
-        ("", None, "is a folder"),
+        ("", None, "cannot be read"),
     ],
 )  # fmt: skip
 def test_errors_name_file_and_line(tmp_path, name, data, message):
@@ -131,40 +128,20 @@ def test_read_corpus(tokenizer, tmp_path, caplog):
     assert corpus.documents.tolist() == [0, 2, 3, 4, 6]
     assert corpus.ids.dtype == np.int32
     assert re.search(r"part1\.txt: 1 lines .*line 1", caplog.text)
-    assert caplog.text.count("end without a blank line") == 1
-    assert "1 files end without" in caplog.text
 
 
 def test_text_of_tensorflow_datasets(tmp_path, tokenizer):
     tfds = pytest.importorskip("tensorflow_datasets")
-    from bert_tf.data.tfds_builder import TfdsTextSource
+    from bert_tf.data.tfds import TfdsTextSource
 
-    class Tiny(tfds.core.GeneratorBasedBuilder):
-        VERSION = tfds.core.Version("1.0.0")
-        pkg_dir_path = tmp_path
-
-        def _info(self):
-            features = {"text": tfds.features.Text(), "label": tfds.features.Scalar(np.int64)}
-            return tfds.core.DatasetInfo(
-                builder=self,
-                features=tfds.features.FeaturesDict(features),
-                disable_shuffling=True,
-            )
-
-        def _split_generators(self, dl_manager):
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self):
-            for number, text in enumerate(["The cat sat. A dog ran.", " ", "A mat."]):
-                yield number, {"text": text, "label": number}
-
-    with contextlib.redirect_stderr(io.StringIO()):
-        Tiny(data_dir=str(tmp_path / "tfds")).download_and_prepare()
+    features = {"text": tfds.features.Text(), "label": np.int64}
+    rows = [("The cat sat. A dog ran.", 0), (" ", 1), ("A mat.", 2)]
+    write_tfds(tmp_path / "tfds", "tiny", features, {"train": rows})
     source = TfdsTextSource("tiny", data_dir=str(tmp_path / "tfds"))
     corpus = pretraining.read_corpus(source, tokenizer)
     assert corpus.documents.tolist() == [0, 2, 3]
     assert source.done == 3
-    with pytest.raises(UserError, match=r"^`text_field=label`: .* tiny, .*text, label"):
+    with pytest.raises(UserError, match=r"^`text_field=label`: .* tiny, .*text"):
         TfdsTextSource("tiny", text_field="label", data_dir=str(tmp_path / "tfds"))
     with pytest.raises(UserError, match=r"^`tfds_split=test`: .* tiny, train"):
         TfdsTextSource("tiny", "test", data_dir=str(tmp_path / "tfds"))

@@ -68,23 +68,6 @@ def test_damaged_tokens(monkeypatch, keep):
     assert make_shards().create().documents == 22
 
 
-def test_killed_while_removing_the_folder(monkeypatch):
-    first = make_shards().create()
-    with make_shards()._work_dir.locked():
-        pass
-    assert make_shards().create() == first
-    assert not pathlib.Path("made/x.work").exists()
-
-
-def test_shards_with_counts_in_another_work_dir_are_created_again(tmp_path, monkeypatch, caplog):
-    _interrupt(monkeypatch, "00001-of-00003", work_dir="one")
-    with caplog.at_level("INFO", "bert_tf"):
-        counts = make_shards(work_dir="two").create()
-    assert "x-00000-of-00003 exists, but has no counts" in caplog.text
-    assert make_shards("again/x").create() == counts
-    assert shard_contents() == shard_contents("again/x")
-
-
 def test_text_changes_while_it_is_read(tmp_path):
     class Changing(pretraining.FileSource):
         def documents(self):
@@ -94,35 +77,6 @@ def test_text_changes_while_it_is_read(tmp_path):
     with pytest.raises(UserError, match=r"^a\.txt, b\.txt: .*remove made/x\.json"):
         make_shards(source=Changing(["a.txt", "b.txt"])).create()
     assert not pathlib.Path("made/x.work/sizes.json").exists()
-
-
-def test_another_process_creates_the_shards_first(tmp_path, monkeypatch):
-    """It finishes after this process has checked for shards and before it gets the lock."""
-    locked, times = WorkDir.locked, {}
-
-    def lock_late(work):
-        monkeypatch.setattr(WorkDir, "locked", locked)
-        make_shards().create()
-        times.update((path, path.stat().st_mtime_ns) for path in (tmp_path / "made").iterdir())
-        return locked(work)
-
-    monkeypatch.setattr(WorkDir, "locked", lock_late)
-    assert make_shards().create().documents == 22
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()} == times
-
-
-def test_a_folder_that_another_process_has_locked_since_is_kept(monkeypatch):
-    work, remove = WorkDir("w", 1, {}), files.Local.remove
-
-    def followed(path):
-        remove(path)
-        if path.endswith(".lock"):
-            pathlib.Path(path).write_text("1")
-
-    monkeypatch.setattr(files.Local, "remove", staticmethod(followed))
-    with work.locked():
-        work.remove()
-    assert [path.name for path in pathlib.Path("w").iterdir()] == [".lock"]
 
 
 def test_waiting_for_a_lock(monkeypatch):

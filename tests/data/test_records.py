@@ -1,4 +1,4 @@
-"""Records: round trips, the release's files, and errors that name file and feature."""
+"""Records: round trips, equality with TensorFlow's, and errors that name file and feature."""
 
 import shutil
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.data import record_checks, records, tfrecord
 from bert_tf.errors import UserError
+from tests.data.record_helpers import serialized_by_tensorflow
 
 SCHEMAS = {
     "pretraining": records.PRETRAINING,
@@ -55,17 +56,6 @@ def test_round_trip(schema, tmp_path):
         np.testing.assert_array_equal(tensor, expected)
 
 
-def test_serialize_accepts_lists_and_scalars():
-    values = {"input_ids": [1, 2], "input_mask": np.ones(2, np.int32), "segment_ids": (0, 0)}
-    values |= {"label_ids": 3, "is_real_example": True}
-    other_order = dict(reversed(values.items()))
-    data, same = records.serialize(records.CLASSIFICATION, [values, other_order])
-    assert data == same
-    features = tf.train.Example.FromString(data).features.feature
-    assert features["input_ids"].int64_list.value == [1, 2]
-    assert features["label_ids"].int64_list.value == [3]
-
-
 def test_writing_takes_turns(tmp_path):
     paths = [str(tmp_path / "new" / name) for name in ("a", "b")]
     with records.writing(paths, {"x": records.Feature("int64", None)}) as write:
@@ -80,8 +70,8 @@ def test_writing_takes_turns(tmp_path):
 @pytest.mark.parametrize(
     ("schema", "lengths", "message"),
     [
-        ("pretraining", {"S": 16, "P": 3}, "input_ids .* 8, .* 16 .*`max_seq_length=16`"),
-        ("pretraining", {"S": 8, "P": 5}, "positions .* 3, .* 5 .*`max_predictions_per_seq=5`"),
+        ("pretraining", {"S": 16, "P": 3}, "input_ids .* 8, .* 16.*`max_seq_length`"),
+        ("pretraining", {"S": 8, "P": 5}, "positions .* 3, .* 5.*`max_predictions_per_seq`"),
         ("classification", {"S": 8}, "label_ids, is_real_example"),
     ],
 )
@@ -149,21 +139,55 @@ def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
         batches = tf.data.TFRecordDataset(paths).batch(5)
         list(batches.map(lambda batch: records.parse(batch, *arguments[1:])))
 
-    with (
-        pytest.raises(UserError, match=r"0\.tfrecord, .* 2 more: .*input_ids.* 4 .*8"),
-        record_checks.naming_bad_records(paths),
+    def check():
+        record_checks.check(*arguments, num_checked=None)
+
+    for function, message in (
+        (None, r"0\.tfrecord, .* 2 more: .*input_ids.* 4 .*8"),
+        (check, r"/3\.tfrecord: input_ids has length 4, expected 8; see `max_seq"),
     ):
-        read()
-    with (
-        pytest.raises(UserError, match=r"/3\.tfrecord: input_ids has length 4, expected 8 because"),
-        record_checks.naming_bad_records(
-            paths, lambda: record_checks.check(*arguments, num_checked=None)
-        ),
-    ):
-        read()
-    (tmp_path / "2.tfrecord").unlink()
-    with (
-        pytest.raises(UserError, match=r"/2\.tfrecord; No such file"),
-        record_checks.naming_bad_records(paths),
-    ):
-        read()
+        with (
+            pytest.raises(UserError, match=message),
+            record_checks.naming_bad_records(paths, function),
+        ):
+            read()
+
+
+def test_tensorflow_reads_the_files(tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = [1, 2, 3, 2000, *rng.integers(1, 4000, 50).tolist()]
+    data = [rng.integers(0, 256, size).astype(np.uint8).tobytes() for size in sizes]
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(
+        tfrecord.frame_records(data[:7])
+        + tfrecord.frame_records([])
+        + tfrecord.frame_records(data[7:])
+    )
+    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == data
+
+
+def test_varints():
+    rows = np.array([[0, 1, 127, 128, 300], [16383, 16384, 2**21, 2**28 - 1, 0]])
+    for more in (rows, rows * 2, rows * 2**27):
+        expected = [b"".join(map(tfrecord.varint, row)) for row in more.tolist()]
+        assert tfrecord.varints(more) == expected
+    assert tfrecord.varint(300) == b"\xac\x02"
+    for number in (-1, 2**56):
+        with pytest.raises(ValueError, match="integers"):
+            tfrecord.varints(np.array([[1, number]]))
+
+
+@pytest.mark.parametrize("most", [100, 30000, 2**40])
+def test_examples_are_those_of_tensorflow(most):
+    rng = np.random.default_rng(most)
+    columns = {
+        name: rng.integers(0, most, (7, {"S": 12, "P": 3}.get(length, length)))
+        if dtype == "int64"
+        else rng.random((7, 3)).astype(np.float32)
+        for name, (dtype, length) in records.PRETRAINING.items()
+    }
+    columns["is_long"] = rng.random((7, 300)) < 0.5
+    expected = [
+        serialized_by_tensorflow({name: x[row] for name, x in columns.items()}) for row in range(7)
+    ]
+    assert tfrecord.examples(columns) == expected

@@ -37,7 +37,7 @@ sys.exit(int(server.recv(10) or 70))
 
 
 @contextlib.contextmanager
-def bash(folder, environment, extra_flags, preload=True):
+def bash(folder, environment, extra_flags):
     """Yield a function that runs the text of a block in a folder and returns its output.
 
     It raises AssertionError with the output if the exit status of a command is not 0.
@@ -47,7 +47,6 @@ def bash(folder, environment, extra_flags, preload=True):
       environment: dict of environment variables to add.
       extra_flags: dict from a script, such as "run_squad.py" or "bert-tf vocab learn", to flags
         that are added to its own.
-      preload: whether the server imports TensorFlow before the first command.
     """
     programs, address = folder.parent / "programs", str(folder.parent / "server")
     programs.mkdir()
@@ -59,7 +58,7 @@ def bash(folder, environment, extra_flags, preload=True):
     environment = {**os.environ, **environment, "TF_CPP_MIN_LOG_LEVEL": "2"}
     environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     flags = json.dumps(extra_flags)
-    command = [sys.executable, __file__, address, flags, *(_PRELOADED if preload else ())]
+    command = [sys.executable, __file__, address, flags, *_PRELOADED]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout.readline() == b"ready\n"

@@ -11,15 +11,18 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import configs
 from bert_tf.io import files
-from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.classification.servable import classification_servable
-from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
-from bert_tf.tasks.multiple_choice.servable import multiple_choice_servable
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.servable import question_answering_servable
+from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.served import classification_servable
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.served import multiple_choice_servable
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.registry import TASKS
-from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.servable import token_classification_servable
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.served import sentence_embedding_servable
+from bert_tf.tasks.sentence_embedding.task import make_model
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.served import token_classification_servable
 from examples import toy_corpus
 from tests.docs import pages
 from tests.docs.test_rehearsal import SMALL, write_glue, write_presets
@@ -66,9 +69,8 @@ def servables():
         return multiple_choice_servable(model, task_config, options)
 
     def sentence_encoder():
-        model, tokenizer = bert_tf.BertModel(config), bert_tf.FullTokenizer("vocab.txt")
-        encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return encoder._servable(options)
+        task_config = SentenceEmbeddingConfig(*COMMON, pooling="mean", normalize=False)
+        return sentence_embedding_servable(make_model(task_config), task_config, options)
 
     return {
         "/tmp/mrpc_model": classifier,

@@ -170,12 +170,9 @@ def write_data(folder):
 
 @pytest.fixture
 def rehearse(root, tmp_path):
-    """A function that runs the blocks of a page up to one that contains `until`.
+    """A function that runs the blocks of a page; it returns the folder and their outputs."""
 
-    It returns the folder and the output of each block.
-    """
-
-    def run_page(page, until=None):
+    def run_page(page):
         folder = tmp_path / "folder"
         for name in ("tmp", "models", "path/to/bert"):
             (folder / name).mkdir(parents=True)
@@ -196,16 +193,13 @@ def rehearse(root, tmp_path):
             "PYTHONPATH": str(root),
         }
         outputs, exports = {}, ""
-        with shell.bash(folder, environment, QUICK, preload=until is None) as run:
-            if until is None:
-                run(
-                    f"bert-tf convert --input={preset} --output_dir=MODEL --format=hugging_face\n"
-                    "cp -r MODEL all-MiniLM-L6-v2; cp -r MODEL path/to/bert-base-uncased"
-                )
-                run(PREPARED.get(page, ""))
+        with shell.bash(folder, environment, QUICK) as run:
+            run(
+                f"bert-tf convert --input={preset} --output_dir=MODEL --format=hugging_face\n"
+                "cp -r MODEL all-MiniLM-L6-v2; cp -r MODEL path/to/bert-base-uncased"
+            )
+            run(PREPARED.get(page, ""))
             for block in shell_blocks(root)[page]:
-                if until and until in block.text:
-                    break
                 if reason(block):
                     continue
                 text = block.text
@@ -255,11 +249,3 @@ def test_blocks_that_are_not_run(root):
     assert not unused
     assert len([block for block in blocks if not reason(block)]) > 40
     assert set(PREPARED) <= set(shell_blocks(root))
-
-
-def test_own_corpus_until_pretraining(rehearse):
-    folder, _ = rehearse("docs/own_corpus.md", until="run_pretraining.py")
-    assert len(list((folder / "records").glob("corpus-*-of-00004"))) == 4
-    assert (folder / "records/heldout.tfrecord").stat().st_size > 0
-    config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
-    assert config.vocab_size == len((folder / "vocab.txt").read_text().splitlines())

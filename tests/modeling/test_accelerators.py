@@ -14,11 +14,11 @@ from tensorflow.python.framework import kernels, op_def_registry
 import bert_tf
 from bert_tf import configs, optimization, training
 from bert_tf.data import records
-from bert_tf.tasks.classification.task import ClassificationTask, MultiLabelTask, RegressionTask
+from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
-from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import TINY
@@ -30,35 +30,38 @@ TAGS = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
 KINDS = {"int64": tf.int32, "float32": tf.float32}
 
 
-def make_question_answering(bert_config, dtype=None):
-    """Make a `QuestionAnsweringTask`."""
-    config = QuestionAnsweringConfig(bert_config, n_best_size=3)
-    return QuestionAnsweringTask(config, dtype)
+def pretraining(dtype=None):
+    return PretrainingTask(CONFIG, dtype)
 
 
-def make_token_classification(bert_config, dtype=None, **options):
-    """Make a `TokenClassificationTask` for sequences of length 8."""
-    config = TokenClassificationConfig(bert_config, "", max_seq_length=8, tags=TAGS, **options)
-    return TokenClassificationTask(config, dtype)
+def classification(task_type="classification", dtype=None, class_weights=None, **options):
+    model = bert_tf.BertClassifier(CONFIG, 1 if task_type == "regression" else 3, dtype, **options)
+    return TASK_CLASSES[task_type](model, class_weights=class_weights)
+
+
+def question_answering():
+    config = QuestionAnsweringConfig(CONFIG, n_best_size=3)
+    return QuestionAnsweringTask(bert_tf.BertSpanLabeler(CONFIG), config)
+
+
+def token_classification():
+    config = TokenClassificationConfig(CONFIG, "", max_seq_length=8, tags=TAGS)
+    return TokenClassificationTask(bert_tf.BertTokenClassifier(CONFIG, 3), config)
+
+
+def numeric():
+    return classification(num_numeric_features=2, class_weights=(1.0, 2.0, 0.5))
 
 
 CASES = {
-    "pretraining": (PretrainingTask, (), records.PRETRAINING),
-    "classification": (ClassificationTask, (3,), records.CLASSIFICATION),
-    "regression": (RegressionTask, (1,), records.REGRESSION),
-    "multi_label": (MultiLabelTask, (3,), records.MULTI_LABEL),
-    "question_answering": (make_question_answering, (), records.SQUAD_TRAINING),
-    "token_classification": (make_token_classification, (), records.TAGGING),
-    "choice": (MultipleChoiceTask, (), records.CHOICE),
-    "numeric": (
-        functools.partial(
-            ClassificationTask,
-            num_numeric_features=2,
-            class_weights=(1.0, 2.0, 0.5),
-        ),
-        (3,),
-        {**records.CLASSIFICATION, **records.NUMBERS},
-    ),
+    "pretraining": (pretraining, records.PRETRAINING),
+    "classification": (classification, records.CLASSIFICATION),
+    "regression": (lambda: classification("regression"), records.REGRESSION),
+    "multi_label": (lambda: classification("multi_label"), records.MULTI_LABEL),
+    "question_answering": (question_answering, records.SQUAD_TRAINING),
+    "token_classification": (token_classification, records.TAGGING),
+    "choice": (lambda: MultipleChoiceTask(bert_tf.BertMultipleChoice(CONFIG)), records.CHOICE),
+    "numeric": (numeric, {**records.CLASSIFICATION, **records.NUMBERS}),
 }
 VARIANTS = {
     "plain": {},
@@ -177,8 +180,8 @@ def trace(step, schema):
     ],
 )
 def test_the_step_of_a_task_is_fit(case, variant):
-    make, arguments, schema = CASES[case]
-    task = make(CONFIG, *arguments, dtype="mixed_bfloat16" if variant == "bfloat16" else None)
+    make, schema = CASES[case]
+    task = make(dtype="mixed_bfloat16") if variant == "bfloat16" else make()
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
@@ -195,8 +198,8 @@ def test_the_step_of_a_task_is_fit(case, variant):
     [pytest.param(x, marks=() if x in dict(QUICK) else pytest.mark.slow) for x in CASES],
 )
 def test_predictions_of_a_task_are_fit(case):
-    make, arguments, schema = CASES[case]
-    task = make(CONFIG, *arguments)
+    make, schema = CASES[case]
+    task = make()
     graph_def = trace(lambda b: task.predictions(task.model(b, training=False), b), schema)
     count, problems = unfit(graph_def)
     assert count > 200
@@ -216,8 +219,8 @@ def zeros(schema):
 @pytest.mark.parametrize("case", ["pretraining", "numeric", "question_answering"])
 def test_xla_compiles_the_whole_step_and_the_predictions(case):
     """TPUs need XLA; its CPU compiler must support every operation too."""
-    make, arguments, schema = CASES[case]
-    task = make(CONFIG, *arguments)
+    make, schema = CASES[case]
+    task = make()
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
     step = training.TrainStep(task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2))

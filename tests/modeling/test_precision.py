@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import configs, optimization, training
+from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training import training_helpers
 from tests.training.training_helpers import (
@@ -30,13 +30,6 @@ def two_layers(monkeypatch):
     monkeypatch.setattr(training_helpers, "config", config)
 
 
-def new_trainer(folder):
-    strategy = training.make_strategy(distribution_strategy="one_device")
-    return training.Trainer(
-        lambda: PretrainingTask(training_helpers.config()), strategy, str(folder)
-    )
-
-
 def batch_of_step(step):
     return {name: tf.constant(value) for name, value in Batches().make(step).items()}
 
@@ -56,15 +49,25 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
 
 
 @pytest.mark.slow
-def test_recomputation_makes_the_same_steps_on_two_devices(tmp_path):
-    def train(name, **options):
+@pytest.mark.parametrize(
+    ("common", "changes", "atol"),
+    [
+        (
+            {"strategy": 2, "dropout": 0.3, "gradient_accumulation_steps": 2},
+            {"recompute": True},
+            1e-6,
+        ),
+        ({}, {"strategy": 2, "xla": True}, 1e-5),
+        ({"dtype": "mixed_float16"}, {"strategy": 2}, 1e-3),
+    ],
+    ids=["recomputation", "xla", "float16"],
+)
+def test_the_same_steps_on_two_devices(tmp_path, common, changes, atol):
+    for name, options in (("plain", common), ("changed", {**common, **changes})):
         training.set_seed(7)
-        options = {"gradient_accumulation_steps": 2, **options}
-        run(tmp_path / name, 6, mirrored(2), dropout=0.3, **options)
-
-    train("plain")
-    train("recomputed", recompute=True)
-    assert_same(tmp_path / "plain", tmp_path / "recomputed", atol=1e-6)
+        strategy = mirrored(2) if "strategy" in options else None
+        run(tmp_path / name, 6, **{**options, "strategy": strategy})
+    assert_same(tmp_path / "plain", tmp_path / "changed", atol=atol)
 
 
 def graph_of_step(**options):
@@ -103,14 +106,6 @@ def test_the_options_of_a_step_take_effect(two_layers):
     assert compiled(graph_of_step(xla=True)[0]) > compiled(plain)
 
 
-@pytest.mark.slow
-def test_xla_makes_the_same_steps_on_two_devices(tmp_path):
-    run(tmp_path / "plain", 6)
-    training.set_seed(7)
-    run(tmp_path / "xla", 6, mirrored(2), xla=True)
-    assert_same(tmp_path / "plain", tmp_path / "xla", atol=1e-5)
-
-
 def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
     full = state_after_steps()
     for dtype in ("mixed_bfloat16", "mixed_float16"):
@@ -118,26 +113,6 @@ def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
         for name, value in full.items():
             assert half[name].dtype == value.dtype, name
             np.testing.assert_allclose(half[name], value, atol=5e-3)
-
-
-@pytest.mark.slow
-def test_float16_resumes_exactly(tmp_path):
-    options = {"dtype": "mixed_float16", "dropout": 0.1}
-    run(tmp_path / "whole", 4, **options)
-    training.set_seed(7)
-    run(tmp_path / "parts", 2, total=4, **options)
-    run(tmp_path / "parts", 4, **options)
-    assert_same(tmp_path / "whole", tmp_path / "parts")
-    assert tensors(tmp_path / "parts")["bert_tf/loss_scale"] == 2.0**15
-    assert tensors(tmp_path / "parts")["bert_tf/good_steps"] == 4
-
-
-@pytest.mark.slow
-def test_float16_on_two_devices(tmp_path):
-    run(tmp_path / "one", 6, dtype="mixed_float16")
-    training.set_seed(7)
-    run(tmp_path / "two", 6, mirrored(2), dtype="mixed_float16")
-    assert_same(tmp_path / "one", tmp_path / "two", atol=1e-3)
 
 
 def make(weight, **options):
@@ -209,8 +184,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
 
 
 def test_frozen_layers_do_not_change(tmp_path, two_layers):
-    weights = training.checkpointing.weights(new_trainer(tmp_path).model)
-    before = {name: variable.numpy() for name, variable in weights.items()}
+    before = checkpoints.tensors(PretrainingTask(training_helpers.config()).model)
     training.set_seed(7)
     run(tmp_path, 3, num_frozen_layers=1, total=4)
     after = tensors(tmp_path)

@@ -89,11 +89,3 @@ def test_batches_without_padding(num_rows):
             np.testing.assert_allclose(
                 tf.convert_to_tensor(found), tf.convert_to_tensor(expected), atol=1e-4, rtol=1e-5
             )
-
-
-def test_an_empty_padded_batch():
-    """A replica gets such a batch at the end of Keras' `evaluate`."""
-    model, batch = make_model(BertTokenClassifier)
-    empty = {name: value[:0] for name, value in batch.items()}
-    run = tf.function(lambda: model(empty, skip_padding=True)["logits"])
-    assert run().shape == (0, 8, 3)

@@ -129,7 +129,7 @@ def test_fit_equals_the_loop(name):
     def optimizer():
         return optimization.OPTIMIZERS[name](bert_tf.LinearWarmupDecay(1e-2, 8, 2), **OPTIONS)
 
-    task = ClassificationTask(config(), 3)
+    task = ClassificationTask(bert_tf.BertClassifier(config(), 3))
     start = without_dropout(task.model).get_weights()
     in_loop = optimizer()
     in_loop.build(checkpoints.weights(task.model))
@@ -164,22 +164,18 @@ def test_keras_own_way_to_exclude_weights():
     np.testing.assert_allclose(variables[1], 1.0)
 
 
-def small_classifier():
+@pytest.mark.parametrize(
+    ("kind", "rate"),
+    [
+        ("AdamWeightDecay", lambda: bert_tf.LinearWarmupDecay(1e-2, 20, 3)),
+        pytest.param("LAMB", lambda: 1e-2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_compiled_model_is_saved_and_loaded_with_its_optimizer(kind, rate, tmp_path):
     tokens = keras.Input((8,), dtype="int32", name="input_ids")
     x = keras.layers.Flatten()(keras.layers.Embedding(50, 4)(tokens))
     logits = keras.layers.Dense(3)(keras.layers.LayerNormalization()(x))
-    return keras.Model({"input_ids": tokens}, {"logits": logits})
-
-
-@pytest.mark.parametrize(
-    ("kind", "rate", "make"),
-    [
-        ("AdamWeightDecay", lambda: bert_tf.LinearWarmupDecay(1e-2, 20, 3), small_classifier),
-        pytest.param("LAMB", lambda: 1e-2, small_classifier, marks=pytest.mark.slow),
-    ],
-)
-def test_a_compiled_model_is_saved_and_loaded_with_its_optimizer(kind, rate, make, tmp_path):
-    model = make()
+    model = keras.Model({"input_ids": tokens}, {"logits": logits})
     optimizer = getattr(bert_tf, kind)(
         rate(), layer_decay=0.9, exclude_from_weight_decay=["gamma"], global_clipnorm=0.5
     )
@@ -189,7 +185,7 @@ def test_a_compiled_model_is_saved_and_loaded_with_its_optimizer(kind, rate, mak
     model.compile(optimizer, loss, jit_compile=False)
     model.fit(inputs, labels, epochs=3, shuffle=False, verbose=0)
     model.save(tmp_path / "model.keras")
-    loaded = without_dropout(keras.saving.load_model(tmp_path / "model.keras"))
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert type(loaded.optimizer) is type(optimizer)
     assert loaded.optimizer.get_config() == optimizer.get_config()
     for x in (model, loaded):

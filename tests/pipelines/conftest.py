@@ -39,7 +39,7 @@ def run_pipeline_test(
     assert [len(x) for x in inputs.values()] == [len(expected)] * len(inputs)
     assert not len(list(pipeline.predict(*([] for _ in inputs))))
     pipeline.save_to_preset(folder / "saved")
-    if hasattr(pipeline, "config"):
+    if pipeline.has_head:
         spec, config = load_config(str(folder / "saved"))
         assert spec is pipeline.spec and config.to_json() == pipeline.config.to_json()
     loaded = type(pipeline).from_preset(folder / "saved", **options)
@@ -126,18 +126,3 @@ def outputs(model_folder):
 def deep_outputs(deep_model_folder):
     """`model_outputs` of the 5-layer model."""
     return model_outputs(deep_model_folder)
-
-
-@pytest.fixture(scope="session")
-def model_and_tokenizer(model_folder):
-    """The 2-layer `BertModel` and its `FullTokenizer`."""
-    pipeline = bert_tf.SentenceEncoder.from_preset(str(model_folder), max_seq_length=12)
-    return pipeline.model, pipeline.tokenizer
-
-
-@pytest.fixture(scope="session")
-def deep_model_and_tokenizer(deep_model_folder):
-    """The 5-layer `BertModel` and its `FullTokenizer`."""
-    path = str(deep_model_folder / "bert_model.ckpt")
-    pipeline = bert_tf.SentenceEncoder.from_preset(path, max_seq_length=12)
-    return pipeline.model, pipeline.tokenizer

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints, pipelines
+from bert_tf import checkpoints
 from bert_tf.configs.model import LAYER_COMBINATIONS
+from bert_tf.training import prediction
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.training.training_helpers import mirrored
 
 
-def vectors(model_and_tokenizer, **options):
-    return pipelines.TokenVectors(
-        *model_and_tokenizer, **{"batch_size": 4, "max_seq_length": 12, **options}
-    )
+def vectors(folder, **options):
+    return bert_tf.TokenVectors.from_preset(str(folder), **{"max_seq_length": 12, **options})
 
 
 def test_script_writes_the_format_of_the_release(
@@ -56,7 +55,7 @@ WEIGHTS = [0.5, 0.25, 1.0, 2.0, 0.75]
 
 
 @pytest.mark.parametrize("is_weighted", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_layer_combinations(deep_model_and_tokenizer, deep_outputs, is_weighted):
+def test_layer_combinations(deep_model_folder, deep_outputs, is_weighted):
     def weighted_sum(layers):
         weights = WEIGHTS[: len(layers)] if is_weighted else [1 / len(layers)] * len(layers)
         return np.einsum("l,lth->th", weights, np.array(layers))
@@ -76,17 +75,17 @@ def test_layer_combinations(deep_model_and_tokenizer, deep_outputs, is_weighted)
             if not name.startswith("weighted"):
                 continue
             weights = WEIGHTS[: 4 if "four" in name else 5]
-        pipeline = vectors(deep_model_and_tokenizer, layer_combination=name, layer_weights=weights)
-        for text, outputs in zip(pipeline(LINES[:2]), deep_outputs[:2], strict=True):
+        pipeline = vectors(deep_model_folder, layer_combination=name, layer_weights=weights)
+        for text, outputs in zip(pipeline.predict(LINES[:2]), deep_outputs[:2], strict=True):
             assert text.layers == [name]
             np.testing.assert_allclose(
                 text.values[:, 0], expected[name](*outputs), atol=2e-5, rtol=0
             )
 
 
-def test_words(model_and_tokenizer, outputs, caplog):
+def test_words(model_folder, outputs, caplog):
     for pooling in ("first", "mean"):
-        texts = list(vectors(model_and_tokenizer, words=pooling)(LINES))
+        texts = vectors(model_folder, words=pooling).predict(LINES, 4)
         assert texts[2].tokens == ["d", "|||", "e", "f", "g"]
         assert texts[1].values.shape == (0, 1, 16)
         assert texts[4].tokens == list("abcdefghij")  # "a b" is truncated
@@ -94,37 +93,30 @@ def test_words(model_and_tokenizer, outputs, caplog):
         expected = jab[0] if pooling == "first" else jab.mean(0)
         np.testing.assert_allclose(texts[3].values[0, 0], expected, atol=1e-5)
         np.testing.assert_allclose(texts[0].values[2, 0], outputs[0][0][-1][4], atol=1e-5)
-    (text,) = vectors(model_and_tokenizer, words="first")(["a \u200b b"])
+    text = vectors(model_folder, words="first").predict("a \u200b b")
     assert text.tokens == ["a", "b"]
     assert "1 words without tokens" in caplog.text
 
 
-def test_strategies_agree_and_order_is_kept(model_folder, model_and_tokenizer):
+def test_strategies_agree_and_order_is_kept(model_folder, monkeypatch):
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice(list("abcdefghij"), rng.integers(0, 10))) for _ in range(75)]
-    expected = list(vectors(model_and_tokenizer)(lines))
-    # Several windows, each sorted by length.
-    windowed = vectors(model_and_tokenizer)
-    windowed._runner._window_size = 16
-    for a, b in zip(expected, windowed(lines), strict=True):
-        assert (a.index, a.tokens) == (b.index, b.tokens)
-        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
-    strategy = mirrored(2)
-    on_two = pipelines.TokenVectors.from_preset(
-        str(model_folder), strategy=strategy, batch_size=4, max_seq_length=12
-    )
-    texts = list(on_two(lines))
-    assert [text.index for text in texts] == list(range(75))
-    for a, b, line in zip(expected, texts, lines, strict=True):
-        assert a.tokens == b.tokens == ["[CLS]", *line.split(), "[SEP]"]
-        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    expected = vectors(model_folder).predict(lines, 4)
+    assert [x.tokens for x in expected] == [["[CLS]", *x.split(), "[SEP]"] for x in lines]
+    with mirrored(2).scope():
+        on_two = vectors(model_folder)
     with pytest.raises(bert_tf.UserError, match=r"`batch_size=3`.* 2 "):
-        pipelines.TokenVectors(
-            on_two.model, on_two.tokenizer, strategy=strategy, batch_size=3, max_seq_length=12
-        )
+        on_two.predict(lines, 3)
+    on_two = on_two.predict(lines, 4)
+    # Several windows, each sorted by length.
+    monkeypatch.setattr(prediction, "_MAX_WINDOW_BATCHES", 4)
+    for others in (on_two, vectors(model_folder).predict(lines, 4)):
+        for a, b in zip(expected, others, strict=True):
+            assert a.tokens == b.tokens
+            np.testing.assert_allclose(a.values, b.values, atol=1e-5)
 
 
-def test_input_is_streamed_and_its_errors_are_passed_on(model_and_tokenizer):
+def test_input_is_streamed_and_its_errors_are_passed_on(model_folder):
     num_read = 0
 
     def texts():
@@ -135,19 +127,20 @@ def test_input_is_streamed_and_its_errors_are_passed_on(model_and_tokenizer):
                 raise bert_tf.UserError("line 1000")
             yield "a b"
 
-    stream = vectors(model_and_tokenizer)(texts())
+    stream = vectors(model_folder).stream(texts(), 4)
     next(stream)
-    assert num_read < 500
+    assert num_read <= 500
     with pytest.raises(bert_tf.UserError, match=r"^line 1000$"):
         list(stream)
 
 
-def test_wrong_texts(model_and_tokenizer):
-    with pytest.raises(TypeError, match="list of texts"):
-        list(vectors(model_and_tokenizer)("the cabin"))
-    for texts, message in (({"the cabin": 1}, "a dict"), ([None], "item 0 is None")):
-        with pytest.raises(bert_tf.UserError, match=f"`texts`: .*{message}"):
-            list(vectors(model_and_tokenizer)(texts))
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [({"the cabin": 1}, "a single dict"), ([None], "item 0 is None"), (3, "found 3")],
+)
+def test_wrong_texts(model_folder, texts, message):
+    with pytest.raises(bert_tf.UserError, match=f"`texts`: .*{message}"):
+        vectors(model_folder).predict(texts)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +154,11 @@ def test_wrong_texts(model_and_tokenizer):
          "`layer_combination=concat_last_four`: .* 2 layers"),
         ({"max_seq_length": 13}, "`max_seq_length=13`.* 12"),
         ({"max_seq_length": 4}, "`max_seq_length=4`.* 5"),
-        ({"batch_size": 0}, "`batch_size=0`"),
     ],
 )  # fmt: skip
-def test_errors(model_and_tokenizer, options, message):
+def test_errors(model_folder, options, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        vectors(model_and_tokenizer, **options)
+        vectors(model_folder, **options)
 
 
 def test_attention_equals_transformers(transformers, model_folder, tmp_path):

@@ -10,7 +10,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel
-from bert_tf.tasks.fill_mask import pipeline as fill_mask
+from bert_tf.tasks.fill_mask.served import best_words
+from bert_tf.tokenization.special_tokens import INPUTS
 from tests.common import WORDS, write_vocab
 from tests.modeling.conftest import load_with_transformers
 from tests.modeling.test_accelerators import unfit
@@ -36,11 +37,13 @@ def hugging_face_folder(model_folder, tmp_path_factory):
     return path
 
 
+def make(folder):
+    return bert_tf.FillMask.from_preset(folder, num_best=3, max_seq_length=12)
+
+
 @pytest.fixture(scope="module")
 def pipeline(hugging_face_folder):
-    return bert_tf.FillMask.from_preset(
-        hugging_face_folder, num_best=3, batch_size=4, max_seq_length=12
-    )
+    return make(hugging_face_folder)
 
 
 def log_probabilities(model, tokens):
@@ -62,9 +65,8 @@ def assert_best_equal(results, expected):
 
 def test_equals_transformers(transformers, hugging_face_folder, pipeline):
     model = load_with_transformers(transformers, hugging_face_folder, "BertForMaskedLM")
-    results = list(pipeline.predict(TEXTS))
-    assert [result.text.index for result in results] == list(range(5))
-    for result, tokens in zip(results, TOKENS, strict=True):
+    assert pipeline.predict(TEXTS[0]) == pipeline.predict(TEXTS[:1])[0]
+    for result, tokens in zip(pipeline.predict(TEXTS, 4), TOKENS, strict=True):
         assert result.tokens == tokens
         assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
         probabilities = np.exp(log_probabilities(model, tokens))
@@ -75,49 +77,42 @@ def test_equals_transformers(transformers, hugging_face_folder, pipeline):
         assert_best_equal(result.best, [best[:3] for best in expected])
 
 
-def test_probabilities_are_computed_in_chunks(pipeline, monkeypatch):
-    """Only one chunk of positions has the probabilities of all words in memory."""
-    texts = [" ".join(["[MASK]"] * n) for n in (9, 1, 10, 3)]
-    expected = list(pipeline.predict(texts))
-    monkeypatch.setattr(fill_mask, "_CHUNK_SIZE", 4)
-    shapes = []
-    head = type(pipeline.model.get_layer("masked_lm"))
-    call = head.call
-
-    def recorded_call(self, sequence_output, masked_lm_positions=None, training=False):
-        shapes.append(tuple(sequence_output.shape[:2]))
-        return call(self, sequence_output, masked_lm_positions, training)
-
-    monkeypatch.setattr(head, "call", recorded_call)
-    chunked = bert_tf.FillMask(
-        pipeline.model, pipeline.tokenizer, 3, batch_size=4, max_seq_length=12
-    )
-    for a, b, n in zip(expected, chunked.predict(texts), (9, 1, 10, 3), strict=True):
-        assert a.positions == b.positions == list(range(1, 1 + n))
-        assert_best_equal(b.best, a.best)
-    assert shapes == [(1, 4)]
+def test_a_text_with_many_masks_has_several_records(pipeline):
+    """Only a few positions have the probabilities of all words in memory."""
+    texts = [" ".join(["[MASK]"] * n) for n in (9, 1, 10, 8)]
+    for text, result in zip(texts, pipeline.predict(texts), strict=True):
+        positions = list(range(1, 1 + len(text.split())))
+        assert result.positions == positions
+        inputs = dict(zip(("input_ids", "segment_ids"), encode(result.tokens), strict=True))
+        inputs["masked_lm_positions"] = positions
+        outputs = pipeline.model({name: np.int32([x]) for name, x in inputs.items()})
+        probabilities = tf.nn.softmax(outputs["masked_lm_logits"][0]).numpy()
+        expected = [[(WORDS[i], row[i]) for i in np.argsort(-row)[:3]] for row in probabilities]
+        assert_best_equal(result.best, expected)
 
 
 @pytest.mark.slow
 def test_fit_for_a_tpu(pipeline):
     """All shapes are static and XLA supports all operations; see test_accelerators.py."""
-    shapes = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), (4, 12))
-    shapes |= {"positions": (4, 2)}
+    shapes = dict.fromkeys(INPUTS, (4, 12)) | {"masked_lm_positions": (4, 8)}
     batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}
-    traced = tf.function(pipeline._compute_best).get_concrete_function(batch)
+
+    def compute(batch):
+        return best_words(pipeline.model(batch)["masked_lm_logits"], pipeline.config)
+
+    traced = tf.function(compute).get_concrete_function(batch)
     num_nodes, problems = unfit(traced.graph.as_graph_def(add_shapes=True))
     assert num_nodes > 200
     assert not problems
-    assert tf.function(pipeline._compute_best, jit_compile=True)(batch)
+    assert tf.function(compute, jit_compile=True)(batch)
 
 
 @pytest.mark.slow
 def test_strategies_agree(pipeline, hugging_face_folder):
-    on_two = bert_tf.FillMask.from_preset(
-        hugging_face_folder, strategy=mirrored(2), num_best=3, batch_size=4, max_seq_length=12
-    )
-    for expected, result in zip(pipeline.predict(TEXTS), on_two.predict(TEXTS), strict=True):
-        assert result[:3] == expected[:3]
+    with mirrored(2).scope():
+        on_two = make(hugging_face_folder)
+    for expected, result in zip(pipeline.predict(TEXTS), on_two.predict(TEXTS, 4), strict=True):
+        assert result[:2] == expected[:2]
         assert_best_equal(result.best, expected.best)
 
 
@@ -134,8 +129,9 @@ def test_command(run_script, model_folder, pipeline, tmp_path):
     )
     assert "3 texts contain no [MASK]" in log
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["linex_index"] for line in lines] == list(range(5))
     for line, result in zip(lines, pipeline.predict(TEXTS), strict=True):
-        assert (line["linex_index"], line["tokens"]) == (result.text.index, result.tokens)
+        assert line["tokens"] == result.tokens
         assert [masked["position"] for masked in line["masked"]] == result.positions
         best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]
         assert_best_equal(best, result.best)
@@ -152,7 +148,7 @@ def test_command_reads_standard_input(run_script, model_folder, tmp_path, monkey
         run_script("bert-tf fill-mask", *flags)
     assert capsys.readouterr().out == expected
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(bert_tf.UserError, match=r"--text or --input_file .* input is closed"):
+    with pytest.raises(bert_tf.UserError, match=r"--input_file .* input is closed"):
         run_script("bert-tf fill-mask", *flags)
 
 
@@ -161,7 +157,7 @@ def test_a_model_without_masked_lm_head_is_an_error(tiny_config, tmp_path):
     path = str(tmp_path / "encoder")
     vocab_file = str(write_vocab(tmp_path, [*WORDS, *"klmnopq"]))
     checkpoints.write_hugging_face(path, tensors, tiny_config, vocab_file)
-    with pytest.raises(bert_tf.UserError, match=f"`init_checkpoint`: .*cls/predictions/.* {path}"):
+    with pytest.raises(bert_tf.UserError, match=f"`preset`: .*cls/predictions/.* {path}"):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
 
 

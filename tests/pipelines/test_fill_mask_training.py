@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.configs.train import FitConfig, TrainConfig
+from bert_tf.data import records
 from tests.training.training_helpers import mirrored, one_device
 
 LETTERS = "abcdefghij"
@@ -13,27 +15,29 @@ TEXTS = [" ".join((LETTERS * 2)[i : i + 9]) for i in range(10)] * 4
 
 def make(folder, strategy=None, max_seq_length=12):
     keras.utils.set_random_seed(0)
-    return bert_tf.FillMask.from_preset(
-        str(folder), strategy=strategy or one_device(), max_seq_length=max_seq_length
-    )
+    with (strategy or one_device()).scope():
+        return bert_tf.FillMask.from_preset(str(folder), max_seq_length=max_seq_length)
 
 
-def batches_of(fill_mask, epochs=1, **options):
-    dataset = fill_mask._dataset(TEXTS, "texts", 8, 0.15, epochs=epochs, **options)
-    return list(dataset.as_numpy_iterator())
+def batches_of(fill_mask, epochs):
+    data = fill_mask._data({"train": TEXTS})
+    config = FitConfig(batch_size=8, shuffle=False)
+    task = data.make_task(fill_mask.model, TrainConfig())
+    batches, num_steps = fill_mask._batches(data, task, config)
+    return list(batches.take(epochs * num_steps).as_numpy_iterator())
 
 
 def test_fit(encoder_folder, tmp_path):
     fill_mask = make(encoder_folder)
-    before = fill_mask.evaluate(TEXTS, verbose=0)["loss"]
+    before = fill_mask.evaluate(TEXTS)["loss"]
     history = fill_mask.fit(TEXTS * 12, validation_split=0.1, epochs=2, batch_size=8,
                             learning_rate=5e-3, verbose=0).history  # fmt: skip
-    results = fill_mask.evaluate(TEXTS, verbose=0)
+    results = fill_mask.evaluate(TEXTS)
     assert results["loss"] < before - 0.4 and len(history["val_loss"]) == 2
-    assert results == fill_mask.evaluate(TEXTS, verbose=0)  # the same masks
+    assert results == fill_mask.evaluate(TEXTS)  # the same masks
     fill_mask.save_to_preset(tmp_path / "saved")
     loaded = make(tmp_path / "saved")
-    assert loaded.evaluate(TEXTS, verbose=0)["loss"] == pytest.approx(results["loss"], rel=1e-5)
+    assert loaded.evaluate(TEXTS)["loss"] == pytest.approx(results["loss"], rel=1e-5)
 
 
 def test_masks(encoder_folder):
@@ -44,14 +48,13 @@ def test_masks(encoder_folder):
     positions, changed, total = [], 0, 0
     for epoch in epochs:
         originals = []
-        for inputs, targets, weights in epoch:
-            ids, at = inputs["input_ids"], inputs["masked_lm_positions"]
+        for batch in epoch:
+            ids, at = batch["input_ids"], batch["masked_lm_positions"]
             rows = np.arange(len(ids))[:, None]
-            is_used = weights["masked_lm_logits"] > 0
+            is_used = batch["masked_lm_weights"] > 0
             original = ids.copy()
-            np.put_along_axis(
-                original, at, np.where(is_used, targets["masked_lm_logits"], ids[rows, at]), 1
-            )
+            values = np.where(is_used, batch["masked_lm_ids"], ids[rows, at])
+            np.put_along_axis(original, at, values, 1)
             originals += [x[x > 0].tolist() for x in original]
             changed += (original != ids).sum()
             total += is_used.sum()
@@ -71,18 +74,20 @@ def test_loss_is_that_of_transformers(encoder_folder, tmp_path):
     fill_mask = make(encoder_folder)
     fill_mask.save_to_preset(tmp_path / "saved")
     peer = transformers.BertForMaskedLM.from_pretrained(tmp_path / "saved").eval()
-    losses = []
-    for inputs, targets, weights in batches_of(fill_mask):
-        labels = np.full_like(inputs["input_ids"], -100)
-        values = np.where(weights["masked_lm_logits"] > 0, targets["masked_lm_logits"], -100)
-        np.put_along_axis(labels, inputs["masked_lm_positions"], values, 1)
-        names = {"input_ids": "input_ids", "attention_mask": "input_mask",
-                 "token_type_ids": "segment_ids"}  # fmt: skip
-        arguments = {name: torch.tensor(inputs[x]).long() for name, x in names.items()}
-        with torch.no_grad():
-            losses.append(peer(**arguments, labels=torch.tensor(labels).long()).loss.item())
-    found = fill_mask.evaluate(TEXTS, batch_size=8, verbose=0)["loss"]
-    assert found == pytest.approx(np.mean(losses), rel=1e-5)
+    features = fill_mask._data({"dev": TEXTS}).features("dev", fill_mask.tokenizer)
+    batch = records.parse(features.in_memory("reading"), features.schema, features.axes)
+    batch = {name: torch.tensor(x.numpy()).long() for name, x in batch.items()}
+    labels = torch.full_like(batch["input_ids"], -100)
+    values = torch.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"], -100)
+    labels.scatter_(1, batch["masked_lm_positions"], values)
+    with torch.no_grad():
+        loss = peer(
+            input_ids=batch["input_ids"], attention_mask=batch["input_mask"],
+            token_type_ids=batch["segment_ids"], labels=labels,
+        ).loss.item()  # fmt: skip
+    results = fill_mask.evaluate(TEXTS, batch_size=8)
+    assert set(results) == {"masked_lm_accuracy", "masked_lm_loss", "loss"}
+    assert results["loss"] == pytest.approx(loss, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -101,7 +106,7 @@ def test_two_devices_make_the_same_steps(encoder_folder):
     ("arguments", "message"),
     [
         ({"texts": "a b"}, "`texts`: .*single str"),
-        ({"texts": ["", " "]}, "`texts`: found no words"),
+        ({"texts": ["a", " "]}, "`texts`, item 1.*empty"),
         ({"validation_data": [3]}, "`validation_data`: item 0 is 3"),
         ({"masked_lm_prob": 1.5}, "`masked_lm_prob=1.5`"),
         ({"epochs": 0}, "`epochs=0`"),

@@ -1,80 +1,253 @@
-"""Labels and pairs in forms that could be misread."""
+"""Every container of the same data gives the same batches; errors name the argument."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.pipelines.arguments import check_pairs
-from bert_tf.tasks.classification.labels import LabelEncoder
-from tests.pipelines.classifier_helpers import TEXTS, Frame, make
+from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make
+
+datasets, pd = pytest.importorskip("datasets"), pytest.importorskip("pandas")
+Frame, slices = pd.DataFrame, tf.data.Dataset.from_tensor_slices
+hf = datasets.Dataset.from_dict
 
 
-@pytest.mark.parametrize("labels", [["neg", "pos"], ["0", "1"]])
-def test_numbers_as_labels(labels):
-    """Lists and datasets can have indices as labels, or label names that are numbers."""
-    encoder = LabelEncoder("classification", labels)
-    for values in ([1, 0], [1.0, 0.0], [True, False], np.float32([[1], [0]]), np.eye(2)[[1, 0]]):
-        assert encoder.encode(values, "labels").tolist() == [1, 0]
-        spec = tf.TensorSpec((None, *np.shape(values)[1:]), tf.constant(values).dtype)
-        encoder.check_spec(spec, "texts")
-        assert encoder.encode_tensor(tf.constant(values), "texts").numpy().tolist() == [1, 0]
-    for values in ([0.5], [2.0], [-1], [[0.3, 0.7]], [[1.0, 1.0]], [[0, 0]]):
-        with pytest.raises(bert_tf.UserError, match="`labels`: item 0 is"):
-            encoder.encode(values, "labels")
-        with pytest.raises(tf.errors.InvalidArgumentError, match="a label that is not one of"):
-            encoder.encode_tensor(tf.constant(values), "texts")
+def class_labels(data, column, names, feature=lambda x: x):
+    """Return a `datasets.Dataset` whose labels are indices of names."""
+    dataset = hf(data)
+    return dataset.cast_column(column, feature(datasets.ClassLabel(names=names)))
 
 
-def test_scores_and_weights_of_the_shape_b_1():
-    encoder = LabelEncoder("regression", ())
-    for values in ([[0.5], [2]], np.array([[0.5], [2.0]]), tf.constant([[0.5], [2.0]])):
-        assert encoder.encode(values, "labels").tolist() == [0.5, 2.0]
-    with pytest.raises(bert_tf.UserError, match=r"item 0 .* expected a number"):
-        encoder.encode([[1, 2]], "labels")
+class Batches(keras.utils.PyDataset):
+    """Two batches of texts and label indices."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        part = slice(6 * index, 6 * index + 6)
+        return np.array(TEXTS[part]), IDS[part]
 
 
-@pytest.mark.parametrize("task_type", ["classification", "multi_label"])
-def test_columns_of_a_frame_are_matched_with_the_labels(task_type):
-    encoder = LabelEncoder(task_type, ["x", "y", "z"])
-    x, y, z = np.eye(3, dtype=int).tolist()
-    expected = encoder.encode(np.eye(3), "labels").tolist()
-    # If the names differ, the given order is used.
-    for frame in (Frame(z=z, x=x, y=y), Frame(a=x, b=y, c=z)):
-        assert encoder.encode(frame, "labels").tolist() == expected
-    with pytest.raises(
-        bert_tf.UserError,
-        match="found the columns x, y, expected one for each of the labels x, y, z",
-    ):
-        encoder.encode(Frame(x=[1], y=[0]), "labels")
+IDS, WEIGHTS = np.array([1, 0] * 6), np.arange(12.0)
+TABLE = {"text": TEXTS, "label": LABELS}
+A, B, PAIR_LABELS = ["a", "b", "e"], ["c", "d", "f"], ["pos", "neg", "pos"]
+PAIRS = [*zip(A, B, strict=True)]
+PAIR_TABLE = {"text_a": A, "text_b": B, "label": PAIR_LABELS}
+CONTEXTS = ["a b c d e f g h i j a b c d e f g h"] * 3
+QA = {"question": ["d", "g", "j"], "context": CONTEXTS, "answer": ["e f", "h", "i j"]}
+SQUAD = [{"text": [x], "answer_start": [CONTEXTS[0].index(x)]} for x in QA["answer"]]
+WORDS, TAGS = [["a", "ab", "c"], ["d"]], [["B-X", "I-X", "O"], ["B-X"]]
+SENTENCES = list(map(" ".join, WORDS))
+TAG_NAMES, TAG_IDS = ["O", "B-X", "I-X"], [[1, 2, 0], [1]]
+SPANS = [[(0, 4, "X")], [(0, 1, "X")]]
+ENTITIES = [[dict(zip(("start", "end", "label"), x, strict=True)) for x in row] for row in SPANS]
+CHOICES = {"context": ["a", "b"], "ending0": ["c", "d"], "ending1": ["e", "f g"], "label": [1, 0]}
+ENDINGS = [["c", "e"], ["d", "f g"]]
+
+# By name: the class, options, and forms of the same first arguments of `fit`.
+FORMS = {
+    "texts": ("TextClassifier", {"labels": ["neg", "pos"]}, [
+        (TEXTS, LABELS), (np.array(TEXTS), IDS[:, None]), (tf.constant(TEXTS), tf.constant(IDS)),
+        (TEXTS, np.eye(2)[IDS]), (pd.Series(TEXTS), pd.Series(LABELS)),
+        (Frame({"text": TEXTS}), Frame({"label": LABELS})),
+        (TEXTS, Frame(np.eye(2)[1 - IDS], columns=["pos", "neg"])),
+        (TABLE,), (Frame(TABLE),), (hf(TABLE),), (hf(TABLE).with_format("numpy"),),
+        (class_labels({**TABLE, "label": IDS}, "label", ["neg", "pos"]),),
+        (slices(TABLE),), (slices(TABLE).batch(5),), (slices((TEXTS, LABELS)).batch(5),),
+        (slices((TEXTS, np.eye(2)[IDS])).batch(6),), (Batches(),),
+        ([bert_tf.InputExample(0, x, None, y) for x, y in zip(TEXTS, LABELS, strict=True)],),
+    ]),
+    "weights": ("TextClassifier", {"labels": ["neg", "pos"]}, [
+        (TEXTS, LABELS, WEIGHTS), (TEXTS, LABELS, pd.Series(WEIGHTS)),
+        (slices((TEXTS, IDS[:, None], WEIGHTS[:, None])).batch(5),),
+        ({"text": TEXTS, "label": LABELS}, None, WEIGHTS),
+    ]),
+    "pairs": ("TextClassifier", {"labels": ["neg", "pos"]}, [
+        (PAIRS, PAIR_LABELS), ((A, B), PAIR_LABELS), (list(map(list, PAIRS)), PAIR_LABELS),
+        ((np.array(A), tf.constant(B)), PAIR_LABELS), (np.array(PAIRS), [1, 0, 1]),
+        (Frame(PAIRS), PAIR_LABELS), (PAIR_TABLE,), (Frame(PAIR_TABLE),), (hf(PAIR_TABLE),),
+        (slices((tuple(map(tf.constant, (A, B))), PAIR_LABELS)).batch(2),),
+        ([bert_tf.InputExample(0, *x, y) for x, y in zip(PAIRS, PAIR_LABELS, strict=True)],),
+    ]),
+    "answers": ("QuestionAnswering", {"max_seq_length": 16, "max_query_length": 3}, [
+        (*QA.values(),), (QA["question"], CONTEXTS, SQUAD), (QA,), (Frame(QA),), (hf(QA),),
+        (QA["question"], CONTEXTS, [("e f", 8), ("h", 14), ("i j", 16)]), (slices(QA),),
+        (QA["question"], CONTEXTS, [["e f"], [("h", 14), "g"], ["i j", "i", "j"]]),
+        (hf({**QA, "answers": SQUAD}).remove_columns("answer"),),
+    ]),
+    "tags": ("TokenClassification", {"labels": TAG_NAMES}, [
+        (WORDS, TAGS), (WORDS, TAG_IDS), (WORDS, [["B-X", "E-X", "O"], ["S-X"]]),
+        (SENTENCES, SPANS), (SENTENCES, ENTITIES),
+        ({"tokens": WORDS, "ner_tags": TAGS},), (Frame({"words": WORDS, "tags": TAGS}),),
+        (hf({"text": SENTENCES, "entities": ENTITIES}),),
+        (class_labels({"tokens": WORDS, "ner_tags": TAG_IDS}, "ner_tags", TAG_NAMES,
+                      datasets.Sequence),),
+        (slices({"tokens": tf.ragged.constant(WORDS), "tags": tf.ragged.constant(TAG_IDS)})
+         .batch(2),),
+    ]),
+    "choices": ("MultipleChoice", {}, [
+        (["a", "b"], ENDINGS, [1, 0]), (["a", "b"], np.array(ENDINGS), np.array([1, 0])),
+        (CHOICES,), (Frame(CHOICES),), (hf(CHOICES),), (slices(CHOICES).batch(2),),
+        ({"context": ["a", "b"], "endings": ENDINGS, "label": [1, 0]},),
+    ]),
+    "similar": ("SentenceEncoder", {}, [
+        (PAIRS,), ((A, B),), ({"anchor": A, "positive": B},), (hf({"anchor": A, "positive": B}),),
+    ]),
+    "masked": ("FillMask", {}, [(TEXTS,), (np.array(TEXTS),), (TABLE,), (slices(TABLE),)]),
+}  # fmt: skip
 
 
-def test_two_columns_of_texts_are_pairs():
-    expected = [("a", "c"), ("b", "d"), ("e", "f")]
-    first, second = zip(*expected, strict=True)
-    for texts in (
-        (first, second), (list(first), list(second)), (np.array(first), np.array(second)),
-        expected, [list(pair) for pair in expected], tuple(expected), Frame(a=first, b=second),
-    ):  # fmt: skip
-        assert check_pairs(texts, "texts") == expected
-    tensors = check_pairs((tf.constant(first), tf.constant(second)), "texts")
-    assert tensors == [(a.encode(), b.encode()) for a, b in expected]
-    for texts, message in (
-        ((("a", "b"), ("c", "d")), "ambiguous"), ((["a", "b"], ["c"]), "2 and 1 items"),
-        ({"a"}, "a set"), ({"a": 1}.keys(), "dict_keys"),
-        (Frame(x=["a"], y=["b"], z=["c"]), "item 0"), (["a", 3], "item 1 is 3"),
-        ("a b", "single str"),
-    ):  # fmt: skip
-        with pytest.raises(bert_tf.UserError, match=f"`texts.*{message}"):
-            check_pairs(texts, "texts")
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_gives_the_same_batches(name, encoder_folder):
+    class_name, options, forms = FORMS[name]
+    pipeline = getattr(bert_tf, class_name).from_preset(str(encoder_folder), **options)
+    expected = captured_fit(pipeline, *forms[0], shuffle=False)
+    assert expected
+    for i, form in enumerate(forms):
+        assert captured_fit(pipeline, *form, shuffle=False) == expected, i
+    if name in ("texts", "pairs"):
+        answers = pipeline.predict(forms[0][0])
+        for texts, *_ in forms:
+            assert pipeline.predict(texts) == answers
+        assert pipeline.predict([]) == []
+        assert pipeline.predict("a b") == pipeline.predict(["a b"])[0]
 
 
-def test_accuracy_by_name_is_that_of_the_task(encoder_folder):
-    """The metric gets logits, which Keras would compare with 0.5 for several labels."""
-    classifier = make(encoder_folder, labels=["x", "y"], task_type="multi_label")
-    classifier.model.layers[-1].output_bias.assign([0.3, 0.3])
-    rows = [[int(p > 0.5) for p in answer["probabilities"].values()]
-            for answer in classifier.predict(TEXTS)]  # fmt: skip
-    classifier.compile("sgd", metrics=["accuracy", "mae"], run_eagerly=True)
-    results = classifier.evaluate(TEXTS, np.array(rows), verbose=0)
-    assert results["accuracy"] == 1.0 and "mae" in str(results)
+def test_columns_are_reported(encoder_folder, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    frame = Frame({"ticket": A, "reply": B})  # no usual name, so these are texts
+    captured_fit(make(encoder_folder), frame, PAIR_LABELS)
+    assert "columns of `texts`: ticket, reply; all are read as texts" in caplog.text
+    captured_fit(make(encoder_folder), Frame({"id": [7], "Text": ["a"], "label": ["pos"]}))
+    assert "columns id (id), Text (text), label (label)" in caplog.text
+    names = class_labels({"text": ["a"], "label": [0]}, "label", ["yes", "no"])
+    captured_fit(make(encoder_folder), names)
+    assert "the labels yes, no of the data are read as neg, pos" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "texts", [["a b c d", "a b c", "a"], [("a", "b c"), ("a", ""), ("b", "c")]]
+)
+def test_truncated_texts_are_counted(encoder_folder, caplog, texts):
+    captured_fit(make(encoder_folder, max_seq_length=5), texts, [0, 1, 0])
+    (message,) = [x for x in caplog.messages if "truncated" in x]
+    assert "`texts`: 1 of 3 texts" in message and "the longest has 6" in message
+
+
+OK = (["a"], ["pos"])
+BATCHES = slices((["a", "b"], ["pos", "neg"])).batch(2)
+CHECKED = {
+    "TextClassifier": {"labels": ["neg", "pos"]},
+    "QuestionAnswering": {"max_seq_length": 16, "max_query_length": 3},
+    "TokenClassification": {"labels": ["PER", "LOC"]},
+    "MultipleChoice": {},
+}
+
+
+@pytest.fixture(scope="module")
+def pipelines(encoder_folder):
+    return {
+        name: getattr(bert_tf, name).from_preset(encoder_folder, **options)
+        for name, options in CHECKED.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "match"),
+    [
+        ("TextClassifier", *case) for case in (
+            (([], []), {}, "`texts`"),
+            (("a", ["pos"]), {}, "`texts`.*single str"),
+            ((["a", 3], ["pos", "neg"]), {}, "`texts`: item 1 is 3"),
+            (({"a"}, ["pos"]), {}, "`texts`.*set"),
+            ((({"a": 1}).keys(), ["pos"]), {}, "`texts`.*dict_keys"),
+            (((("a", "b"), ("c", "d")), [0, 1]), {}, "`texts`.*ambiguous"),
+            (((["a", "b"], ["c"]), [0, 1]), {}, r"`texts\[0\]`.*2 and 1"),
+            ((Frame([["a", "b", "c"]]), [0]), {}, "`texts`: item 0"),
+            (([""], ["pos"]), {}, "`texts`, item 0.*empty"),
+            (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'"),
+            ((["a"],), {}, "`texts`.*'label'$"),
+            ((["a", "b"], ["pos"]), {}, "`texts` and `labels`.*2 and 1"),
+            ((["a", "b"], "ab"), {}, "`labels`.*single str"),
+            ((["a", "b"], ["pos", "bad"]), {}, "`texts`, item 1.*'bad'.*neg, pos$"),
+            ((["a"], [float("nan")]), {}, "`texts`, item 0.*missing"),
+            ((["a"], [0.5]), {}, "`texts`, item 0.*0.5"),
+            ((BATCHES, ["pos"]), {}, "`labels`"),
+            ((BATCHES.map(lambda x, y: (x, 0.5)),), {}, "`texts` and `labels`.*2 and 1"),
+            ((BATCHES.map(lambda x, y: (tf.strings.length(x), y)),), {}, "`texts`: item 0"),
+            ((BATCHES.repeat(),), {}, "`texts`.*endless"),
+            ((slices({"text": ["a"], "label": ["pos"]}).repeat(),), {}, "`texts`.*endless"),
+            (({"text": ["a"], "label": ["pos"]}, ["pos"]), {}, "`labels` cannot be combined"),
+            ((*OK, None, (["a"],)), {}, "`validation_data`"),
+            ((*OK, None, (["a"], ["x"])), {}, "`validation_data`, item 0.*'x'"),
+            ((*OK, None, OK), {"validation_split": 0.5}, "`validation_split`.*`validation_data`"),
+            (OK, {"validation_split": 0.5}, "`validation_split=0.5`"),
+            (OK, {"class_weight": {"x": 1.0}}, "`class_weight`.*'x'"),
+            (OK, {"sample_weight": [1.0, 2.0]}, "`sample_weight`"),
+            (OK, {"sample_weight": ["x"]}, "`sample_weight`: item 0"),
+            (OK, {"bucket_by_length": True, "shuffle": False}, "`shuffle`"),
+            (OK, {"learning_rate": float("nan")}, "`learning_rate=nan`"),
+            (OK, {"batch_size": 1.5}, "`batch_size=1.5`"),
+            (OK, {"validation_freq": 2}, "`validation_freq`"),
+            (OK, {"steps_per_epoch": -1}, "`steps_per_epoch=-1`"),
+        )
+    ] + [
+        ("QuestionAnswering", arguments, {}, match) for arguments, match in (
+            (("a", ["b"], ["b"]), "`questions`.*single str"),
+            ((["a"], ["b", "c"], ["b"]), "`questions` and `contexts`.*1 and 2"),
+            ((["a"], ["b"], []), "`questions` and `answers`.*1 and 0"),
+            ((["a"], ["b"], [3]), "`questions`, item 0.*3"),
+            ((["a"], ["b"], [None]), "`questions`, item 0.*`version_2_with_negative`"),
+            ((["a"], ["b"], ["c"]), "`questions`, item 0.*\"c\""),
+            ((["a"], ["b"], [("b", "x")]), "^`questions`, item 0.answers: .*\"x\""),
+            (([], [], []), "`questions`"),
+        )
+    ] + [
+        ("TokenClassification", arguments, {}, match) for arguments, match in (
+            ((["a b"], [[(0, 1, "ORG")]]), "`texts`, item 0: .*ORG.*LOC, PER"),
+            ((["a b"], [[(1, 2, "PER")]]), "`texts`, item 0: the entity PER from 1 to 2"),
+            ((["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]]), "overlaps"),
+            ((["a b"], [[{"start": 0, "label": "PER"}]]), "`texts`, item 0 .*start, end and label"),
+            ((["a b"], [[], []]), "`texts` and `labels`.*1 and 2"),
+            (([["a", "b"]], [["O"]]), "`texts`, item 0: found 1 tag"),
+            (([["a", "b"]], [["O", 9]]), "`texts`, item 0.*9"),
+            (([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]]), "`texts`, item 0.*I-LOC"),
+            (([], []), "`texts`"),
+        )
+    ] + [
+        ("MultipleChoice", arguments, {}, match) for arguments, match in (
+            ((["a"], [["b", "c"]], [2]), "`contexts`, item 0.*2.*0, 1"),
+            ((["a"], [["b"]], [0]), "`contexts`, item 0.*1 ending"),
+            ((["a"] * 2, [["b", "c"], ["b", "c", "d"]], [0, 0]), "`contexts`, item 1.*3 endings"),
+            ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels`.*1 and 2"),
+        )
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(pipelines, name, arguments, options, match):
+    with pytest.raises(bert_tf.UserError, match=match):
+        captured_fit(pipelines[name], *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "match"),
+    [
+        ("TextClassifier", {"labels": None}, "`labels`"),
+        ("TextClassifier", {"labels": "ab"}, "`labels`.*single str"),
+        ("TextClassifier", {"labels": ["a"]}, "`labels`: found a"),
+        ("TextClassifier", {"labels": ["a", " a"]}, "`labels`.*a, a"),
+        ("TextClassifier", {"labels": ["a"], "task_type": "regression"}, "`task_type=regression`"),
+        ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),
+        ("TextClassifier", {"num_classes": 2, "max_seq_length": 33}, "`max_seq_length=33`"),
+        ("TextClassifier", {"preset": "uncased", "num_classes": 2}, "`preset`: uncased"),
+        ("TokenClassification", {}, "`labels`"),
+        ("TokenClassification", {"labels": "PER"}, "`labels`"),
+        ("TokenClassification", {"labels": ["PER", "PER"]}, "`labels"),
+        ("TokenClassification", {"scheme": "iob2"}, "`scheme`"),
+        ("TokenClassification", {"labels": ["PER"], "scheme": "bio"}, "`scheme=bio`"),
+    ],
+)
+def test_wrong_presets(encoder_folder, name, options, match):
+    with pytest.raises(bert_tf.UserError, match=match):
+        getattr(bert_tf, name).from_preset(**{"preset": encoder_folder, **options})

@@ -4,9 +4,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.pipelines import TokenVectors
-from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from tests.common import QUICK_RUN, WITHOUT_DROPOUT, WORDS, tiny, write_files
 from tests.pipelines.conftest import write_release_folder
 
@@ -49,9 +48,9 @@ def test_text_classifier(folder):
 def test_other_pipelines(folder):
     with expect_refusal():
         bert_tf.QuestionAnswering.from_preset(folder, max_seq_length=16, max_query_length=4)
-    vectors = TokenVectors.from_preset(folder, max_seq_length=16)
+    vectors = bert_tf.TokenVectors.from_preset(folder, max_seq_length=16)
     with expect_refusal():
-        list(vectors(["a", "a ||| b"]))
+        vectors.predict(["a", "a ||| b"])
 
 
 def test_exports_and_scripts(folder, run_script, tmp_path):

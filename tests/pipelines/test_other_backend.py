@@ -19,48 +19,42 @@ from tests.common import run_python
 TEXTS = ["a b c", "d e", "f g h i", "j", "a c", "b d f", "e", "g a"]
 LABELS = ["x", "y"] * 4
 SPANS = [[{"start": 0, "end": 1, "label": "L"}]] * 8
+# The options of a preset, the arguments of `fit`, and those of `predict`.
 CASES = {
-    "TextClassifier": ({"labels": ["x", "y"]}, (TEXTS, LABELS), {"text": TEXTS[0]}),
-    "TokenClassification": ({"labels": ["O", "B-L", "I-L"]}, (TEXTS, SPANS), {"text": TEXTS[0]}),
+    "TextClassifier": ({"labels": ["x", "y"]}, (TEXTS, LABELS), ("text",)),
+    "TokenClassification": ({"labels": ["O", "B-L", "I-L"]}, (TEXTS, SPANS), ("text",)),
     "QuestionAnswering": (
         {"max_query_length": 4, "doc_stride": 4}, (["a"] * 8, TEXTS, [x[0] for x in TEXTS]),
-        {"question": "a", "context": TEXTS[2]},
+        ("question", "context"),
     ),
-    "SentenceEncoder": ({"layer": -1}, (list(zip(TEXTS, TEXTS[::-1], strict=True)),),
-                        {"text": TEXTS[0]}),
+    "MultipleChoice": (
+        {}, (TEXTS, [["a", "b c"]] * 8, [0, 1] * 4), ("context", "endings"),
+    ),
+    "SentenceEncoder": ({}, (TEXTS,), ("text",)),
 }  # fmt: skip
 
 
 def compute(name, preset, folder, batch_size=3):
     """Return the losses, evaluation and predictions of a pipeline, and export its model."""
-    _, data, row = CASES[name]
+    _, data, names = CASES[name]
     pipeline = getattr(bert_tf, name).from_preset(preset)
     for _, layer in named_layers(pipeline.model):
         if isinstance(layer, modeling.Dropout):
             layer.rate = 0.0
+    pairs = (list(zip(TEXTS, TEXTS[::-1], strict=True)),) if name == "SentenceEncoder" else data
     history = pipeline.fit(
-        *data, validation_data=data if len(data) > 1 else data[0], epochs=2,
-        batch_size=int(batch_size), learning_rate=1e-3, shuffle=False, verbose=0,
+        *pairs, validation_data=pairs, epochs=2, batch_size=int(batch_size), learning_rate=1e-3,
+        shuffle=False, verbose=0,
     )  # fmt: skip
     pipeline.save_to_preset(f"{folder}/saved", overwrite=True)
     path = pipeline.export(f"{folder}/export", warm_up=False)
-    evaluation = {}
-    if name != "SentenceEncoder":
-        evaluation = pipeline.evaluate(*data)
-    inputs = data[0][:2] if len(data) < 3 else data[0]
-    if name == "SentenceEncoder":
-        inputs = TEXTS
-    answers = pipeline.predict(*((inputs, data[1]) if name == "QuestionAnswering" else (inputs,)))
+    inputs = data[: len(names)]
+    row = dict(zip(names, (x[0] for x in inputs), strict=True))
     return {
         "backend": keras.backend.backend(),
-        "history": {
-            key: list(map(float, x))
-            for key, x in history.history.items()
-            # Keras' backends average the losses of two outputs differently.
-            if not key.endswith("_logits_loss")
-        },
-        "evaluation": {key: float(x) for key, x in evaluation.items()},
-        "answers": np.asarray(answers).tolist() if name == "SentenceEncoder" else answers,
+        "history": {key: list(map(float, x)) for key, x in history.history.items()},
+        "evaluation": pipeline.evaluate(*pairs),
+        "answers": np.asarray(pipeline.predict(*inputs)).tolist(),
         "path": path,
         "row": row,
     }

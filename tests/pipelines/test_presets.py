@@ -9,9 +9,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.tasks.sentence_embedding.sentence_transformers import (
-    sentence_transformers_options,
-)
+from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
 from bert_tf.tokenization.settings import resolve_settings
 
 
@@ -24,7 +22,7 @@ def test_files_next_to_the_weights(model_folder):
 def test_wrong_presets(model_folder, tmp_path):
     for name, message in (
         ("uncased_L-2_H-128_A2", "uncased_L-2_H-128_A-2"),
-        ("bert_base_zh", "chinese_L-12_H-768_A-12"),
+        ("bert_base_zh", "MODELS"),
         (tmp_path, r"bert_config\.json"),
     ):
         with pytest.raises(bert_tf.UserError, match=f"`preset`: .*{message}"):
@@ -78,10 +76,10 @@ def test_unknown_casing_is_reported(model_folder, caplog):
 def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
     caplog.set_level("INFO", "bert_tf")
 
-    def options(pooling=None):
-        return sentence_transformers_options(str(tmp_path), pooling)
+    def options(**given):
+        return encoder_settings(str(tmp_path), given)
 
-    assert options() == {}
+    assert options() == {"pooling": "mean", "normalize": False}
     modules_file = tmp_path / "modules.json"
     paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
     modules = [
@@ -96,20 +94,20 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
     config = tmp_path / "1_Pooling" / "config.json"
     config.write_text(json.dumps({"pooling_mode_cls_token": True, "word_embedding_dimension": 3}))
     assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
-    assert options("cls") == options() and not caplog.text
-    assert options("max") == {**options(), "pooling": "max"}
+    assert options(pooling="cls") == options() and "overrides" not in caplog.text
+    assert options(pooling="max") == {**options(), "pooling": "max"}
     assert f"`pooling=max` overrides the setting: {tmp_path} has cls" in caplog.text
     config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
     with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
         options()
-    assert options("mean")["pooling"] == "mean"
+    assert options(pooling="mean")["pooling"] == "mean"
     assert "`pooling=mean` overrides the setting" in caplog.text and "weightedmean" in caplog.text
     # A partially downloaded folder, and a folder without that module.
     config.unlink()
     message = f"^{config} does not exist, although modules.json lists it; `pooling` overrides it$"
     with pytest.raises(bert_tf.UserError, match=message):
         options()
-    assert options("cls")["pooling"] == "cls"
+    assert options(pooling="cls")["pooling"] == "cls"
     modules_file.write_text(json.dumps(modules[:1]))
     assert options() == {"pooling": "mean", "layer": -1, "normalize": False}
     modules_file.write_text("{}{")
@@ -119,9 +117,9 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
 
 @pytest.mark.parametrize("given", [None, 8])
 def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, given):
-    for pipeline in (bert_tf.SentenceEncoder, bert_tf.FillMask, bert_tf.pipelines.TokenVectors):
+    for pipeline in (bert_tf.SentenceEncoder, bert_tf.FillMask, bert_tf.TokenVectors):
         loaded = pipeline.from_preset(model_folder, max_seq_length=given)
-        assert loaded.max_seq_length == (given or 12)
+        assert loaded.config.max_seq_length == (given or 12)
     classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"], max_seq_length=given)
     assert classifier.config.max_seq_length == (given or 12)
 

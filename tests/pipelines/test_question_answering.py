@@ -1,12 +1,15 @@
 """`QuestionAnswering`: training, answers, presets and export."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.tasks.question_answering import features, reading
-from tests.pipelines.classifier_helpers import no_history
+from bert_tf.tasks.question_answering import examples as reading
+from bert_tf.tasks.question_answering import features
+from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
@@ -32,18 +35,15 @@ def trained(encoder_folder):
         QUESTIONS * 10, contexts * 10, ANSWERS * 10, epochs=6, batch_size=6, learning_rate=5e-3,
         validation_data=(QUESTIONS[:1], contexts[:1], ANSWERS[:1]), verbose=0,
     )  # fmt: skip
-    return qa, history
+    return qa, history.history
 
 
 def test_fit(trained):
     qa, history = trained
     assert isinstance(qa.model, bert_tf.BertSpanLabeler)
-    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
-    assert "val_start_logits_accuracy" in history.history
-    results = qa.evaluate(QUESTIONS, [CONTEXT] * 3, ANSWERS, verbose=0)
-    np.testing.assert_allclose(
-        results["loss"], (results["start_logits_loss"] + results["end_logits_loss"]) / 2, rtol=1e-5
-    )
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert {"val_loss", "val_exact_match", "val_f1", "val_start_accuracy"} <= set(history)
+    assert qa.evaluate(QUESTIONS, [CONTEXT] * 3, ANSWERS)["exact_match"] == 100
     answers = qa.predict(QUESTIONS, CONTEXT)
     assert [answer["answer"] for answer in answers] == ["e f", "h", "a b"]
     for answer in answers:
@@ -51,101 +51,66 @@ def test_fit(trained):
         assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
 
 
-def test_fit_computes_padding(encoder_folder, monkeypatch):
-    """The loss needs padding, because it is a softmax over all positions."""
-    seen = []
-
-    def fit(model, *_, **__):
-        seen.append(model.skip_padding)
-        return no_history()
-
-    monkeypatch.setattr(keras.Model, "fit", fit)
-    make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS)
-    assert seen == [False]
+def test_questions_with_several_answers_and_metrics_of_keras(encoder_folder):
+    qa = make(encoder_folder)
+    qa.compile(metrics=[keras.metrics.SparseCategoricalAccuracy(name="own")] * 2)
+    data = QUESTIONS, [CONTEXT] * 3, [["e f", "e", "f"], ("h", 14), [("a b", 20), ("b", 21)]]
+    history = qa.fit(*data, validation_data=data, epochs=1, verbose=0).history
+    expected = {"loss", "f1", "start_logits_own"}
+    assert {f"val_{name}" for name in expected} <= set(history)
+    assert expected <= set(qa.evaluate(*data, verbose=0))
 
 
-def test_the_end_of_the_questions_is_validated_on(encoder_folder, monkeypatch):
-    seen = []
-
-    def fit(model, data, **options):
-        seen.append((data, options))
-        return no_history()
-
-    monkeypatch.setattr(keras.Model, "fit", fit)
-    make(encoder_folder).fit(QUESTIONS, [CONTEXT] * 3, ANSWERS, validation_split=0.4)
-    ((data, options),) = seen
-    train, dev = (sum(len(ids["input_ids"]) for ids, *_ in x) for x in (
-        data, options["validation_data"]
-    ))  # fmt: skip
-    windows = [
-        sum(1 for _ in make(encoder_folder)._windows((QUESTIONS[i:j], [CONTEXT] * (j - i),
-            ANSWERS[i:j]), ["a", "b", "c"])) for i, j in ((0, 2), (2, 3))
-    ]  # fmt: skip
-    assert [train, dev] == windows
-    with pytest.raises(bert_tf.UserError, match="cannot be combined with `validation_data`"):
-        make(encoder_folder).fit(
-            QUESTIONS, [CONTEXT] * 3, ANSWERS, validation_split=0.4, validation_data=([], [], [])
-        )
+def test_a_changed_config_has_an_effect(trained):
+    qa, config = trained[0], trained[0].config
+    data = QUESTIONS, [CONTEXT] * 3, ANSWERS
+    expected = qa.predict("d", CONTEXT), qa.evaluate(*data)
+    qa.config = dataclasses.replace(config, max_answer_length=1)
+    assert len(qa.predict("d", CONTEXT)["answer"]) == 1
+    assert qa.evaluate(*data)["exact_match"] < 100
+    qa.config = config
+    assert (qa.predict("d", CONTEXT), qa.evaluate(*data)) == expected
 
 
 def test_batches_are_the_windows_of_the_script(encoder_folder):
     qa = make(encoder_folder)
-    tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
-    converter = features.FeatureConverter(tokenizer, qa.config, is_training=True)
+    converter = features.FeatureConverter(qa.tokenizer, qa.config, is_training=True)
     question = reading.Question("", "0", "d", (reading.Answer("e f", 8),), False)
     ((_, windows, _),) = converter(reading.Paragraph("", CONTEXT, (question,)))
     assert len(windows) > 1
-    columns = (["d"], [CONTEXT], ["e f"])
-    ((batch, targets),) = qa._dataset(columns, ("questions", "contexts", "answers"), 32)
+    (batch,) = captured_fit(qa, ["d"], [CONTEXT], ["e f"], shuffle=False)
+    vocab, batch = qa.tokenizer.vocab, {name: np.array(x) for name, x in batch.items()}
     assert batch["input_ids"].shape == (len(windows), 16)
-    vocab = tokenizer.vocab
     for i, window in enumerate(windows):
         tokens = window.context.ids[window.first : window.first + window.length]
         first = [vocab["[CLS]"], *window.query, vocab["[SEP]"]]
         second = [*tokens, vocab["[SEP]"]]
         padding = [0] * (16 - len(first) - len(second))
-        assert batch["input_ids"][i].numpy().tolist() == first + second + padding
-        assert batch["input_mask"][i].numpy().tolist() == [1] * (16 - len(padding)) + padding
-        segments = [0] * len(first) + [1] * len(second) + padding
-        assert batch["segment_ids"][i].numpy().tolist() == segments
-        assert targets["start_logits"][i] == window.start_position
-        assert targets["end_logits"][i] == window.end_position
+        assert batch["input_ids"][i].tolist() == first + second + padding
+        assert batch["input_mask"][i].tolist() == [1] * (16 - len(padding)) + padding
+        assert batch["segment_ids"][i].tolist() == [0] * len(first) + [1] * len(second) + padding
+        assert batch["start_positions"][i] == window.start_position
+        assert batch["end_positions"][i] == window.end_position
+    # The end of the questions is for validation.
+    data = QUESTIONS, [CONTEXT] * 3, ANSWERS
+    part = captured_fit(qa, *(x[:2] for x in data), shuffle=False)
+    assert captured_fit(qa, *data, validation_split=0.4, shuffle=False) == part
 
 
 @pytest.mark.slow
 def test_presets_and_export(trained, tmp_path):
-    qa = trained[0]
     inputs = {"question": QUESTIONS, "context": [CONTEXT] * 3}
-    names = ("answer", "start", "end")
-    loaded = run_pipeline_test(qa, inputs, tmp_path, names=names)
+    loaded = run_pipeline_test(trained[0], inputs, tmp_path, names=("answer", "start", "end"))
     assert loaded.config.doc_stride == 5
-    expected = qa.predict(QUESTIONS, CONTEXT)
-    assert loaded.predict(QUESTIONS, CONTEXT) == expected
+    expected = loaded.predict(QUESTIONS, CONTEXT)
     assert loaded.predict(QUESTIONS[0], CONTEXT) == expected[0]
 
 
 @pytest.mark.slow
 def test_questions_without_answer(encoder_folder, caplog):
     qa = make(encoder_folder, version_2_with_negative=True)
-    qa.compile("sgd", run_eagerly=True)
-    qa.fit(["a", "b", "c"], [CONTEXT] * 3, [None, "", "x y"], epochs=1, verbose=0)
-    assert "1, the first: `answers`: item 2 is 'x y'" in caplog.text
+    data = ["a", "b", "c"], [CONTEXT] * 3, [None, "", "x y"]
+    qa.fit(*data, epochs=1, verbose=0)
+    assert '1, the first: `questions`, item 2: "x y"' in caplog.text
     assert "null_odds" in qa.predict("a", CONTEXT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("a", ["b"], ["b"]), "`questions`: .*single str"),
-        ((["a"], ["b", "c"], ["b"]), "`questions` and `contexts`: .* 1 and 2"),
-        ((["a"], ["b"], []), "`questions` and `answers`: .* 1 and 0"),
-        ((["a"], ["b"], [3]), "`answers`: item 0 is 3"),
-        ((["a"], ["b"], [("b", "x")]), "`answers`: item 0 is .*'x'"),
-        ((["a"], ["b"], [None]), "`answers`: item 0 .*`version_2_with_negative=True`"),
-        ((["a"], ["b"], ["c"]), "`answers`"),
-        (([], [], []), "`questions` is empty"),
-    ],
-)
-def test_wrong_data(encoder_folder, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make(encoder_folder).fit(*arguments)
+    assert {"exact", "f1"} & set(qa.evaluate(*data))

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.sentence_embedding import training
-from bert_tf.tasks.sentence_embedding.evaluation import search_scores
+from bert_tf.tasks.sentence_embedding import losses as training
+from bert_tf.tasks.sentence_embedding.search import search_scores
 from tests.common import WORDS, tiny
 from tests.pipelines.conftest import write_release_folder
 from tests.training.training_helpers import mirrored, one_device
@@ -21,10 +21,10 @@ OTHERS = SHUFFLED[::-1]
 SCORES = [len({*a.split()} & {*b.split()}) / 5 for a, b in zip(TEXTS, OTHERS, strict=True)]
 
 
-def make(folder, **options):
+def make(folder, strategy=None, **options):
     keras.utils.set_random_seed(0)
-    options = {"max_seq_length": 8, "layer": -1, "strategy": one_device(), **options}
-    return bert_tf.SentenceEncoder.from_preset(str(folder), **options)
+    with (strategy or one_device()).scope():
+        return bert_tf.SentenceEncoder.from_preset(str(folder), max_seq_length=8, **options)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +112,9 @@ def test_fit_on_pairs(encoder_folder, tmp_path):
     history = encoder.fit((TEXTS * 4, SHUFFLED * 4), **options).history
     assert history["loss"][-1] < history["loss"][0] and "val_loss" in history
     assert search()["mrr@10"] > before + 0.2
-    step = encoder._trained_model.train_function
+    step = encoder.model.train_function
     encoder.fit((TEXTS * 4, SHUFFLED * 4), **options)
-    assert encoder._trained_model.train_function is step
+    assert encoder.model.train_function is step
     encoder.save_to_preset(tmp_path / "saved")
     loaded = bert_tf.SentenceEncoder.from_preset(str(tmp_path / "saved"))
     np.testing.assert_allclose(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
@@ -127,9 +127,9 @@ def test_fit_on_scores(encoder_folder, loss):
     pairs = list(zip(TEXTS, OTHERS, strict=True))
     before = encoder.evaluate(pairs, SCORES)["spearman"]
     stop = keras.callbacks.EarlyStopping("val_spearman", mode="max", patience=99)
-    history = encoder.fit(pairs * 4, SCORES * 4, loss, validation_data=(pairs, SCORES), epochs=2,
-                          batch_size=16, learning_rate=2e-3, callbacks=[stop],
-                          verbose=0).history  # fmt: skip
+    options = {"loss": loss, "validation_data": (pairs, SCORES), "epochs": 2, "batch_size": 16,
+               "learning_rate": 2e-3, "callbacks": [stop], "verbose": 0}  # fmt: skip
+    history = encoder.fit(pairs * 4, SCORES * 4, **options).history
     assert history["val_spearman"][-1] > before + 0.1
     assert encoder.evaluate(pairs, SCORES)["spearman"] == history["val_spearman"][-1]
     cosines = [
@@ -167,17 +167,18 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"texts": [("a", "b"), ("a",)]}, "`texts`: item 1"),
-        ({"texts": ["a", "b"]}, "`texts`: item 0 is 'a'"),
-        ({"texts": []}, "`texts` is empty"),
+        ({"texts": ["a", "b"]}, "`texts`.* 'sentence2'"),
+        ({"texts": [("a", "b"), ("a",)]}, "`texts`, item 1: sentence2 is empty"),
+        ({"texts": []}, "`texts`"),
         ({"texts": (["a"], ["b", "c"])}, "1 and 2 items"),
-        ({"scores": [0.5]}, "`scores`: found 1 number, expected 48"),
-        ({"scores": [float("nan")] * 48}, "`scores`: item 0 is nan"),
+        ({"scores": [0.5]}, "`scores`: found 48 and 1 items"),
+        ({"scores": [float("nan")] * 48}, "`texts`, item 0: the score is"),
         ({"loss": "mse"}, "`loss=mse`"),
         ({"loss": "cosine"}, "`loss=cosine` requires `scores`"),
         ({"loss": "contrastive", "scores": SCORES}, "`loss=contrastive`.*`scores`"),
         ({"loss": "triplet"}, "`loss=triplet`: found 2 texts"),
         ({"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`"),
+        ({"mini_batch_size": 0}, "`mini_batch_size=0`"),
         ({"scores": SCORES, "symmetric": True}, "`symmetric`.*`loss=cosent`"),
     ],
 )
@@ -192,7 +193,7 @@ def test_an_optimizer_made_outside_fits_the_default_strategy(encoder_folder, mon
         "bert_tf.training.strategy.make_strategy",
         lambda **_: tf.distribute.OneDeviceStrategy("/cpu:0"),
     )
-    encoder = make(encoder_folder, strategy=None)
+    encoder = bert_tf.SentenceEncoder.from_preset(str(encoder_folder), max_seq_length=8)
     encoder.compile(bert_tf.optimization.AdamWeightDecay(1e-3))
     history = encoder.fit((TEXTS[:4], SHUFFLED[:4]), batch_size=4, verbose=0)
     assert np.isfinite(history.history["loss"]).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.tasks.sentence_embedding.neighbors import NearestNeighbors, Reranker
+from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
 from tests.common import run_python
 from tests.modeling.conftest import load_with_transformers
 from tests.pipelines.conftest import run_pipeline_test
@@ -23,6 +23,10 @@ SENTENCES = [
     "Ein Mann isst Nudeln. 一个男人在吃面",
     "a ||| b",
 ]
+
+
+def make(folder, **options):
+    return bert_tf.SentenceEncoder.from_preset(str(folder), max_seq_length=12, **options)
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +84,16 @@ print(json.dumps(vectors.numpy().tolist()))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", pytest.param("cls", marks=pytest.mark.slow)])
-def test_poolings(model_and_tokenizer, outputs, pooling):
+def test_poolings(model_folder, outputs, pooling):
     indices = [i for i, line in enumerate(LINES) if "|||" not in line]
     lines = [LINES[i] for i in indices]
     pool = {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0), "cls": lambda x: x[0]}[pooling]
     for layer, normalize in ((-2, False), (-1, True)):
-        encoder = bert_tf.SentenceEncoder(
-            *model_and_tokenizer, pooling, layer, normalize, batch_size=4, max_seq_length=12
-        )
+        encoder = make(model_folder, pooling=pooling, layer=layer, normalize=normalize)
         expected = np.array([pool(outputs[i][0][layer]) for i in indices])
         if normalize:
             expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
-        np.testing.assert_allclose(encoder.encode(lines), expected, atol=1e-5, rtol=0)
+        np.testing.assert_allclose(encoder.encode(lines, 4), expected, atol=1e-5, rtol=0)
     assert encoder.encode([]).shape == (0, 16)
 
 
@@ -100,13 +102,9 @@ def test_poolings(model_and_tokenizer, outputs, pooling):
     [(0, "max", True), (-1, "cls", False)],
 )
 @pytest.mark.slow
-def test_presets_and_export(
-    model_and_tokenizer, outputs, tmp_path, transformers, layer, pooling, normalize
-):
+def test_presets_and_export(model_folder, tmp_path, transformers, layer, pooling, normalize):
     lines = [line for line in LINES if "|||" not in line]
-    encoder = bert_tf.SentenceEncoder(
-        *model_and_tokenizer, pooling, layer, normalize, max_seq_length=12
-    )
+    encoder = make(model_folder, pooling=pooling, layer=layer, normalize=normalize)
 
     def assert_served(answers, expected):
         np.testing.assert_allclose([x["vectors"] for x in answers], expected, atol=1e-5)
@@ -118,7 +116,8 @@ def test_presets_and_export(
         assert_same=functools.partial(np.testing.assert_allclose, atol=1e-6),
         assert_served=assert_served,
     )
-    assert loaded.model.config.num_hidden_layers == layer % 2 + 1 and loaded.max_seq_length == 12
+    assert loaded.config.bert_config.num_hidden_layers == layer % 2 + 1
+    assert loaded.config.max_seq_length == 12
     load_with_transformers(transformers, str(tmp_path / "saved"))
 
 
@@ -136,8 +135,8 @@ class Overlap:
 
 
 @pytest.mark.parametrize("labels", [(), ("0", "1")])
-def test_a_reranker_orders_the_candidates(model_and_tokenizer, labels):
-    encoder = bert_tf.SentenceEncoder(*model_and_tokenizer, max_seq_length=12)
+def test_a_reranker_orders_the_candidates(model_folder, labels):
+    encoder = make(model_folder)
     texts, queries = ["a b", "c d e", "f", "a b c d", "e f", "a"], ["a b c", "f e"]
     classifier = Overlap(labels)
     everything = NearestNeighbors(queries, 6, encoder, Reranker(classifier, num_candidates=1))
@@ -193,6 +192,6 @@ def test_nearest_neighbors():
         ({"pooling": "sum"}, "`pooling=sum`: expected one of"),
     ],
 )
-def test_errors(model_and_tokenizer, options, message):
+def test_errors(model_folder, options, message):
     with pytest.raises(bert_tf.UserError, match=message):
-        bert_tf.SentenceEncoder(*model_and_tokenizer, max_seq_length=12, **options)
+        make(model_folder, **options)

@@ -22,27 +22,16 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
            b"[CLS] [SEP] [MASK]", "a\u0301\u200b\ufeff b".encode()]  # fmt: skip
 
 
-def run_servable_test(task, make, rows_of, folder, max_length=LENGTH):
-    """Run all checks of `ServableTest` on a task's servable.
+class ServableTest:
+    """Checks of a servable.
 
     Args:
       task: name of the task in `model.json`.
       make: function from a `ServingConfig` to a `Servable`; the weights are always the same.
       rows_of: function from texts to rows of a `Predictor`.
+      predictor: function that returns the `Predictor` of an export with `BUCKETS`.
       folder: a `pathlib.Path` for exported models.
       max_length: the largest number of tokens of a sequence.
-    """
-    serving_config = configs.ServingConfig(sequence_buckets=BUCKETS)
-    predictor = serving.Predictor(serving.export(make(serving_config), str(folder / "buckets")))
-    test = ServableTest(task, make, rows_of, lambda: predictor, folder, max_length)
-    for check in CHECKS:
-        getattr(test, check)()
-
-
-class ServableTest:
-    """Checks of a servable, with the arguments of `run_servable_test`.
-
-    `predictor` is a function that returns the `Predictor` of an export with `BUCKETS`.
     """
 
     def __init__(self, task, make, rows_of, predictor, folder, max_length=LENGTH):

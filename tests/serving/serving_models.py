@@ -7,13 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.classification.config import ClassificationConfig, NumericFeature
-from bert_tf.tasks.encoder.servable import encoder_servable
-from bert_tf.tasks.fill_mask.servable import fill_mask_servable
-from bert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.classification.options import ClassificationConfig, NumericFeature
+from bert_tf.tasks.features.pipeline import TokenVectorsConfig
+from bert_tf.tasks.fill_mask.task import FillMaskConfig
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.registry import served_tasks
-from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
+from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from tests.common import TINY
 
 LENGTH = TINY.max_position_embeddings
@@ -46,6 +48,12 @@ def task_config(task, vocab_file, **changes):
         return TokenClassificationConfig(*common, **values)
     if task == "multiple_choice":
         return MultipleChoiceConfig(*common, **changes)
+    if task == "sentence_embedding":
+        return SentenceEmbeddingConfig(*common, pooling="mean", layer=-2, normalize=False)
+    if task == "encoder":
+        return TokenVectorsConfig(*common)
+    if task == "fill_mask":
+        return FillMaskConfig(*common, num_best=3)
     values = {
         "classification": {"labels": ("no", "yes"), "numeric_features": NUMBERS},
         "multi_label": {"labels": ("x", "y", "z")},
@@ -65,7 +73,9 @@ def model_of(task):
     """Return the model of a task, which is built once."""
     heads = {
         "encoder": bert_tf.BertModel,
-        "sentence_embedding": bert_tf.BertModel,
+        "sentence_embedding": lambda config: ColumnModel(
+            bert_tf.BertModel(config), Pooling("mean", -2, False)
+        ),
         "fill_mask": bert_tf.BertPretrainer,
         "classification": lambda config: bert_tf.BertClassifier(config, 2, num_numeric_features=2),
         "multi_label": lambda config: bert_tf.BertClassifier(config, 3),
@@ -81,14 +91,6 @@ def model_of(task):
 def make_servable(task, vocab_file, serving_config):
     """Return a `Servable` of a task, always with the same weights."""
     model = model_of(task)
-    tokenizer = bert_tf.FullTokenizer(vocab_file, keep_special_tokens=task == "fill_mask")
-    if task == "encoder":
-        return encoder_servable(model, tokenizer, LENGTH, serving_config)
-    if task == "sentence_embedding":
-        encoder = bert_tf.SentenceEncoder(model, tokenizer, max_seq_length=LENGTH)
-        return encoder._servable(serving_config)
-    if task == "fill_mask":
-        return fill_mask_servable(model, tokenizer, LENGTH, serving_config, 3)
     config = task_config(task, vocab_file)
     spec, _ = served_tasks()[task]
     return spec.make_servable(model, config, serving_config)

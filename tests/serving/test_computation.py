@@ -12,9 +12,10 @@ from bert_tf import configs, serving
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.encoder.servable import encoder_servable
+from bert_tf.tasks.features.served import encoder_servable
+from tests.common import TINY
 from tests.serving.conftest import BUCKETS
-from tests.serving.serving_models import LENGTH, TINY, make_servable, model_of, padded_ids
+from tests.serving.serving_models import LENGTH, make_servable, model_of, padded_ids, task_config
 
 
 @pytest.mark.parametrize(
@@ -42,10 +43,10 @@ def test_size_in_half_precision(vocab_file, tmp_path):
     """The size halves, because two signatures share their weights."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": 200_000})
     model, sizes = bert_tf.BertModel(config), {}
-    tokenizer = bert_tf.FullTokenizer(vocab_file)
+    task = task_config("encoder", vocab_file)
     for dtype in ("float32", "bfloat16"):
         serving_config = configs.ServingConfig(dtype=dtype, warm_up=False)
-        servable = encoder_servable(model, tokenizer, LENGTH, serving_config)
+        servable = encoder_servable(model, task, serving_config)
         folder = pathlib.Path(serving.export(servable, str(tmp_path / dtype)))
         sizes[dtype] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         metadata = json.loads((folder / "assets.extra" / "model.json").read_text())

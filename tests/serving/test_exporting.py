@@ -9,14 +9,12 @@ import sys
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 import bert_tf
 from bert_tf import configs, serving
 from bert_tf.io import locks
 from bert_tf.serving import exporting
-from bert_tf.tasks.token_classification.config import TokenClassificationConfig
-from tests import scripts_alone
+from bert_tf.tasks.token_classification.options import TokenClassificationConfig
 from tests.serving.serving_models import LENGTH, TINY, make_servable
 
 # Files that an export writes next to the versions.
@@ -86,13 +84,6 @@ def test_model_card(vocab_file, tmp_path):
         f"curl -d '{sample}' ", f"at most {LENGTH} tokens",
     ):  # fmt: skip
         assert text in card, text
-    # The next export replaces the card.
-    servable = make_servable(
-        "classification", vocab_file, configs.ServingConfig("ids", warm_up=False)
-    )
-    serving.export(servable, str(export_dir))
-    card = (export_dir / "README.md").read_text()
-    assert "| version | 2 |" in card and card.count("Not recorded.") == 2
     (export_dir / "README.md").write_text("mine\n")
     serving.export(servable, str(export_dir))
     assert (export_dir / "README.md").read_text() == "mine\n"
@@ -111,9 +102,8 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     assert {x.name for x in tmp_path.iterdir()} == {"1", *_SIDE_FILES}
 
 
-def test_tags_of_a_hugging_face_model(root, monkeypatch):
+def test_tags_of_a_hugging_face_model():
     """Tags in the BILOU scheme would give wrong spans."""
-    monkeypatch.syspath_prepend(str(root))
     config_class = TokenClassificationConfig
     for tags, scheme in [
         (("O", "B-PER", "I-PER"), "iob2"),
@@ -126,11 +116,6 @@ def test_tags_of_a_hugging_face_model(root, monkeypatch):
         assert config.tags.scheme == scheme, tags
     with pytest.raises(bert_tf.UserError, match=r"`labels`: .*BILOU.*U-PER"):
         config_class.from_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
-    with (
-        scripts_alone.imported("export_model") as run,
-        pytest.raises(flags.IllegalFlagValueError, match="max_seq_length"),
-    ):
-        run("export_model", "--task=encoder", "--export_dir=x", "--max_seq_length=0")
 
 
 _EXPORT = """

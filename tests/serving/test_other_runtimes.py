@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, serving
-from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tasks.classification.served import classification_servable
 from tests.serving.serving_models import TINY, classifier_config, randomized
 
 SHAPES = [(1, 5), (3, 9)]

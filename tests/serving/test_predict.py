@@ -2,11 +2,8 @@
 
 import io
 import json
-import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 
 import pytest
@@ -69,7 +66,7 @@ LINES = {
         '{"context": "a", "endings": "bc"}': "endings: ",
         '{"context": "\\ud800", "endings": ["b"]}': "context: .*ud800",
         '{"context": "a"}': "context, endings",
-        "[" * 100_000: "",
+        "[" * 100_000: ".",
     },
 }
 
@@ -120,29 +117,6 @@ def test_damaged_models(predictor, tmp_path, changes, message):
         data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     with pytest.raises(bert_tf.UserError, match=message):
         serving.Predictor(str(tmp_path))(rows_of("classification"))
-
-
-@pytest.mark.slow
-def test_predict_stays_up(root, classifier, request):
-    """The process answers each piped line immediately, and Ctrl-C ends it."""
-    # Background processes of a shell ignore Ctrl-C, and child processes inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    with subprocess.Popen(
-        [sys.executable, str(root / "predict.py"), f"--model={classifier}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    ) as process:
-        for number in range(3):
-            process.stdin.write(f"a b\t{number}\t1\n".encode())
-            process.stdin.flush()
-            assert "label" in json.loads(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        stderr = process.stderr.read().decode()
-    assert "predict.py: interrupted" in stderr and "Fatal Python error" not in stderr
 
 
 def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):

@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.serving.sequences import Buckets
+from bert_tf.serving.prepared_model import Buckets
 from bert_tf.tasks.question_answering import decoding as decoding_module
-from bert_tf.tasks.question_answering import features, reading
-from bert_tf.tasks.question_answering import servable as serving
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering import examples as reading
+from bert_tf.tasks.question_answering import features
+from bert_tf.tasks.question_answering import served as serving
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tokenization import packing_graph
 from bert_tf.tokenization.packing_graph import Segment, Windows
 from tests.serving.serving_models import TINY, model_of

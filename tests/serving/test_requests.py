@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, serving
-from bert_tf.tasks.classification.servable import classification_servable
+from bert_tf.tasks.classification.served import classification_servable
 from tests.common import tiny
 from tests.docs import pages
 from tests.serving.serving_models import classifier_config, randomized

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.data import records
+from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.task import TASK_CLASSES
 from tests.common import WITHOUT_DROPOUT, tiny
 
@@ -14,6 +16,14 @@ SMALL = {"num_hidden_layers": 1, **WITHOUT_DROPOUT}
 def small_config(**changes):
     """Return a `BertConfig` of one layer without dropout."""
     return tiny(**{**SMALL, **changes})
+
+
+def first_batch(features, length_multiple=None):
+    """Return the records of `Features` as one batch."""
+    serialized = tf.constant(features.in_memory("features"))
+    schema, lengths, _ = features.record_format(small_config()).values()
+    batch = records.parse(serialized, schema, lengths)
+    return records.trim(batch, schema, length_multiple) if length_multiple else batch
 
 
 def make_task_and_batch(task_type, num_labels):
@@ -30,7 +40,7 @@ def make_task_and_batch(task_type, num_labels):
         "segment_ids": np.zeros((4, 6), "int32"),
     }
     keras.utils.set_random_seed(1)
-    task = TASK_CLASSES[task_type](small_config(), num_labels)
+    task = TASK_CLASSES[task_type](BertClassifier(small_config(), num_labels))
     for weights in task.model.trainable_variables[-2:]:
         weights.assign(rng.normal(size=weights.shape))  # makes the answers differ
     batch[task.label_name] = labels[task_type]

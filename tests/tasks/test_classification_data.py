@@ -3,19 +3,10 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.classification.examples import Example, find_labels
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
-from bert_tf.tasks.classification.reading import FileSource
+from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.source import FileSource
 from tests.common import TINY, read_data, write_files
-
-
-def test_labels_are_sorted():
-    def labels(*names):
-        return find_labels([Example("", "", None, name) for name in names])
-
-    assert labels("no", "yes", "no", "maybe") == ("maybe", "no", "yes")
-    assert labels("10", "9", "-1") == ("-1", "9", "10")
 
 
 def test_unknown_labels(tmp_path):
@@ -37,6 +28,9 @@ def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
     stored = ClassificationConfig(TINY, "", labels=("w", "x"))
     source = FileSource(custom_dataset(), folder)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
+    write_files(tmp_path, train__tsv="a\ty\n")
+    with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 1: .*'y', expected one of w, x"):
+        read_data(FileSource(custom_dataset(), folder), ["train"], stored)
     source = FileSource(custom_dataset("regression"), folder)
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* classification.* regression"):
         read_data(source, ["dev"], stored)

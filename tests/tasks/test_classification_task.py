@@ -3,48 +3,68 @@
 import numpy as np
 import pytest
 
-from bert_tf.tasks.classification.config import ClassificationConfig
-from bert_tf.tasks.classification.data import ClassificationData
+from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.examples import Example
 from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.task import ClassificationData
+from tests.common import QUICK_RUN, write_files, write_model
 from tests.tasks.task_helpers import make_task_and_batch, small_config
 
 
+def softplus(x):
+    return np.log1p(np.exp(x))
+
+
+@pytest.mark.parametrize("class_weights", [None, (0.5, 1.0, 4.0)])
 @pytest.mark.parametrize(
-    ("task_type", "num_labels", "loss"),
+    ("task_type", "loss"),
     [
-        ("classification", 3, lambda y, z: -np.log(np.exp(z) / np.exp(z).sum())[y]),
-        ("regression", 1, lambda y, z: (z[0] - y) ** 2),
-        (
-            "multi_label",
-            3,
-            lambda y, z: np.mean(y * np.log1p(np.exp(-z)) + (1 - y) * np.log1p(np.exp(z))),
-        ),
+        ("classification", lambda y, z, w: (w * -np.log(np.exp(z) / np.exp(z).sum()))[y]),
+        ("regression", lambda y, z, w: (z[0] - y) ** 2),
+        ("multi_label", lambda y, z, w: np.mean(w * y * softplus(-z) + (1 - y) * softplus(z))),
     ],
 )
-def test_losses(task_type, num_labels, loss):
-    """The loss of an example follows the formula; the loss of a batch is the mean."""
+def test_losses(task_type, loss, class_weights):
+    """The loss of an example is the formula's; class weights are in the training loss only."""
+    num_labels = 1 if task_type == "regression" else 3
     task, batch = make_task_and_batch(task_type, num_labels)
+    task.class_weights = class_weights
     outputs = task.model(batch, training=False)
-    logits = outputs["logits"].numpy()
-    expected = [loss(y, z) for y, z in zip(batch[task.label_name].numpy(), logits, strict=True)]
+    logits, labels = outputs["logits"].numpy(), batch[task.label_name].numpy()
+    weighted, expected = (
+        [loss(y, z, np.array(w)) for y, z in zip(labels, logits, strict=True)]
+        for w in (class_weights or (1,) * 3, (1,) * 3)
+    )
     predictions = task.predictions(outputs, batch)
     np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
-    (name,) = task.loss_names
-    batch_loss = task.losses(outputs, batch, task.loss_weights(batch))[name]
-    np.testing.assert_allclose(batch_loss, np.mean(expected), rtol=1e-4)
+    (batch_loss,) = task.losses(outputs, batch, task.loss_weights(batch)).values()
+    np.testing.assert_allclose(batch_loss, np.mean(weighted), rtol=1e-4)
     assert predictions[task.answer_name].shape == ((4,) if num_labels == 1 else (4, num_labels))
     metrics = task.metrics({name: value.numpy() for name, value in predictions.items()})
     assert sorted(metrics) == sorted(task.metric_names)
     assert metrics["loss"] == metrics["eval_loss"] == pytest.approx(np.mean(expected), rel=1e-4)
+    for name, (values, _) in task.fit_metrics(outputs, batch).items():
+        assert np.mean(values) == metrics.get(f"eval_{name}", np.mean(values))
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("balanced", (1, 1)), ("0,1", (0, 1))])
+def test_the_flag_of_class_weights(run_script, experiments, tmp_path, choice, expected):
+    write_files(tmp_path, train__tsv="text\tlabel\n" + "a\tx\nb\ty\n" * 4)
+    run_script(
+        "run_classifier", f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train",
+        f"--output_dir={tmp_path}/out", f"--class_weights={choice}", *write_model(tmp_path),
+        *QUICK_RUN,
+    )  # fmt: skip
+    assert experiments[0].data.make_task(None, None).class_weights == expected
 
 
 @pytest.mark.parametrize(("scores", "warns"), [((1.0, 2.0, 6.0), False), ((0.0, 100.0), True)])
 def test_a_new_regression_head_starts_at_the_mean(scores, warns, caplog):
     config = ClassificationConfig(small_config(), task_type="regression")
     examples = {"train": [Example("", "a", None, score) for score in scores]}
-    task = ClassificationData(custom_dataset("regression"), examples, config).make_task()
-    _, batch = make_task_and_batch("regression", 1)
-    logits = task.model(batch, training=False)["logits"]
+    model = BertClassifier(config.bert_config, 1)
+    ClassificationData(custom_dataset("regression"), examples, config).start_training(model)
+    logits = model(make_task_and_batch("regression", 1)[1], training=False)["logits"]
     np.testing.assert_allclose(logits, np.full((4, 1), np.mean(scores)), atol=0.5)
     assert ("standard deviation of 50;" in caplog.text) == warns

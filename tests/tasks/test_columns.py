@@ -1,21 +1,24 @@
-"""Columns of texts, labels and ids in custom files with and without a header."""
+"""Columns and rows of text files: headers, quotes, encodings, labels and unusable rows."""
 
 import pytest
 
+import bert_tf
 from bert_tf.data.columns import Layout
-from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.reading import FileSource, read_examples
-from tests.common import read_data, write_files
+from bert_tf.data.rows import BadRows
+from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.source import FileSource
+from tests.common import read_data, read_examples, write_files
 
 
 @pytest.fixture
 def read(tmp_path):
     """Return a function that reads a custom file: (text_a, text_b, label, id) of each row."""
 
-    def read(data, split="train", name="data.tsv", **layout):
+    def read(data, split="train", name="data.tsv", bad=None, task_type=None, labels=None, **layout):
         path = tmp_path / name
-        path.write_bytes(data.encode())
-        examples = read_examples(custom_dataset(layout=Layout(**layout)), None, split, str(path))
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        dataset = custom_dataset(task_type, labels, Layout(**layout))
+        examples = read_examples(dataset, None, split, str(path), bad)
         return [(x.text_a, x.text_b, x.label, x.id) for x in examples]
 
     return read
@@ -58,27 +61,20 @@ def test_test_files_with_and_without_labels(read, text):
     assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
 
 
-IMDB = (
-    "review,sentiment\n"
-    '"A ""must see"".<br /><br />Go, now.",positive\n'
-    "Dull,negative\n"
-    '"Two lines,\nand a comma",positive\n'
-    "Too long,negative\n"
-)
+IMDB = """review,sentiment
+"A ""must see"".<br /><br />Go, now.",positive
+"Two lines,
+and a comma",negative
+"""
 
 
 def test_the_file_of_imdb(read):
     """Kaggle's file has common column names, quotes, doubled quotes and line breaks."""
     rows = [x[0::2] for x in read(IMDB, name="a.csv")]
-    assert rows == [
-        ('A "must see".<br /><br />Go, now.', "positive"), ("Dull", "negative"),
-        ("Two lines,\nand a comma", "positive"), ("Too long", "negative"),
-    ]  # fmt: skip
-    for header in ("sentiment,id,review", "Text,target", "comment,title,label"):
-        names = header.lower().split(",")
-        cells = [{"text": "a", "review": "a", "comment": "a", "label": "x", "target": "x",
-                  "sentiment": "x"}.get(name, "7") for name in names]  # fmt: skip
-        assert [x[0::2] for x in read(f"{header}\n{','.join(cells)}\n")] == [("a", "x")]
+    assert rows[0] == ('A "must see".<br /><br />Go, now.', "positive")
+    assert rows[1] == ("Two lines,\nand a comma", "negative")
+    for text in ("sentiment,id,review\nx,7,a\n", "Text,target\na,x", "comment,title,label\na,7,x"):
+        assert [x[0::2] for x in read(text)] == [("a", "x")]
 
 
 ROWS = ["a,x", "b,y", "c,x", "d,y"]
@@ -121,8 +117,82 @@ def test_common_names_that_leave_a_choice(read):
     assert read("text,topic,class\na,x,y\n", name="a.csv", label=("class",))[0][2] == "y"
 
 
-def test_labels_and_names_of_any_form(read):
-    """Pandas' missing values are ordinary labels, and spaces around a label are removed."""
-    text = "my text,the label\na,nan\nb,NA\nc, not bad\nd,not bad \ne,None\n"
-    rows = read(text, name="a.csv", text=("my text",), label=("the label",))
-    assert [x[2] for x in rows] == ["nan", "NA", "not bad", "not bad", "None"]
+@pytest.mark.parametrize("name", ["data.tsv", "data.csv"])
+def test_harmless_oddities(read, name):
+    """Covers BOM, CRLF, blank lines, trailing empty cells, no final newline, and a 1 MB line."""
+    long = "soup " * 200_000
+    text = f"\ufefftext\tlabel\r\ngood\tyes\t\t\r\n\r\n{long}\tno"
+    rows = read(text.replace("\t", "," if name.endswith("csv") else "\t"), name=name)
+    assert [x[::2] for x in rows] == [("good", "yes"), (long, "no")]
+
+
+BAD = {
+    "only one column": (b"no second column", "found 1 column, expected label in column 2"),
+    "an unquoted comma": (b"good\tand\tyes", "found 3 columns, expected 2"),
+    "no text": (b" \tyes", "text is empty"),
+    "no label": (b"good\t ", "label is missing"),
+    "NUL": (b"go\0od\tyes", "NUL"),
+    "latin-1": (b"caf\xe9\tyes", "UTF-8 .*0xe9"),
+}
+
+
+@pytest.mark.parametrize(("row", "message"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("name", ["data.tsv", "data.csv"])
+def test_bad_rows_raise_an_error_or_are_counted(read, name, row, message):
+    data = b"text\tlabel\ngood\tyes\n" + row + b"\nbad\tno\n" + row + b"\n"
+    data = data.replace(b"\t", b"," if name.endswith("csv") else b"\t")
+    with pytest.raises(bert_tf.UserError, match=rf"{name}, line 3: .*{message}.*`skip_bad_rows`"):
+        read(data, name=name)
+    bad = BadRows(skip=True)
+    # The other rows keep their row numbers.
+    assert [(x[0], x[3]) for x in read(data, name=name, bad=bad)] == [("good", "0"), ("bad", "2")]
+    assert bad.count == 2
+    assert f"{name}, line 3: " in bad.first
+
+
+def test_only_csv_has_quotes(read, caplog):
+    rows = read('text,label\n"good, ""very""\nsoup",yes\nbad,"no"\n', name="data.csv")
+    assert [x[::2] for x in rows] == [('good, "very"\nsoup', "yes"), ("bad", "no")]
+    rows = read('"good\tyes\n"b""a""d"\t"no"\n')
+    assert [x[::2] for x in rows] == [('"good', "yes"), ('"b""a""d"', '"no"')]
+    assert "texts in quotes" in caplog.text
+
+
+def test_bad_rows_of_csv_are_named_by_their_first_line(read):
+    text = 'text,label\n"two\nlines",yes\n"good" soup,no\nbad,no\n'
+    with pytest.raises(bert_tf.UserError, match=r"data\.csv, line 4: not comma-separated"):
+        read(text, name="data.csv")
+    assert [x[0] for x in read(text, name="data.csv", bad=BadRows(skip=True))] == [
+        "two\nlines",
+        "bad",
+    ]
+    with pytest.raises(bert_tf.UserError, match=r"data\.csv, line 3: .*unexpected end of data"):
+        read('text,label\ngood,yes\n"bad,no\nsoup,no\n', name="data.csv")
+
+
+def test_several_labels_in_columns(read):
+    text = "text\tsalty\thot\ngood\t1\t0\nbad\t1\t1\nsoup\t0\t0\n"
+    options = {"task_type": "multi_label", "label": ("salty", "hot")}
+    assert [x[2] for x in read(text, **options)] == [("salty",), ("salty", "hot"), ()]
+    # Columns keep the given order, even if a label is never 1.
+    layout = Layout(label=("salty", "hot"))
+    assert custom_dataset("multi_label", None, layout).labels == ("salty", "hot")
+    for labels, salty in ((("s", "h"), "s"), (("hot", "salty"), "salty")):
+        assert [x[2] for x in read(text, labels=labels, **options)] == [(salty,), labels, ()]
+    with pytest.raises(bert_tf.UserError, match=r"line 2: .*label hot is 2"):
+        read("text\tsalty\thot\ngood\t1\t2\n", **options)
+
+
+@pytest.mark.parametrize(
+    ("task_name", "data", "message"),
+    [
+        ("mrpc", b"h\n1\t2\t3\ta\n", "line 2: found 4 columns, .* 5"),
+        ("cola", b"gj04\t1\t\n", "line 1: found 3 columns, .* 4"),
+        ("cola", b"", "no examples"),
+        ("cola", b"gj04\t1\t\t\xff\n", "line 1: .*UTF-8"),
+    ],
+)
+def test_bad_rows_of_glue(tmp_path, task_name, data, message):
+    (tmp_path / "train.tsv").write_bytes(data)
+    with pytest.raises(bert_tf.UserError, match=rf"train\.tsv.*{message}"):
+        read_examples(find_task(task_name), str(tmp_path), "train")

@@ -7,64 +7,35 @@ import pytest
 import bert_tf
 from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.glue import DATASETS, custom_dataset, find_task
-from bert_tf.tasks.classification.reading import FileSource, read_examples
-from bert_tf.training.task import result_name
-from tests.common import read_data, write_files, write_mnli
+from bert_tf.tasks.classification.source import FileSource
+from bert_tf.training.results import result_file
+from tests.common import read_data, read_examples, write_files, write_mnli
 
 # For each task, the header and a row of a labelled file and of the test file in the GLUE download,
 # and the expected (text_a, text_b, label) and (text_a, text_b, id).
 ROWS = {
-    "CoLA": (
-        "gj04\t1\t\tA b.\n",
-        "index\tsentence\n7\tA b.\n",
-        ("A b.", None, "1"),
-        ("A b.", None, "7"),
-    ),
-    "SST-2": (
-        "sentence\tlabel\na b \t0\n",
-        "index\tsentence\n0\ta b\n",
-        ("a b ", None, "0"),
-        ("a b", None, "0"),
-    ),
-    "MRPC": (
-        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t10\t11\tA\tB\n",
-        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n3\t10\t11\tA\tB\n",
-        ("A", "B", "1"),
-        ("A", "B", "3"),
-    ),
-    "STS-B": (
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-        "0\tg\tf\t2012\t1\tn\tn\tA\tB\t4.750\n",
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\n"
-        "5\tg\tf\t2012\t1\tn\tn\tA\tB\n",
-        ("A", "B", 4.75),
-        ("A", "B", "5"),
-    ),
-    "QQP": (
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n9\t1\t2\tA?\tB?\t0\n",
-        "id\tquestion1\tquestion2\n2\tA?\tB?\n",
-        ("A?", "B?", "0"),
-        ("A?", "B?", "2"),
-    ),
-    "QNLI": (
-        "index\tquestion\tsentence\tlabel\n0\tA?\tB\tnot_entailment\n",
-        "index\tquestion\tsentence\n1\tA?\tB\n",
-        ("A?", "B", "not_entailment"),
-        ("A?", "B", "1"),
-    ),
-    "RTE": (
-        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment\n",
-        "index\tsentence1\tsentence2\n1\tA\tB\n",
-        ("A", "B", "entailment"),
-        ("A", "B", "1"),
-    ),
-    "WNLI": (
-        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1\n",
-        "index\tsentence1\tsentence2\n1\tA\tB\n",
-        ("A", "B", "1"),
-        ("A", "B", "1"),
-    ),
-}
+    "CoLA": ("gj04\t1\t\tA b.\n",
+             "index\tsentence\n7\tA b.\n", ("A b.", None, "1"), ("A b.", None, "7")),
+    "SST-2": ("sentence\tlabel\na b \t0\n",
+              "index\tsentence\n0\ta b\n", ("a b ", None, "0"), ("a b", None, "0")),
+    "MRPC": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t10\t11\tA\tB\n",
+             "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n3\t10\t11\tA\tB\n",
+             ("A", "B", "1"), ("A", "B", "3")),
+    "STS-B": ("index\tgenre\tfilename"
+              "\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n0\tg\tf\t2012\t1\tn\tn\tA\tB\t4.750\n",
+              "index\tgenre\tfilename"
+              "\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\n5\tg\tf\t2012\t1\tn\tn\tA\tB\n",
+              ("A", "B", 4.75), ("A", "B", "5")),
+    "QQP": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n9\t1\t2\tA?\tB?\t0\n",
+            "id\tquestion1\tquestion2\n2\tA?\tB?\n", ("A?", "B?", "0"), ("A?", "B?", "2")),
+    "QNLI": ("index\tquestion\tsentence\tlabel\n0\tA?\tB\tnot_entailment\n",
+             "index\tquestion\tsentence\n1\tA?\tB\n",
+             ("A?", "B", "not_entailment"), ("A?", "B", "1")),
+    "RTE": ("index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment\n",
+            "index\tsentence1\tsentence2\n1\tA\tB\n", ("A", "B", "entailment"), ("A", "B", "1")),
+    "WNLI": ("index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1\n",
+             "index\tsentence1\tsentence2\n1\tA\tB\n", ("A", "B", "1"), ("A", "B", "1")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -95,7 +66,9 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
         "test_mismatched": ("TMM", "B", None),
     }
     assert source.splits("dev") == ["dev", "dev_mismatched"]
-    assert result_name("eval_results", "dev_mismatched", ".txt") == "eval_results_mismatched.txt"
+    assert (
+        result_file("", "eval_results", "dev_mismatched", ".txt") == "eval_results_mismatched.txt"
+    )
     for name, text in (("mnli_matched", "M"), ("MNLI-mm", "MM")):
         part = FileSource(find_task(name), str(tmp_path))
         assert part.splits("dev") == ["dev"] and part.read("dev")[0].text_a == text
@@ -114,7 +87,7 @@ def test_the_diagnostic_set_is_only_predicted(tmp_path):
     assert data.labels == find_task("mnli").labels
     # The results are next to the MNLI results of the run.
     (split,) = data.examples
-    assert result_name("test_results", split, ".tsv") == "test_results_ax.tsv"
+    assert result_file("", "test_results", split, ".tsv") == "test_results_ax.tsv"
     with pytest.raises(bert_tf.UserError, match=r"`do_train`.*only test_ax"):
         source.splits("train")
 
@@ -159,11 +132,15 @@ def test_spellings_of_names(typed, expected):
     ("make", "arguments", "message"),
     [
         (find_task, ("qqqp",), "`task_name=qqqp`"),
-        (custom_dataset, (None, None, Layout(label=("a", "b"))), "`label_column`.*multi_label`"),
+        (
+            custom_dataset,
+            ("regression", None, Layout(label=("a", "b"))),
+            "`label_column`.* regression",
+        ),
         (
             custom_dataset,
             ("multi_label", ("x",), Layout(label=("a", "b"))),
-            "`labels`: found 1 .* 2 .*`label_column`",
+            "`labels`: found 1 .* 2",
         ),
         (custom_dataset, ("regression", ("x",), None), "`labels`.*regression"),
         (custom_dataset, (None, None, Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),

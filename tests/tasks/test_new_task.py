@@ -76,6 +76,9 @@ def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, capl
     with pytest.raises(ValueError, match=r"`output_dir`.*topics\.json"):
         training.fine_tune(other, config(do_train=True))
     finder = topics.TopicFinder.from_preset(f"{tmp_path}/out")
+    table = {"text": ["a e", "b c"], "topic": ["vowels", "consonants"]}
+    finder.fit(table, epochs=1, verbose=0)
+    assert finder.evaluate(table)["accuracy"] == 1.0
     finder.save_to_preset(f"{tmp_path}/saved")
     for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
         assert loaded.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
@@ -103,8 +106,8 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
 
 def test_registry():
     for name, (spec, served) in served_tasks().items():
-        assert spec.make_servable or spec.pretrained_servable
+        assert spec.make_servable
         assert name == spec.name or served.config["task_type"] == name
         assert served.answers is None or issubclass(served.answers, serving.Answers)
-    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.config_class}
+    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.read}
     assert side_files == set(files.TASK_CONFIG_FILES)

@@ -9,15 +9,15 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data.columns import Layout
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.classification.config import NumericFeature
 from bert_tf.tasks.classification.examples import Example, measure_numbers, normalize
 from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.reading import FileSource, read_examples
+from bert_tf.tasks.classification.options import NumericFeature
+from bert_tf.tasks.classification.source import FileSource
 from tests.common import (
     QUICK_RUN,
     WORDS,
     read_data,
-    read_results,
+    read_examples,
     read_table,
     write_files,
     write_model,
@@ -70,24 +70,18 @@ def test_as_words(tmp_path):
 ROWS = [("a b", 100, 2), ("c d", 102, 2), ("a b", 300, 2), ("c d", 304, 2)] * 5
 
 
-@pytest.fixture
-def flags(tmp_path):
-    """Write data and a model; return the flags that every mode needs."""
-    write_data(tmp_path)
-    return [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={tmp_path}/out"]
-
-
-def write_data(folder, rows=ROWS):
+def write_data(folder, rows):
     lines = [f"{text},{x},{y},{'far' if x > 200 else 'near'}" for text, x, y in rows]
     text = "\n".join(["text,x,y,label", *lines]) + "\n"
-    write_files(
-        folder, train__csv=text, dev__csv=text, test__csv="text,x,y\na b,101,2\na b,301,2\n"
-    )
+    test = "text,x,y\na b,101,2\na b,301,2\n"
+    write_files(folder, train__csv=text, dev__csv=text, test__csv=test)
 
 
 @pytest.mark.slow
-def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
+def test_a_run_with_a_vector(run_script, tmp_path, request):
+    write_data(tmp_path, ROWS)
     out = tmp_path / "out"
+    flags = [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={out}"]
     model = [*write_model(tmp_path, **SMALL), *QUICK_RUN]
     train = [*flags, "--do_train", "--numeric_columns=x,y", *model, "--num_frozen_layers=1",
              "--num_train_epochs=20", "--learning_rate=3e-2"]  # fmt: skip
@@ -133,19 +127,3 @@ def test_a_run_with_a_vector(run_script, flags, tmp_path, request):
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             run_script("run_classifier", *flags, *more)
-
-
-@pytest.mark.slow
-def test_a_run_with_words(run_script, flags, tmp_path):
-    words = [*WORDS, "x", "y", "2", "##0", "##2", "##4", "1", "3", ":", ".", ",", "##1"]
-    changes = {"vocab_size": len(words), "max_position_embeddings": 20}
-    model = write_model(tmp_path, words=words, **SMALL, **changes)
-    run_script(
-        "run_classifier", *flags, "--do_train", "--do_eval", "--numeric_columns=x,y",
-        "--numeric_as=text", "--num_train_epochs=30", "--learning_rate=3e-3", *model, *QUICK_RUN,
-        "--max_seq_length=20",
-    )  # fmt: skip
-    assert float(read_results(tmp_path / "out/eval_results.txt")["eval_accuracy"]) == 1.0
-    run_script("run_classifier", *flags, "--do_predict")
-    predictions = read_table(tmp_path / "out/test_predictions.tsv")
-    assert [row[1] for row in predictions[1:]] == ["near", "far"]

@@ -6,7 +6,7 @@ import bert_tf
 from bert_tf.tasks.question_answering import (
     alignment,
 )
-from bert_tf.tasks.question_answering.reading import Answer
+from bert_tf.tasks.question_answering.examples import Answer
 from tests.common import WORDS
 
 

@@ -2,17 +2,16 @@
 
 import contextlib
 import gzip
-import io
 import itertools
 import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.question_answering import reading
-from bert_tf.tasks.question_answering.reading import JsonSource, TfdsQuestions, validate_and_count
+from bert_tf.tasks.question_answering import examples as reading
+from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
+from tests.common import write_tfds
 from tests.squad_helpers import letters
 
 
@@ -96,6 +95,7 @@ def test_numbers_as_ids(tmp_path):
         ({"answers": {"text": ["a"]}}, r"\(id 0d\)\.answers: answer_start is missing"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "answer_start"),
         ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "answer_start is 0.5"),
+        ({"answers": ["b", "x"]}, 'answer_start is "x"'),
     ],
 )
 def test_invalid_rows_are_located(tmp_path, changes, named):
@@ -139,38 +139,22 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tfds")
     text = tfds.features.Text()
     answers = tfds.features.Sequence({"text": text, "answer_start": np.int32})
-    v1 = {"id": np.str_, "title": text, "context": text, "question": text, "answers": answers}
-    v2 = {**v1, "is_impossible": np.bool_}
+    features = {"id": np.str_, "title": text, "context": text, "question": text, "answers": answers}
 
-    def make(name, config, features, path):
-        features = tfds.features.FeaturesDict(features)
+    def make(name, path, **more):
+        rows = [
+            (x.id, "", paragraph.context, x.text,
+             [{"text": text, "answer_start": start} for text, start in x.answers],
+             x.is_impossible)[: len(features) + len(more)]
+            for paragraph in JsonSource(str(path), "x").paragraphs()
+            for x in paragraph.questions
+        ]  # fmt: skip
+        splits = {"train": rows, "validation": rows[:3]}
+        write_tfds(folder, name, {**features, **more}, splits, version="3.0.0")
 
-        def rows():
-            for paragraph in JsonSource(path, "x").paragraphs():
-                for question in paragraph.questions:
-                    row = {
-                        "id": question.id,
-                        "title": "",
-                        "context": paragraph.context,
-                        "question": question.text,
-                        "answers": {
-                            "text": [answer.text for answer in question.answers],
-                            "answer_start": [answer.start for answer in question.answers],
-                        },
-                        "is_impossible": question.is_impossible,
-                    }
-                    yield {name: row[name] for name in features}
-
-        data = tf.data.Dataset.from_generator(rows, output_signature=features.get_tensor_spec())
-        with contextlib.redirect_stderr(io.StringIO()):
-            tfds.dataset_builders.TfDataBuilder(
-                name=name, config=config, version="3.0.0", data_dir=str(folder), features=features,
-                split_datasets={"train": data, "validation": data.take(3)},
-            ).download_and_prepare()  # fmt: skip
-
-    make("squad", "v1.1", v1, str(letters(folder / "v1.json")))
-    make("squad", "v2.0", v2, str(letters(folder / "v2.json", has_negative=True)))
-    make("other", None, {"context": text}, str(folder / "v1.json"))
+    make("squad/v1.1", letters(folder / "v1.json"))
+    make("squad/v2.0", letters(folder / "v2.json", has_negative=True), is_impossible=np.bool_)
+    write_tfds(folder, "other", {"context": text}, {"train": [("a",)]})
     return folder
 
 
@@ -197,7 +181,7 @@ def test_tfds_questions_are_those_of_the_file(folder, config, name):
 
 def test_tfds_splits(folder):
     every = questions(TfdsQuestions("squad/v1.1", "train", str(folder)))
-    validation = questions(TfdsQuestions("squad/v1.1", "predict", str(folder)))
+    validation = questions(TfdsQuestions("squad/v1.1", "dev", str(folder)))
     assert len(validation) == 3 and validation < every
     source = TfdsQuestions("squad/v1.1", "train", str(folder), "train[:20%]")
     assert 0 < len(questions(source)) < len(every)
@@ -206,7 +190,7 @@ def test_tfds_splits(folder):
 
 def test_tfds_errors(folder):
     for name, split, error in (
-        ("other", None, "`tfds_name=.*other.* id, question, answers"),
+        ("other", None, "other, train, example 0: id is missing"),
         ("squad", "none", "`tfds_splits`.* none"),
         ("squad/v2.0", None, r"squad/v2.0, train, example \d+ \(id \de\)"),
     ):

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from bert_tf.tasks.question_answering import scoring
-from bert_tf.tasks.question_answering.config import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.data import PredictionWriter
 from bert_tf.tasks.question_answering.decoding import QuestionPrediction
-from bert_tf.tasks.question_answering.reading import Answer, Question
+from bert_tf.tasks.question_answering.examples import Answer, Question
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import PredictionWriter
 
 
 @pytest.mark.parametrize(

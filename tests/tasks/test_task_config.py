@@ -9,11 +9,12 @@ import pytest
 import bert_tf
 from bert_tf.configs.task import check_length
 from bert_tf.io import files
-from bert_tf.tasks.classification.config import ClassificationConfig, NumericFeature
+from bert_tf.tasks.classification.options import ClassificationConfig as Options
+from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.tasks.token_classification.features import Tags
 from bert_tf.tokenization.vocabulary import check_vocabulary
-from tests.common import TINY, write_vocab
+from tests.common import TINY, tiny, write_vocab
 
 TAGS = Tags(("O", "B-PER", "I-PER"), "iob2", "iobes")
 
@@ -26,12 +27,8 @@ CASES = {
         ("max_seq_length", 10),
     ),
     "classification": (
-        {
-            "max_seq_length": 8,
-            "labels": ("x", "y"),
-            "numeric_features": (NumericFeature("price", 1.5, 0.5),),
-            "num_texts": 1,
-        },
+        {"max_seq_length": 8, "labels": ("x", "y"), "num_texts": 1,
+         "numeric_features": (NumericFeature("price", 1.5, 0.5),)},
         ("labels", ("y", "x")),
         ("max_seq_length", 10),
     ),
@@ -45,16 +42,12 @@ CASES = {
         ("tags", TAGS._replace(scheme="iobes")),
         ("document_context", True),
     ),
-    "multiple_choice": (
-        {"max_seq_length": 8},
-        ("do_lower_case", False),
-        ("max_seq_length", 10),
-    ),
-}
+    "multiple_choice": ({"max_seq_length": 8}, ("do_lower_case", False), ("max_seq_length", 10)),
+}  # fmt: skip
 
 
 def test_every_task_is_tested():
-    assert list(CASES) == [name for name, spec in TASKS.items() if spec.config_class]
+    assert list(CASES) == [name for name, spec in TASKS.items() if spec.read]
 
 
 @pytest.fixture(params=CASES)
@@ -121,7 +114,7 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
     config.check_resume(run)
     (tmp_path / "other.txt").write_text("[PAD]\n")
     changes = {
-        "bert_config": bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": 51}),
+        "bert_config": tiny(vocab_size=51),
         "vocab_file": str(tmp_path / "other.txt"),
         "do_lower_case": not config.do_lower_case,
         name: value,
@@ -132,30 +125,21 @@ def test_a_resumed_run_has_the_same_model(case, run, tmp_path):
             dataclasses.replace(config, **{name: value}).check_resume(run)
 
 
-def test_settle(case, run):
-    """New configs and changed options are saved; evaluation saves nothing."""
-    spec, config, (fixed, other), (name, value) = case
+def test_changed_options_are_saved(case, run):
+    spec, config, _, (name, value) = case
     path = os.path.join(run, spec.config_class.FILE)
-    config.check_and_save(run, write=False)
-    assert not os.path.exists(path)
-    config.check_and_save(run, write=True)
+    config.save_changes(run)
     saved_at = os.stat(path).st_mtime_ns
-    config.check_and_save(run, write=True)
+    config.save_changes(run)
     assert os.stat(path).st_mtime_ns == saved_at
-    changed = dataclasses.replace(config, **{name: value})
-    changed.check_and_save(run, write=False)
-    assert getattr(load_config(run)[1], name) == getattr(config, name)
-    changed.check_and_save(run, write=True)
+    dataclasses.replace(config, **{name: value}).save_changes(run)
     assert getattr(load_config(run)[1], name) == value
-    with pytest.raises(bert_tf.UserError, match=r"`output_dir`"):
-        dataclasses.replace(config, **{fixed: other}).check_and_save(run, write=True)
-    assert getattr(load_config(run)[1], fixed) == getattr(config, fixed)
 
 
 def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     features = (NumericFeature("price", 1.5, 0.5),)
-    config = ClassificationConfig(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
+    config = Options(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
     assert config.resumed(run) is config
     config.save(run)
     changed = dataclasses.replace(config, numeric_features=(NumericFeature("price", 9.0, 1.0),))
@@ -183,43 +167,36 @@ def test_options_are_resolved(case):
 
 
 def test_options_that_require_others():
-    config_class = ClassificationConfig
-    for config in (config_class(window_pooling="max"), config_class(doc_stride=3)):
+    for config in (Options(window_pooling="max"), Options(doc_stride=3)):
         config.validate()  # the trained model may use windows
-        stored = config_class(TINY, long_documents="windows", window_pooling="max")
+        stored = Options(TINY, long_documents="windows", window_pooling="max", num_texts=1)
         resolved = config.resolve(stored).validate()
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
         with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
             config.resolve().validate()
 
 
-def options(**values):
-    return ClassificationConfig(**values)
-
-
 def of_classifier(**values):
-    return ClassificationConfig.from_pretrained(TINY, "", True, max_seq_length=8, **values)
+    return Options.from_pretrained(TINY, "", True, max_seq_length=8, **values)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: options(tfds_splits=("train",)).validate(), "`tfds_splits` requires `tfds_name`"),
-        (
-            lambda: options(tfds_name="a", data_dir="b").check_source(("data_dir",)),
-            "`data_dir` .*`tfds_name`",
-        ),
-        (
-            lambda: options(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
-            "`tfds_splits`: found 4",
-        ),
+        (lambda: Options(tfds_splits=("train",)).validate(), "`tfds_splits` requires `tfds_name`"),
+        (lambda: Options(tfds_name="a", data_dir="b").check_source(("data_dir",)),
+         "`data_dir` .*`tfds_name`"),
+        (lambda: Options(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
+         "`tfds_splits`: found 4"),
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
-        (lambda: options(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
+        (lambda: Options(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
         (of_classifier, "`labels` must be given"),
+        (lambda: dataclasses.replace(of_classifier(labels=("x", "y"), long_documents="windows"),
+                                     num_texts=2), "`long_documents=windows`: .*pairs"),
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be_used(make, message):
     with pytest.raises(bert_tf.UserError, match=message):
         make()
@@ -254,4 +231,4 @@ def test_labels_with_surrogates_are_refused(tmp_path, name):
     with pytest.raises(bert_tf.UserError, match=r"label 1: .* the lone surrogate"):
         bert_tf.checkpoints.read_metadata(str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=r"`labels`: label 1: .* the lone surrogate"):
-        ClassificationConfig(TINY, "", labels=("x", "\ud800"))
+        Options(TINY, "", labels=("x", "\ud800"))

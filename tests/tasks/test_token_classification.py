@@ -1,8 +1,7 @@
-"""Tagging schemes, scores compared with conlleval and seqeval, column files, features, words."""
+"""Tagging schemes, scores compared with conlleval, column files, features, words of texts."""
 
 import random
 import sys
-import types
 import unicodedata
 
 import numpy as np
@@ -10,24 +9,17 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.data import rows as rows_module
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.token_classification import (
-    features,
-    reading,
-    schemes,
-    scoring,
-    servable,
-)
-from bert_tf.tasks.token_classification.config import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.data import TokenClassificationData, write_columns
+from bert_tf.tasks.token_classification import examples, features, schemes, scoring, served
 from bert_tf.tasks.token_classification.features import valid_sentences
-from bert_tf.tasks.token_classification.task import TokenClassificationTask
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.task import TokenClassificationTask, write_columns
 from bert_tf.tokenization.normalization import IDEOGRAPHS
-from tests.common import TINY
+from tests.common import TINY, tiny, write_tfds
+from tests.tasks.task_helpers import first_batch
 
 Span = schemes.Span
-NAMES = features.Tags(("O", "B-X", "I-X"), "iob2", "iob1")
+NAMES = Tags(("O", "B-X", "I-X"), "iob2", "iob1")
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "##b", "##c"]
 
 
@@ -110,49 +102,23 @@ def conlleval(true, found):
     return precision, recall, 2 * counts["right"] / max(counts["found"] + counts["true"], 1)
 
 
-def random_tags(rng, tags):
-    return [[rng.choice(tags) for _ in range(rng.randint(1, 12))] for _ in range(200)]
-
-
-TAGS = ["O", "O", "O", *(f"{prefix}-{label}" for prefix in "BIES" for label in ("X", "Y-Z"))]
-
-
 def test_scores_are_those_of_conlleval_for_any_tags():
-    of_iob = [tag for tag in TAGS if tag[0] in "BIO"]
+    names = ["O", "O", "O", *(f"{prefix}-{label}" for prefix in "BI" for label in ("X", "Y-Z"))]
     for seed in range(5):
         rng = random.Random(seed)
-        true = random_tags(rng, of_iob)
-        found = [[rng.choice([t, t, rng.choice(of_iob)]) for t in sentence] for sentence in true]
+        true = [[rng.choice(names) for _ in range(rng.randint(1, 12))] for _ in range(200)]
+        found = [[rng.choice([t, t, rng.choice(names)]) for t in sentence] for sentence in true]
         figures = scoring.SpanCounts(true, found).precision_recall_f1()
         assert figures == pytest.approx(conlleval(true, found), abs=1e-12)
         assert 0.1 < figures[2] < 0.9
 
 
-def test_scores_are_those_of_seqeval():
-    seqeval = pytest.importorskip("seqeval.metrics")
-    rng = random.Random(0)
-    true = random_tags(rng, TAGS)
-    found = [[rng.choice([t, t, rng.choice(TAGS)]) for t in sentence] for sentence in true]
-    counts = scoring.SpanCounts(true, found)
-    metrics = (seqeval.precision_score, seqeval.recall_score, seqeval.f1_score)
-    assert counts.precision_recall_f1() == pytest.approx([score(true, found) for score in metrics])
-    by_label = seqeval.classification_report(true, found, output_dict=True)
-    for label in ("X", "Y-Z"):
-        expected = list(by_label[label].values())[:3]
-        assert counts.precision_recall_f1(label) == pytest.approx(expected)
-    assert scoring.accuracy(true, found) == pytest.approx(seqeval.accuracy_score(true, found))
-
-
 def test_accuracy_is_that_of_the_written_columns():
     """An I after O in iob1 equals a B in iob2."""
     config = TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
-    task = TokenClassificationTask(config)
-    starts = np.array([[0, features.SENTENCE_START, features.WORD_START, 0]])
-    found = task.metrics({
-        "predicted": np.array([[0, 2, 2, 0]]),
-        "tag_ids": np.array([[0, 1, 2, 0]]),
-        "word_starts": starts,
-        "loss": np.zeros(1),
+    found = TokenClassificationTask(None, config).metrics({
+        "predicted": np.array([[0, 2, 2, 0]]), "tag_ids": np.array([[0, 1, 2, 0]]),
+        "word_starts": np.array([[0, 2, 1, 0]]), "loss": np.zeros(1),
     })  # fmt: skip
     assert found["eval_accuracy"] == found["eval_f1"] == 1
 
@@ -173,19 +139,19 @@ f N B-PER
 def test_column_files(tmp_path):
     path = tmp_path / "train.txt"
     path.write_bytes(COLUMNS.encode())
-    first, second, third = reading.ColumnFiles(tmp_path).read("train")
+    first, second, third = examples.ColumnFiles(tmp_path).read("train")
     assert first.words == ("a", "bc") and first.tags == ("I-PER", "I-PER")
     assert first.location(1) == f"{path}, line 2" and first.leading_lines == ()
     assert second.words == ("d\u00a0e",) and second.leading_lines == ("-DOCSTART- -X- O",)
     assert third.tags == ("B-PER",) and len(third.leading_lines) == 2
-    found = reading.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
+    found = examples.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
     # The output keeps all lines of the input.
     write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
     assert list(filter(None, written)) == [f"{line} O" for line in lines if line]
-    assert reading.ColumnFiles(None, {"test": str(path)}).read("test")[0].tags is None
+    assert examples.ColumnFiles(None, {"test": str(path)}).read("test")[0].tags is None
 
 
 @pytest.mark.parametrize(
@@ -202,25 +168,25 @@ def test_column_files(tmp_path):
 def test_invalid_lines(tmp_path, text, where):
     (tmp_path / "train.txt").write_text(text, "latin-1")
     with pytest.raises(bert_tf.UserError, match=rf"train\.txt.*{where}"):
-        reading.ColumnFiles(tmp_path).read("train")
+        examples.ColumnFiles(tmp_path).read("train")
 
 
 def test_invalid_sentences_are_counted(tmp_path):
     (tmp_path / "train.txt").write_text("a O\n\nb\n\nc O\nd\n\ne I-X\n")
     bad = BadRows(skip=True)
-    found = reading.ColumnFiles(tmp_path).read("train", bad)
+    found = examples.ColumnFiles(tmp_path).read("train", bad)
     assert [s.words for s in found] == [("a",), ("e",)]
     assert bad.count == 2 and "line 3" in bad.first
 
 
 def test_invalid_tags(tmp_path):
     (tmp_path / "train.txt").write_text("a O\nb I-X\n\nc B-X\n")
-    sentences = reading.ColumnFiles(tmp_path).read("train")
+    sentences = examples.ColumnFiles(tmp_path).read("train")
     tags = features.infer_tags(sentences, "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 2: .* I-X .* iob2"):
         valid_sentences(sentences, tags, BadRows())
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
-    sentences = reading.ColumnFiles(tmp_path).read("train")
+    sentences = examples.ColumnFiles(tmp_path).read("train")
     odd = features.infer_tags(sentences)
     assert odd == (("O", "B-X", "I-X"), "iob2", "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 4: .* PER .* iob2"):
@@ -228,69 +194,57 @@ def test_invalid_tags(tmp_path):
     # The next sentence starts the document.
     (kept,) = valid_sentences(sentences, odd, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
-    sentences = [reading.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
+    sentences = [examples.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
     with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW, expected one of O, "):
         valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
 
 
+@pytest.mark.parametrize("word", ["", "a b", "a\n"])
+def test_words_that_columns_cannot_hold(tmp_path, word):
+    with pytest.raises(bert_tf.UserError, match=f"x: .*{word!r}".replace("\\", ".")):
+        write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
+
+
 def test_infer_tags():
-    spans = [reading.Sentence("x", ("a",) * 3, ("I-B", "B-B", "I-A"))]
+    spans = [examples.Sentence("x", ("a",) * 3, ("I-B", "B-B", "I-A"))]
     assert features.infer_tags(spans) == (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob1")
-    names = [reading.Sentence("x", ("a",) * 2, ("VB", "NN"))]
+    names = [examples.Sentence("x", ("a",) * 2, ("VB", "NN"))]
     assert features.infer_tags(names) == (("NN", "VB"), "none", "none")
     with pytest.raises(bert_tf.UserError, match=r"`learn_scheme=iob2` .* none$"):
         features.infer_tags(names, None, "iob2")
 
 
-@pytest.fixture
-def data_set(monkeypatch):
-    """A function that makes a tensorflow-datasets dataset from rows (words, tag ids)."""
+def test_tfds_sentences(tmp_path):
     of = pytest.importorskip("tensorflow_datasets").features
-    features = of.FeaturesDict({
-        "id": of.Text(),
+    features = {
         "tokens": of.Sequence(of.Text()),
         "ner": of.Sequence(of.ClassLabel(names=["O", "I-X"])),
         "pair": of.Sequence({"a": of.Text()}),
-    })  # fmt: skip
-
-    def make(rows=(), **options):
-        def as_dataset(**_):
-            dtypes = tf.string, tf.int64
-            names = "tokens", "ner"
-            return [dict(zip(names, map(tf.constant, row, dtypes), strict=True)) for row in rows]
-
-        info = types.SimpleNamespace(
-            features=features, splits=("train", "test"), supervised_keys=None
-        )
-        builder = types.SimpleNamespace(info=info, as_dataset=as_dataset)
-        monkeypatch.setattr(rows_module, "load_builder", lambda *_: builder)
-        return reading.TfdsSentences("letters", **options)
-
-    return make
-
-
-def test_tfds_sentences(data_set):
-    good = ["a", "d\u00a0e"], [0, 1]
-    (found,) = data_set([good]).read("train")
-    assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
-    for words, tags in (
-        ([], []),
-        (["a", ""], [0, 0]),
-        (["a b"], [0]),
-        (["a\n"], [0]),
-        (["a\0"], [0]),
-        (["a", b"caf\xe9"], [0, 0]),
-        (["a", "b"], [0]),
+        "id": of.Text(),
+    }
+    good = ["a", "d\u00a0e"], [0, 1], [], ""
+    bad = (
+        ([], []), (["a\0"], [0]), (["a", b"caf\xe9"], [0, 0]), (["a", "b"], [0]),
         (["a", "b"], [0, -1]),
-    ):
-        source = data_set([good, (words, tags)])
-        with pytest.raises(bert_tf.UserError, match="letters, train, example 1: "):
-            source.read("train")
-        assert len(source.read("train", BadRows(skip=True))) == 1
+    )  # fmt: skip
+    splits = {f"bad{i}": [good, (*row, [], "")] for i, row in enumerate(bad)}
+    write_tfds(tmp_path, "letters", features, {"train": [good], **splits})
+
+    def make(split="train", **options):
+        return examples.TfdsSentences("letters", str(tmp_path), {"train": split}, **options)
+
+    (found,) = make().read("train")
+    assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
+    write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
+    assert (tmp_path / "found.txt").read_text() == "a O\nd\u00a0e O\n\n"
+    for split in splits:
+        with pytest.raises(bert_tf.UserError, match=f"letters, {split}, example 1: "):
+            make(split).read("train")
+        assert len(make(split).read("train", BadRows(skip=True))) == 1
     for options in ({"words": "id"}, {"words": "pair"}, {"words": "ner"}, {"tags": "id"}):
         (argument, feature), *_ = options.items()
         with pytest.raises(bert_tf.UserError, match=f"`{argument[:-1]}_column`.* {feature} "):
-            data_set(**options)
+            make(**options)
 
 
 @pytest.fixture
@@ -299,18 +253,22 @@ def tokenizer(tmp_path):
     return bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
 
 
-def sentence(text, tags, leading_lines=()):
-    return reading.Sentence(
-        "x", tuple(text.split()), tuple(tags.split()), leading_lines=leading_lines
-    )
+def sentence(words, tags, leading_lines=()):
+    return examples.Sentence("x", tuple(words), tuple(tags), leading_lines=leading_lines)
+
+
+def rows_of(sentences, tokenizer, **options):
+    """Return the features of each window, a list of dicts of lists."""
+    config = TokenClassificationConfig(TINY, "", tags=NAMES, **options)
+    batch = first_batch(features.make_features(sentences, tokenizer, config))
+    rows = zip(*(x.numpy().tolist() for x in batch.values()), strict=True)
+    return [dict(zip(batch, row, strict=True)) for row in rows]
 
 
 def test_features_of_a_sentence(tokenizer):
     # "abc" has three pieces; the tokenizer removes the zero-width space.
-    words = reading.Sentence("x", ("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
-    (row,) = features.convert_sentences(
-        [words], NAMES, tokenizer, TokenClassificationConfig(max_seq_length=8)
-    )
+    words = sentence(("d", "abc", "\u200b"), ("I-X", "I-X", "O"))
+    (row,) = rows_of([words], tokenizer, max_seq_length=8)
     pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
     assert pieces == ["[CLS]", "d", "a", "##b", "##c", "[UNK]", "[SEP]", "[PAD]"]
     assert row["input_mask"] == [1, 1, 1, 1, 1, 1, 1, 0]
@@ -324,11 +282,9 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
     sentences, starts = [], (0, 3, 4, 20)
     for i in range(30):
         length = rng.choice([1, 2, 5, 30])
-        text = " ".join(rng.choice(["a", "abc", "d", "dbb"]) for _ in range(length))
-        tags = " ".join(rng.choice(["O", "I-X"]) for _ in range(length))
-        sentences.append(sentence(text, tags, ("-DOCSTART-",) if i in starts else ()))
-    config = TokenClassificationConfig(max_seq_length=12, document_context=document_context)
-    rows = list(features.convert_sentences(sentences, NAMES, tokenizer, config))
+        words, tags = (rng.choices(x, k=length) for x in (["a", "abc", "d", "dbb"], ["O", "I-X"]))
+        sentences.append(sentence(words, tags, ("-DOCSTART-",) if i in starts else ()))
+    rows = rows_of(sentences, tokenizer, max_seq_length=12, document_context=document_context)
     found, letters = [], []
     for row in rows:
         for index, tag, start in zip(
@@ -348,19 +304,17 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
         assert sum(3 <= i <= 9 for i in places) > len(places) / 2
 
 
-def test_features_depend_on_the_schemes(tokenizer, tmp_path):
+@pytest.mark.parametrize("change", ["scheme", "data_scheme"])
+def test_features_depend_on_the_schemes(tokenizer, change):
     """The tags of iob1 and iob2 have the same names."""
-
-    def look(tags):
-        config = TokenClassificationConfig(TINY, "", max_seq_length=8, tags=tags)
-        sentences = {"train": [sentence("a d", "I-X I-X")]}
-        data = TokenClassificationData(sentences, config)
-        return data.features("train", f"{tmp_path}/x.tf_record", tokenizer)
-
-    look(NAMES).rebuild()
-    assert look(NAMES).stale_reason is None
-    assert "learn_scheme changed" in look(NAMES._replace(scheme="iob1")).stale_reason
-    assert "tag_scheme changed" in look(NAMES._replace(data_scheme="iob2")).stale_reason
+    tags = NAMES._replace(scheme="iob2", data_scheme="iob2")
+    first, second = (
+        features.make_features(
+            [sentence("a", "O")], tokenizer, TokenClassificationConfig(TINY, "", tags=x)
+        ).fingerprint
+        for x in (tags, tags._replace(**{change: "iob1"}))
+    )
+    assert first != second
 
 
 @pytest.mark.parametrize(
@@ -378,10 +332,10 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
     vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
     config = TokenClassificationConfig(
-        bert_tf.BertConfig.from_dict({**TINY.to_dict(), "max_position_embeddings": 8192}),
-        str(vocab_file), do_lower_case, 8192, tags=Tags(("X",), "none", "none"),
+        tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, 8192,
+        tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
-    module = servable.TokenClassificationModule(
+    module = served.TokenClassificationModule(
         lambda inputs: {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])},
         config,
         lambda length: length,

@@ -2,9 +2,7 @@
 
 import pytest
 
-import bert_tf
-from bert_tf.pipelines.text_pipeline import TextPreprocessor
-from tests.common import tiny, write_model
+from tests.common import write_model
 from tests.tasks.task_helpers import SMALL
 
 
@@ -32,16 +30,3 @@ def test_each_split_of_a_run(pairs, run_script, tmp_path, experiments):
         assert "dev: 1 of" not in log
         # Pairs cannot use windows.
         assert (", --long_documents=windows reads them in windows" in log) == (not pairs)
-
-
-def test_pipelines(tmp_path, caplog):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
-    inputs = TextPreprocessor(
-        bert_tf.FullTokenizer(str(tmp_path / "vocab.txt")),
-        5,
-        config=tiny(max_position_embeddings=5),
-    )
-    list(inputs.convert_all(["a a a", "a a a a", "a a ||| a"]))
-    (message,) = caplog.messages
-    assert "input: 2 of 3 texts (66.7%) have more than 5 tokens" in message
-    assert message.endswith("the longest has 6")

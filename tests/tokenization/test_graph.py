@@ -1,25 +1,15 @@
 """The graph tokenizer gives the ids of the Python tokenizer for every string."""
 
-import inspect
-import json
-import os
-import random
 import re
-import shutil
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.tokenization import FullTokenizer, packing
 from tests.tokenization import hard_strings
 
 graph = pytest.importorskip("bert_tf.tokenization.graph")
 pytest.importorskip("tensorflow_text")
-
-TEXT_OPS = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +109,6 @@ def test_spans_of_texts_without_context(scripts, rng, lower):
         assert values[:-1].to_list() == expected.to_list()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lower", [True, False])
-def test_many_random_strings(scripts, tokenizers, rng, lower):
-    for _ in range(20):
-        texts = [hard_strings.string(rng) for _ in range(10_000)]
-        for python, ops in (tokenizers[lower], scripts(lower, False), scripts(lower, True)):
-            assert not differences(python, texts, ops.tokenize(texts))
-            assert not differences(python, texts[:2000], *ops.tokenize_with_offsets(texts[:2000]))
-
-
 @pytest.mark.parametrize("lower", [True, False])
 def test_small_batches(scripts, lower):
     python, ops = scripts(lower, True)
@@ -137,17 +117,6 @@ def test_small_batches(scripts, lower):
         constant = tf.constant(texts, tf.string)
         assert not differences(python, texts, ops.tokenize(constant))
         assert not differences(python, texts, *ops.tokenize_with_offsets(constant))
-
-
-def test_chinese_vocabulary(write_vocab, rng):
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(0x4E00, 0x9FA6)), "，"]
-    pieces += "abcdefghijklmnopqrstuvwxyz0123456789"
-    pieces += ["##" + char for char in "abcdefgh0123456"]
-    path = write_vocab(pieces)
-    python, ops = FullTokenizer(path), graph.GraphTokenizer(path)
-    alphabet = "的一是 在了，abcdé１豈𠀀h0"
-    texts = ["".join(rng.choices(alphabet, k=rng.randint(0, 30))).encode() for _ in range(500)]
-    assert not differences(python, texts, ops.tokenize(texts))
 
 
 def test_special_tokens(write_vocab):
@@ -182,110 +151,3 @@ def test_packing(scripts, rng, max_seq_length, longest):
             assert value.dtype == tf.int32
             assert value.numpy().tolist() == [row[name][:size] for row in expected], name
             assert not any(any(row[name][size:]) for row in expected)
-
-
-class Served(tf.Module):
-    """A model with a tokenizer, as exported for serving."""
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        self.tokenizer = tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string)] * 2)
-    def pack(self, texts, pairs):
-        return self.tokenizer(texts, pairs, max_seq_length=48)
-
-
-@pytest.fixture(scope="module")
-def saved(scripts, seed, tmp_path_factory):
-    """A saved tokenizer: its folder, texts, and the expected results."""
-    python, ops = scripts(True, True)
-    folder = str(tmp_path_factory.mktemp("saved"))
-    tf.saved_model.save(Served(ops), folder)
-    rng = random.Random(f"{seed} saved")
-    texts = [hard_strings.string(rng) for _ in range(1000)]
-    texts += ["ISTANBUL İstanbul ıIiİ ΟΔΟΣ".encode()]
-    rows = zip(*(python.encode_with_offsets(text) for text in texts), strict=True)
-    packed = records(python, texts, texts[::-1], 48)
-    expected = {
-        "ids": python.encode_batch(texts),
-        "offsets": [list(part) for part in rows],
-        "packed": [row["input_ids"] for row in packed],
-    }
-    return folder, texts, expected
-
-
-def locale_environment(name, folder):
-    """Return environment variables for a locale, and compile the locale if necessary."""
-    variables = {"LC_ALL": name}
-    probe = [sys.executable, "-c", "import locale; locale.setlocale(locale.LC_ALL, '')"]
-    if subprocess.run(probe, env={**os.environ, **variables}, capture_output=True).returncode:
-        language, encoding = name.split(".")
-        command = ["localedef", "-i", language, "-f", encoding, str(folder / name)]
-        if not shutil.which("localedef") or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip(f"the locale {name} is not installed and cannot be compiled")
-        variables["LOCPATH"] = str(folder)
-    return variables
-
-
-# The slow test also runs this in a process without bert_tf.
-def reload(folder, texts):
-    """Load a saved tokenizer and return its results."""
-    loaded = tf.saved_model.load(folder)
-    ids, starts, ends = loaded.tokenizer.tokenize_with_offsets(tf.constant(texts))
-    packed = loaded.pack(tf.constant(texts), tf.constant(texts[::-1]))
-    return {
-        "ids": loaded.tokenizer.tokenize(tf.constant(texts)).to_list(),
-        "offsets": [ids.to_list(), starts.to_list(), ends.to_list()],
-        "packed": packed["input_ids"].numpy().tolist(),
-    }
-
-
-def test_saved_ops_are_in_tf_serving(saved):
-    """Only two ops are not in core TensorFlow."""
-    folder, _, _ = saved
-    saved_model = saved_model_pb2.SavedModel()
-    with open(os.path.join(folder, "saved_model.pb"), "rb") as reader:
-        saved_model.ParseFromString(reader.read())
-    library = saved_model.meta_graphs[0].graph_def
-    functions = {function.signature.name for function in library.library.function}
-    names = {node.op for node in library.node}
-    names |= {node.op for function in library.library.function for node in function.node_def}
-    assert {name for name in names - functions if not hasattr(tf.raw_ops, name)} == TEXT_OPS
-
-
-CHILD = """
-import json, locale, sys
-locale.setlocale(locale.LC_ALL, "")
-import tensorflow as tf
-import tensorflow_text
-exec(open("reload.py").read())
-texts = [bytes.fromhex(line) for line in open("texts")]
-results = {"locale": locale.setlocale(locale.LC_ALL), **reload(sys.argv[1], texts)}
-results["bert_tf"] = [name for name in sys.modules if name.startswith("bert_tf")]
-json.dump(results, open("results.json", "w"))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["C.UTF-8", "tr_TR.UTF-8"])
-def test_reloaded_in_a_process_without_bert_tf(saved, tmp_path, name):
-    folder, texts, expected = saved
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **locale_environment(name, tmp_path)}
-    environment.pop("PYTHONPATH", None)
-    (tmp_path / "texts").write_text("".join(text.hex() + "\n" for text in texts))
-    (tmp_path / "reload.py").write_text(inspect.getsource(reload))
-    (tmp_path / "child.py").write_text(CHILD)
-    child = [sys.executable, "child.py", folder]
-    done = subprocess.run(child, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert not done.returncode, done.stderr[-3000:]
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert name in results.pop("locale")
-    assert not results.pop("bert_tf")
-    assert results == expected
-
-
-def test_python_tokenizer_needs_no_tensorflow(root):
-    """Making records does not import TensorFlow either."""
-    code = "import bert_tf.tokenization, sys; assert 'tensorflow' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)

@@ -209,16 +209,6 @@ def test_memory_for_counting_is_bounded(tmp_path, caplog):
     assert words == vocabulary.count_words([str(text)], max_words=100)
 
 
-def test_real_text(shared):
-    """A vocabulary of 3000 pieces spells the text with less than 1.3 pieces per word."""
-    words = vocabulary.count_words([str(shared / "golden/pretraining/input_a.txt")])
-    pieces = vocabulary.learn(words, 3000)
-    assert len(pieces) == len(set(pieces)) == 3000
-    tokenizer = tokenization.WordpieceTokenizer(set(pieces))
-    num_pieces = sum(len(tokenizer.tokenize(word)) * count for word, count in words.items())
-    assert num_pieces / sum(words.values()) < 1.3
-
-
 def test_any_size_may_be_asked_for():
     """The library that learns the pieces reserves memory for the requested size."""
     words = {"abc": 5, "abd": 4, "cab": 3, "dabc": 9}

@@ -9,6 +9,7 @@ import bert_tf
 from bert_tf import tokenization
 from bert_tf.data import dynamic_masking
 from bert_tf.errors import UserError
+from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.question_answering.alignment import WordIds
 from bert_tf.tokenization import normalization
 from tests.tokenization import hard_strings
@@ -101,9 +102,10 @@ def test_only_masking_needs_mask(write_vocab):
     layer = bert_tf.BertTokenizer(list(tokenizer.vocab), max_seq_length=8)
     assert layer(["unwanted,running"])["input_ids"].numpy().tolist() == [[2, *ids, 3]]
     bert_config = bert_tf.BertConfig(len(tokenizer.vocab), 8, 1, 1, 8, max_position_embeddings=8)
+    config = FillMaskConfig(bert_config, path, max_seq_length=8)
     model = bert_tf.BertPretrainer(bert_config)
     for mask in (
-        lambda: bert_tf.FillMask(model, tokenizer, max_seq_length=8),
+        lambda: bert_tf.FillMask(model, config),
         lambda: dynamic_masking.DynamicMasking(tokenizer.vocab, {"S": 8, "P": 2}, 0.15, seed=1),
     ):
         with pytest.raises(UserError, match=r"^`vocab_file`: .*\[MASK\] among its 13"):

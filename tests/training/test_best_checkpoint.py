@@ -98,19 +98,6 @@ def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
     assert "nothing to do, the run is at step 8 and was stopped early" in caplog.text
 
 
-@pytest.mark.slow
-def test_different_development_data_start_over(tmp_path, monkeypatch):
-    """Early stopping starts over too; a finished run keeps its best checkpoint."""
-    run_scripted(tmp_path, [0.8, 0.7, 0.6], 100, **PATIENCE)
-    monkeypatch.setattr(SomeBatches, "identity", "other batches")
-    assert run_scripted(tmp_path, [0.3, 0.5, 0.4, 0.3], 100, **PATIENCE).step == 12
-    record = read_record(tmp_path)
-    assert (record["step"], record["value"], record["since"]) == (8, 0.5, [10, 12])
-    monkeypatch.setattr(SomeBatches, "identity", "yet other batches")
-    run_scripted(tmp_path, [], 12, **PATIENCE)
-    assert read_record(tmp_path) == record
-
-
 def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
     """A folder of the release has weights, moments and the step, but no state of bert_tf."""
     values = tensors(scripted)

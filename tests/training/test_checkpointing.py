@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import optimization, training
 from bert_tf.training import checkpointing
 from tests.common import TINY
 from tests.training.training_helpers import tensors
@@ -153,8 +152,3 @@ def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):
     (tmp_path / "checkpoint").unlink()
     (tmp_path / "model.ckpt-99.tmp-123.index").touch()  # left by a killed process
     assert checkpointing.latest(str(tmp_path)) == str(tmp_path / "model.ckpt-10")
-
-
-def test_hyperparameters_of_numpy_are_saved():
-    optimizer = optimization.AdamWeightDecay(1e-3, weight_decay=np.float32(0.5))
-    assert training.loop._describe(optimizer)["optimizer"]["weight_decay"] == 0.5

@@ -9,24 +9,20 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import training
-from bert_tf.cli import usage
 from bert_tf.configs import (
     Config,
     DeviceConfig,
-    ExportConfig,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
     PretrainingConfig,
-    PretrainingDataConfig,
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.classification.config import ClassificationConfig
+from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.registry import TASKS
 from bert_tf.tokenization.settings import resolve_settings
 from tests import scripts_alone
-from tests.common import TINY
 
 
 def test_number_of_steps():
@@ -34,12 +30,6 @@ def test_number_of_steps():
     assert TrainConfig(num_train_epochs=3.0).num_train_steps(3668, "examples") == 343
     with pytest.raises(bert_tf.UserError, match=r"`train_batch_size=32`.* 10 windows"):
         TrainConfig().num_train_steps(10, "windows")
-
-
-def test_number_of_frozen_layers():
-    TrainConfig(num_frozen_layers=2).check_frozen_layers(TINY)
-    with pytest.raises(bert_tf.UserError, match="num_frozen_layers=3"):
-        TrainConfig(num_frozen_layers=3).check_frozen_layers(TINY)
 
 
 class FourReplicas:
@@ -150,17 +140,6 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
         assert (defaults[name] or ()) == (expected[name] or ()), name
 
 
-def test_titles_of_help_have_options():
-    specs = [TASKS[name] for name in FINE_TUNING_SCRIPTS.values()]
-    configs = [FineTuneConfig(task=spec.config_class()) for spec in specs]
-    configs += [PretrainingConfig(), PretrainingDataConfig(), ExportConfig()]
-    options = {name for config in configs for name, _ in list_options(config)}
-    for config in configs:
-        for x in [config, *vars(config).values()]:
-            for title, names in getattr(x, "GROUPS", ()):
-                assert title in usage._TITLES and set(names.split()) <= options, title
-
-
 MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
 
 
@@ -186,11 +165,7 @@ ON_TPU = DeviceConfig(use_tpu=True)
         (BOTH, {"train": TrainConfig(train_batch_size=10**8)}, "train_batch_size=100000000"),
         (BOTH, {"train": TrainConfig(eval_batch_size=0)}, "eval_batch_size=0"),
         (BOTH, {"train": TrainConfig(seed=-1)}, "seed=-1"),
-        (BOTH, {"train": TrainConfig(seed=1.5)}, "seed=1.5"),
-        (BOTH, {"train": TrainConfig(train_batch_size="8")}, "train_batch_size='8'"),
-        (BOTH, {"train": TrainConfig(train_batch_size=True)}, "train_batch_size=True"),
         (BOTH, {"train": TrainConfig(dtype="bf16")}, "dtype=bf16`.* float32, bfloat16"),
-        (BOTH, {"train": TrainConfig(xla="no")}, "xla='no'"),
         (BOTH, {"train": TrainConfig(dtype="float16"), "device": ON_TPU}, "dtype=float16"),
         (BOTH, {"train": TrainConfig(best_metric="f1")}, "best_metric=f1`.*eval_steps"),
         (
@@ -198,8 +173,6 @@ ON_TPU = DeviceConfig(use_tpu=True)
             {"train": TrainConfig(early_stopping_patience=2)},
             "early_stopping_patience`.*best_metric",
         ),
-        (BOTH, {"train": {"seed": 1}}, "train={'seed': 1}"),
-        (BOTH, {"do_train": "false"}, "do_train='false'"),
         (BOTH, {"do_train": False}, "do_train"),
         (BOTH, {"output_dir": None}, "output_dir"),
         (BOTH, {"device": DeviceConfig(num_tpu_cores=-1)}, "num_tpu_cores=-1"),
@@ -210,16 +183,12 @@ ON_TPU = DeviceConfig(use_tpu=True)
         ),
         (BOTH, {"optimizer": OptimizerConfig("adam")}, "optimizer=adam`.* bert_adam, adamw, lamb"),
         (BOTH, {"optimizer": OptimizerConfig(learning_rate=np.float64(-1))}, "learning_rate=-1.0"),
-        (BOTH, {"optimizer": OptimizerConfig(num_warmup_steps=1.5)}, "num_warmup_steps=1.5"),
         (
             BOTH,
             {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
             "warmup_proportion`.*num_warmup_steps",
         ),
-        ((fine_tune,), {"model": ModelConfig(do_lower_case="no")}, "do_lower_case='no'"),
         ((fine_tune,), {"task": ClassificationConfig(header="maybe")}, "header=maybe"),
-        ((fine_tune,), {"task": ClassificationConfig(labels="a,b")}, "labels='a,b'"),
-        ((fine_tune,), {"task": "mrpc"}, "task='mrpc'"),
         ((pretrain,), {"objective": "mlm"}, "objective=mlm`.* nsp, sop, none"),
         ((pretrain,), {"num_train_steps": 9999999999}, "num_train_steps=9999999999"),
         ((pretrain,), {"masked_lm_prob": 0.3}, "masked_lm_prob`.*dynamic_masking"),

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.training.training_helpers import assert_same, log, run
+from tests.training.training_helpers import assert_same, log, run, wait_for_first_step
 
 pytestmark = pytest.mark.slow
 
@@ -92,28 +92,13 @@ def network():
         each.__exit__()
 
 
-def wait_for_steps(folder, processes):
-    while not all("compiled" in log(folder / f"worker{i}") for i in range(len(processes))):
-        assert all(process.poll() is None for process in processes), log(folder / "worker0")
-        time.sleep(0.05)
-
-
-def test_the_steps_are_those_of_one_machine(network, tmp_path):
-    run(tmp_path / "one", 20)
-    processes = network(4).start(tmp_path, {"steps": 20})
-    assert [process.wait(200) for process in processes] == [0] * 4
-    assert_same(tmp_path / "one", tmp_path / "run", atol=1e-5)
-
-
 def test_an_unplugged_machine_ends_the_others_and_the_run_is_resumed(network, tmp_path):
     """The others exit with one sentence within a minute; the resumed run has the same weights."""
     options = {"steps": 400, "total": 400, "save": 50, "seconds_per_loop": 0.05}
     run(tmp_path / "one", 400, total=400, save=50)
     machines = network(2)
     processes = machines.start(tmp_path, options)
-    while not all("compiled" in log(tmp_path / f"worker{i}") for i in range(2)):
-        assert all(process.poll() is None for process in processes), log(tmp_path / "worker0")
-        time.sleep(0.05)
+    wait_for_first_step(tmp_path, processes)
     start = time.monotonic()
     machines.cut(1)
     status = processes[0].wait(200)

@@ -1,22 +1,12 @@
 """The records of a pre-training run; only a sample is checked before it starts."""
 
-import numpy as np
 import pytest
 
 from bert_tf import UserError, configs
-from bert_tf.data import record_checks, records, tfrecord
+from bert_tf.data import record_checks, records
 from bert_tf.training.pretraining import PretrainingData
 from tests.common import TINY
-
-
-def write(path, length):
-    """Write two records with sequences of this length."""
-    lengths = {"S": length, "P": 2}
-    columns = {
-        name: np.ones((2, lengths.get(feature.length, feature.length)), feature.dtype)
-        for name, feature in records.PRETRAINING.items()
-    }
-    path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
+from tests.data.pretraining_helpers import write_records
 
 
 def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
@@ -25,11 +15,8 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrst"]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
     for i in range(25):
-        columns = {name: np.ones((2, 8 if x.length == "S" else 1), x.dtype)
-                   for name, x in unmasked.items()}  # fmt: skip
-        path = tmp_path / f"x-{i:05d}-of-00025"
-        path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
-    write(tmp_path / "x-00009-of-00025", 8)
+        write_records(tmp_path / f"x-{i:05d}-of-00025", 2, schema=unmasked)
+    write_records(tmp_path / "x-00009-of-00025", 2)
     model = configs.ModelConfig(vocab_file=f"{tmp_path}/vocab.txt")
     config = configs.PretrainingConfig(
         input_file=f"{tmp_path}/x-*", model=model, max_seq_length=8, max_predictions_per_seq=2,
@@ -41,7 +28,7 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
 
 def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
-        write(tmp_path / f"x-{i:05d}-of-00025", 12 if i == 9 else 8)
+        write_records(tmp_path / f"x-{i:05d}-of-00025", 2, 12 if i == 9 else 8)
     config = configs.PretrainingConfig(
         input_file=f"{tmp_path}/x-*",
         eval_file=f"{tmp_path}/x-00000-of-00025",
@@ -51,21 +38,21 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
     data = PretrainingData(config, TINY)
     assert len(data.train.identity) == 3 and data.train.identity[0] == 25
     data.check()
-    message = r"x-00009-of-00025: input_ids has length 12, expected 8 because `max_seq_length=8`$"
+    message = r"x-00009-of-00025: input_ids has length 12, expected 8; see `max_seq_length`$"
     with (
         pytest.raises(UserError, match=message),
         record_checks.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
     ):
         list(data.train.batches().take(4))
     # Wrong arguments are found before the run starts.
-    write(tmp_path / "x-00000-of-00025", 12)
+    write_records(tmp_path / "x-00000-of-00025", 2, 12)
     with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
         PretrainingData(config, TINY).check()
 
 
 def test_streams_need_files_with_records(tmp_path):
     for i in range(6):
-        write(tmp_path / f"x-{i:05d}-of-00006", 8)
+        write_records(tmp_path / f"x-{i:05d}-of-00006", 2)
 
     def check(count):
         config = configs.PretrainingConfig(

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 import tensorflow as tf
@@ -22,6 +21,7 @@ from tests.training.training_helpers import (
     run,
     start,
     tensors,
+    wait_for_first_step,
     worker_environments,
 )
 
@@ -94,14 +94,6 @@ def start_workers(folder, options, monkeypatch):
 
 def wait(processes, seconds=200):
     return [process.wait(seconds) for process in processes]
-
-
-def wait_for_first_step(tmp_path, processes):
-    while any(process.poll() is None for process in processes):
-        if all("compiled" in log(tmp_path / f"worker{index}") for index in range(2)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(log(tmp_path / "worker0"))
 
 
 @pytest.mark.slow

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline
+from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import tiny
@@ -163,7 +165,9 @@ def run(
 def run_classifier(output_dir, strategy=None, steps=20):
     """Train a `LabelWeightedTask` without dropout; return the `Trainer`."""
     trainer = training.Trainer(
-        lambda: LabelWeightedTask(config(), 3), strategy or one_device(), str(output_dir)
+        lambda: LabelWeightedTask(BertClassifier(config(), 3)),
+        strategy or one_device(),
+        str(output_dir),
     )
     schedule = optimization.LinearWarmupDecay(1e-3, steps)
     # The config does not set the dropout after the pooled output.
@@ -207,6 +211,15 @@ def start(folder, options, logs=None):
 def log(folder):
     """Return the output of a process of `start`."""
     return (folder / "log").read_text()
+
+
+def wait_for_first_step(folder, processes):
+    """Wait until the two workers with logs in `worker0` and `worker1` have made a step."""
+    while all(process.poll() is None for process in processes):
+        if all("compiled" in log(folder / f"worker{index}") for index in range(2)):
+            return
+        time.sleep(0.05)
+    raise AssertionError(log(folder / "worker0"))
 
 
 def worker_environments():

@@ -25,7 +25,6 @@ class Masker:
             raise UserError(f"`vocab_file`: expected token ids less than {PACKED_POSITION - 1}")
         self._packed_mask = mask_id(vocab) + 1
         self._packed_tokens = [index + 1 for index in vocab.values()]
-        self._singles = list(range(config.max_seq_length))
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
         # The number of tokens to mask, by sequence length.
         self._counts = [
@@ -51,8 +50,7 @@ class Masker:
         a_length, b_length = a_end - a_start, b_end - b_start
         count = self._counts[a_length + b_length + (3 if b_length else 2)]
         if self._is_plain:
-            chosen = self._singles[1 : 1 + a_length]
-            chosen += self._singles[2 + a_length : 2 + a_length + b_length]
+            chosen = [*range(1, 1 + a_length), *range(2 + a_length, 2 + a_length + b_length)]
             shuffle(chosen, rng, count)
             del chosen[count:]
         elif self._config.max_ngram > 1:

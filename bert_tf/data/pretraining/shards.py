@@ -57,7 +57,6 @@ class Shards:
         # A JSON round trip, so that it equals a saved fingerprint.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self._path, self._metadata_path = path, f"{path}.json"
-        self._with_counts = frozenset()  # the existing shards with counts in the metadata
         # A subfolder protects other files in the user's folder.
         folder, name = os.path.split(f"{path}.work")
         folder = folder if work_dir is None else work_dir
@@ -98,7 +97,7 @@ class Shards:
                 # Another process may have created them since.
                 metadata = self._read_metadata()
                 if not self._is_complete(metadata):
-                    metadata = self._complete(metadata, create_missing)
+                    metadata = self._complete(create_missing)
                 self._work_dir.remove()
         counts = [Counts(**shard) for shard in metadata["shards"]]
         paths, numbers = self.paths(), [shard.instances for shard in counts]
@@ -119,18 +118,14 @@ class Shards:
     def _is_complete(self, metadata):
         return "shards" in metadata and len(self.existing()) == self.num_shards
 
-    def _complete(self, metadata, create_missing):
-        files.make_folder(os.path.dirname(self._path))
-        self._remove_temporary_files()
+    def _complete(self, create_missing):
+        metadata = {"made_of": self._fingerprint}
         files.write_text(self._metadata_path, to_json(metadata))
-        existing = self.existing()
-        pairs = zip(self.paths(), metadata.get("shards", ()), strict=False)
-        counts = {i: Counts(**x) for i, (path, x) in enumerate(pairs) if path in existing}
-        self._with_counts = frozenset(counts)
-        with_counts = self._shards_with_counts()
+        self._remove_temporary_files()
+        existing, missing = self.existing(), set(self.missing())
         for shard, path in enumerate(self.paths()):
             if path in existing:
-                problem = "" if shard in with_counts else ", but has no counts and is created again"
+                problem = ", but has no counts and is created again" if shard in missing else ""
                 console.info("%s exists%s", path, problem)
         try:
             create_missing()
@@ -141,30 +136,22 @@ class Shards:
                 files.system(self._path).remove(self._metadata_path)
             raise
         self._remove_temporary_files()  # of workers that were lost
-        others = [shard for shard in range(self.num_shards) if shard not in counts]
-        counts |= self._work_dir.read_counts(others)
-        counts = [counts[shard] for shard in range(self.num_shards)]
+        counts = self._work_dir.read_counts()
         total = sum(counts, Counts())
         if not total.instances:
             paths = [*self.paths(), self._metadata_path]
             record_files.map_files(files.system(self._path).remove, paths, "removing")
             self._work_dir.remove()
             check_has_instances(self.source, total.tokens, total.instances)
-        metadata = {"made_of": self._fingerprint, "shards": [shard._asdict() for shard in counts]}
+        metadata["shards"] = [shard._asdict() for shard in counts]
         files.write_text(self._metadata_path, to_json(metadata))
         return metadata
 
     def missing(self):
         """Return the indices of shards without file or counts, as with an earlier `work_dir`."""
-        existing, with_counts = self.existing(), self._shards_with_counts()
-        return [
-            shard
-            for shard, path in enumerate(self.paths())
-            if not (path in existing and shard in with_counts)
-        ]
-
-    def _shards_with_counts(self):
-        return self._with_counts | self._work_dir.shards_with_counts()
+        existing, with_counts = self.existing(), self._work_dir.shards_with_counts()
+        pairs = enumerate(self.paths())
+        return [i for i, path in pairs if path not in existing or i not in with_counts]
 
     def check_unchanged(self):
         """Raise UserError if the source has changed since this object was created."""
@@ -235,12 +222,10 @@ class Shards:
         if not max_memory_mb or total_mb <= max_memory_mb:
             return
         available_mb, largest_document = max_memory_mb - base_mb, max(size[2] for size in sizes)
-        if available_mb <= 0:
-            advice = f"the processes alone take {base_mb} MB"
-        elif num_processes * self._estimate_mb(largest_document, 1) > available_mb:
+        if num_processes * self._estimate_mb(largest_document, 1) > available_mb:
             advice = (
-                f"one document of {largest_document:,} tokens is too large for any `num_shards` "
-                "(separate documents by blank lines)"
+                f"the processes alone take {base_mb} MB, and the largest document has "
+                f"{largest_document:,} tokens (separate documents by blank lines)"
             )
         else:
             # Add 20%, because shards differ in size.

@@ -5,7 +5,6 @@ import re
 from typing import NamedTuple
 
 from bert_tf import console
-from bert_tf.configs.pretraining_data import INPUT_FORMATS
 from bert_tf.data import record_files
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
@@ -29,13 +28,11 @@ class FileSource:
     unit = "kB"
 
     def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
-        if format not in INPUT_FORMATS:
-            raise UserError(f"`input_format={format}`: expected one of {', '.join(INPUT_FORMATS)}")
         self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
         self._format, self._text_field, self._split = format, text_field, split_sentences
         # Raises a UserError for a missing file.
         self.total = sum(size for _, size, _ in self.fingerprint()["input"]) / 1000
-        self.done, self._num_unfinished = 0.0, 0
+        self.done = 0.0
 
     def fingerprint(self):
         """Return a JSON object that identifies the text by path, bytes and mtime of each file."""
@@ -51,12 +48,6 @@ class FileSource:
         """Yield each `Document` that has text; raise UserError for malformed JSON."""
         for file in range(self.num_files):
             yield from self.read_documents(file)
-        if self._num_unfinished:
-            console.info(
-                "%d files end without a blank line; their last document ends there (in the 2018 "
-                "release it continues in the next file)",
-                self._num_unfinished,
-            )
 
     def read_documents(self, file):
         documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
@@ -72,15 +63,14 @@ class FileSource:
         self.done += num_bytes / 1000
 
     def _read_text(self, file):
-        lines, is_blank = [], True
+        lines = []
         for line in files.read_lines(self.paths[file], self._on_progress):
-            is_blank = not line.strip()
-            if not is_blank:
+            if line.strip():
                 lines.append(line)
             elif lines:
                 yield lines, self._split
                 lines = []
-        self._num_unfinished += not is_blank and file < len(self.paths) - 1
+        # In the release, the document continues in the next file.
         if lines:
             yield lines, self._split
 

@@ -13,7 +13,7 @@ from bert_tf import console
 from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import Block
 from bert_tf.data.pretraining.writing import Counts
-from bert_tf.errors import DamagedFile, UserError, reason
+from bert_tf.errors import DamagedFile, UserError
 from bert_tf.io import files, json_files, locks
 
 # Bytes of tokens to buffer before writing.
@@ -93,7 +93,7 @@ class WorkDir:
         paths = map(self._counts_path, range(self._num_shards))
         return {shard for shard, path in enumerate(paths) if os.path.basename(path) in names}
 
-    def read_counts(self, shards):
+    def read_counts(self):
         fields = dict.fromkeys(Counts._fields, json_files.Count)
 
         def read(shard):
@@ -101,8 +101,7 @@ class WorkDir:
             values = json_files.read(path, fields, "create_pretraining_data.py")
             return Counts(**{name: values[name] for name in fields})
 
-        counts = record_files.map_files(read, shards, "reading the counts")
-        return dict(zip(shards, counts, strict=True))
+        return record_files.map_files(read, range(self._num_shards), "reading the counts")
 
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")
@@ -130,7 +129,6 @@ class WorkDir:
             writer = TokenWriter(folder, self._num_shards)
             yield writer
             writer.flush()
-            writer.sync()
             files.write_text(self._join("sizes.json"), to_json(writer.sizes))
         except BaseException:
             files.Local.rmtree(folder, ignore_errors=True)
@@ -172,25 +170,12 @@ class TokenWriter:
         """Write the buffered blocks; raise UserError if the disk is full."""
         for shard, blocks in enumerate(self._blocks):
             if blocks:
-                with self._opened(f"{shard:05d}", "ab") as writer:
+                path = os.path.join(self._folder, f"{shard:05d}")
+                with files.naming_errors(f"{path}: cannot be written"), open(path, "ab") as writer:
                     for block in blocks:
                         block.write(writer)
                 blocks.clear()
         self._num_buffered = 0
-
-    def sync(self):
-        for name in os.listdir(self._folder):
-            with self._opened(name, "r+b") as written:
-                os.fsync(written.fileno())
-
-    @contextlib.contextmanager
-    def _opened(self, name, mode):
-        path = os.path.join(self._folder, name)
-        try:
-            with open(path, mode) as file:
-                yield file
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({reason(error)})") from None
 
 
 def to_json(value):

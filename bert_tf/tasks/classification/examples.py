@@ -1,15 +1,21 @@
-"""Labeled examples: their labels, numeric features and class weights."""
+"""Labeled examples: from tables to examples, and to features, as in the release."""
 
 import dataclasses
-import math
+import functools
+import itertools
 from collections import Counter
 
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.columns import read_number
-from bert_tf.errors import UserError
-from bert_tf.tasks.classification.config import NumericFeature
+from bert_tf.data import records, tables
+from bert_tf.data.columns import find_columns, get_cell, read_number, with_header
+from bert_tf.data.features import Convert, Features, digest, encode_batches, tokenizer_fingerprint
+from bert_tf.data.labels import Labels
+from bert_tf.data.rows import BadRows, base_split
+from bert_tf.errors import UserError, counted
+from bert_tf.tasks.classification.options import NumericFeature
+from bert_tf.tokenization.packing import log_truncated, pack_pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +24,10 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
-      label: a str; a float for regression; a tuple of str for multi-label tasks.
+      label: as of `Labels.read`: a str or a tuple of probabilities; a float for regression; a tuple
+        of str for multi-label tasks.
       id: the id in the data, or the row number from 0.
+      weight: the factor of the loss, None for 1.
     """
 
     where: str
@@ -28,6 +36,7 @@ class Example:
     label: str | float | tuple | None = None
     id: str | None = None
     numbers: tuple = ()
+    weight: float | None = None
 
     def texts(self):
         """Return a dict from names for messages to the one or two texts."""
@@ -36,63 +45,11 @@ class Example:
         return {"text_a": self.text_a, "text_b": self.text_b}
 
 
-def read_label(dataset, cells):
-    """Return the label in the cells of the label columns; raise ValueError if it is invalid."""
-    if dataset.task_type == "regression":
-        return read_number(cells[0], "the score")
-    if dataset.task_type == "multi_label":
-        return _read_label_set(dataset, cells)
-    # Labels of GLUE are not stripped, as in the release.
-    label = cells[0].strip() if dataset.layout else cells[0]
-    if not label.strip():
-        raise ValueError("the label is empty")
-    return dataset.label_aliases.get(label, label)
-
-
-def _read_label_set(dataset, cells):
-    if len(dataset.layout.label) < 2:
-        parts = (part.strip() for part in cells[0].split(dataset.layout.separator))
-        return tuple(filter(None, parts))
-    pairs = list(zip(dataset.labels or dataset.layout.label, cells, strict=True))
-    for name, cell in pairs:
-        if cell.strip() not in ("0", "1"):
-            raise ValueError(f"the label {name} is {cell!r}, expected 0 or 1")
-    return tuple(name for name, cell in pairs if cell.strip() == "1")
-
-
-def label_set(label):
-    """Return the labels of an example as a tuple, empty for scores and test examples."""
-    if isinstance(label, tuple):
-        return label
-    return (label,) if isinstance(label, str) else ()
-
-
-def find_labels(examples):
-    """Return the distinct labels, sorted as numbers if all are integers, else as strings."""
-    labels = {label for example in examples for label in label_set(example.label)}
-    if all(label.removeprefix("-").isdecimal() for label in labels):
-        return tuple(sorted(labels, key=int))
-    return tuple(sorted(labels))
-
-
-def with_known_labels(examples, labels, bad):
-    """Return the examples whose labels are all in `labels`; report the others to `bad`."""
-    known, result = set(labels), []
-    for example in examples:
-        unknown = [label for label in label_set(example.label) if label not in known]
-        if unknown:
-            bad(
-                f"{example.where}: the label is {unknown[0]!r}, expected one of {', '.join(labels)}"
-            )
-        else:
-            result.append(example)
-    return result
-
-
 def hold_out(examples, dev_split, stratify):
     """Return (training, held-out) examples in order; `stratify` keeps the label proportions."""
     from sklearn.model_selection import train_test_split
 
+    stratify = stratify and all(isinstance(example.label, str) for example in examples)
     counts = Counter(example.label for example in examples) if stratify else {}
     indices = [i for i, x in enumerate(examples) if not stratify or counts[x.label] > 1]
     size = round(dev_split.fraction * len(examples))
@@ -112,18 +69,6 @@ def hold_out(examples, dev_split, stratify):
     train = [x for i, x in enumerate(examples) if i not in chosen]
     console.info("%d of %d training rows held out for evaluation", len(chosen), len(examples))
     return train, [examples[i] for i in sorted(chosen)]
-
-
-def make_example(where, texts, label, row_id, layout=None, cells=()):
-    """Make an `Example`; `cells` are the numeric columns of a `columns.Layout`."""
-    pairs = list(zip(layout.numbers, cells, strict=True)) if cells else []
-    numbers = tuple(read_number(cell, name) for name, cell in pairs)
-    text_a, text_b = (*texts, None)[:2]
-    if pairs and layout.numeric_as == "text" and text_a.strip():
-        # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
-        words = (f"{name}: {cell.strip()}" for name, cell in pairs)
-        text_a = f"{', '.join(words)}. {text_a}"
-    return Example(where, text_a, text_b, label, row_id, numbers)
 
 
 def measure_numbers(names, examples):
@@ -146,35 +91,224 @@ def normalize(values, numeric_features):
     return (values - means) / scales
 
 
-def class_weights(choice, examples, labels, task_type):
-    """Return and log the loss weights of L labels, given ("balanced",) or L numbers as text.
+def examples_of(table, dataset, split, bad=None, columns=None, train=None):
+    """Return the list of `Example` of a table, and its `Columns`.
 
-    The balanced weight of a label with n of N examples is N / (L * n). For `multi_label` it is
-    (N - n) / n, which balances examples with and without the label.
+    The examples of "test" splits have no labels. `bad`, a `BadRows`, collects invalid rows.
+    `columns` and `train` are those of `read_header`.
     """
-    if task_type == "regression":
-        raise UserError("`class_weights` cannot be combined with `task_type=regression`")
-    if list(choice) == ["balanced"]:
-        counts = Counter(label for example in examples for label in label_set(example.label))
-        is_multi_label, size = task_type == "multi_label", len(examples)
-        for label in labels:
-            if not counts[label] or (is_multi_label and counts[label] == size):
-                count = "all training examples have" if counts[label] else "no training example has"
-                raise UserError(f"`class_weights=balanced`: {count} the label {label!r}")
-        if is_multi_label:
-            weights = [(size - counts[label]) / counts[label] for label in labels]
-        else:
-            weights = [size / (len(labels) * counts[label]) for label in labels]
-    else:
-        try:
-            weights = [float(text) for text in choice]
-        except ValueError:
-            weights = []
-        if len(weights) != len(labels) or not all(0 <= w < math.inf for w in weights):
-            raise UserError(
-                f"`class_weights={','.join(choice)}`: expected balanced, or {len(labels)} "
-                f"non-negative numbers for the labels {', '.join(labels)}"
+    columns, rows = read_header(table, dataset, split, columns, train)
+    surplus, quoted = BadRows(skip=True), BadRows(skip=True)
+    has_quotes = dataset.layout and table.format.delimiter == "\t"
+    with_label = base_split(split) != "test"
+    names, labels = (), None
+    if with_label and len(columns.labels) == 1:
+        names = table.label_names.get(columns.name(columns.labels[0]), ())
+    if with_label:
+        labels = dataset.reader(names)
+
+    def make(where, index, row):
+        example = row_example(dataset, where, index, *row, columns, labels)
+        if has_quotes and any(map(_is_quoted, example.texts().values())):
+            quoted(where)
+        if columns.ignores_surplus and len(row[0]) > columns.width:
+            surplus(
+                f"{where}: found {len(row[0])} columns, expected {columns.width} as in the first "
+                "line"
             )
-    pairs = zip(labels, weights, strict=True)
-    console.info("class weights: %s", ", ".join(f"{label} {weight:.4g}" for label, weight in pairs))
-    return tuple(weights)
+        return example
+
+    places = ((table.place(number), row) for number, *row in rows)
+    language = f" in {columns.language[1]}" if columns.language else ""
+    error = f"{table.name}: found no examples{language}"
+    examples = collect_examples(dataset, places, make, bad, error, with_label)
+    surplus.report("rows with extra columns, which are ignored")
+    if dataset.layout:
+        quoted.report("texts in quotes (tab-separated files keep quotes; use .csv to remove them)")
+        _report(table, columns, examples)
+    return examples, columns
+
+
+def read_header(table, dataset, split, columns=None, train=None):
+    """Return the `Columns` of a table, and an iterator of its rows without the header.
+
+    By default, the columns are found by `find_columns`; `train` has those of the training file.
+    """
+    first = next(table.rows, (0, [], None))
+    number, names, problem = first
+    if not (names or problem):
+        raise UserError(f"{table.name}: found no examples")
+    if columns is None:
+        if problem:
+            raise UserError(f"{table.place(number)}: {problem}")
+        layout, has_names = dataset.layout, table.format.has_names
+        width = train.width if train else None
+        columns = find_columns(table.header_place, names, layout, split, width, has_names)
+        if columns.labels and not columns.header and layout.header == "auto":
+            separator = layout.separator if dataset.task_type == "multi_label" else None
+            columns = with_header(table, columns, names, train, separator)
+    return columns, table.rows if columns.header else itertools.chain([first], table.rows)
+
+
+def collect_examples(dataset, rows, make, bad, error, with_label):
+    """Convert rows to `Example`s.
+
+    A blank second text is reported and is no second text. A blank text is reported and, in rows
+    with a label except those of GLUE's files, an error.
+    """
+    bad, empty = bad or BadRows(), BadRows(skip=True)
+
+    def checked(where, index, row):
+        example = make(where, index, row)
+        if example is None:
+            return None
+        blank = [name for name, text in example.texts().items() if not text.strip()]
+        if blank and blank[0] != "text_b" and dataset.layout and with_label:
+            raise ValueError(f"{blank[0]} is empty")
+        if blank:
+            empty(f"{where}: {blank[0]} is empty")
+        is_single = "text_b" in blank and dataset.layout
+        return dataclasses.replace(example, text_b=None) if is_single else example
+
+    examples = bad.collect(rows, checked)
+    empty.report("rows with an empty text")
+    if not examples:
+        bad.report()
+        raise UserError(f"{bad.first}; the split has no valid rows" if bad.count else error)
+    return examples
+
+
+def _report(table, columns, examples):
+    used = [f"{columns.name(i)} ({role})" for i, role in sorted(columns.roles().items())]
+    rest = "" if len(used) == columns.width else f" and {columns.width - len(used)} others"
+    first = examples[0]
+    values = first.texts() if first.label is None else {**first.texts(), "label": first.label}
+    # In Python, only what is ignored is worth a message.
+    log = console.notice if rest and table.format.kind == "columns" else console.info
+    log(
+        "%s: %s; %scolumns %s%s; %d examples, the first: %s",
+        table.name, table.format, "" if columns.names else "no header line, ", ", ".join(used),
+        rest, len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
+    )  # fmt: skip
+
+
+def _is_quoted(text):
+    """Return whether a text is quoted as in CSV files, with doubled quotes in it."""
+    return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
+
+
+def row_example(dataset, where, index, row, problem, columns, labels=None):
+    """Return the example of a row, None for other languages; raise ValueError if it is invalid."""
+    if problem:
+        raise ValueError(problem)
+
+    def text(position, what):
+        value = get_cell(row, position, what)
+        try:
+            return tables.as_text(value)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+
+    if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
+        # For example, an unquoted comma moves the values after it to the wrong columns.
+        raise ValueError(
+            f"found {counted(len(row), 'column')}, expected {columns.width} as in the first line"
+        )
+    if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
+        return None
+    text_a, text_b = (*map(text, columns.texts, ("text_a", "text_b")), None)[:2]
+    row_id = str(index) if columns.id is None else text(columns.id, "id")
+    label = None
+    if labels:
+        label = labels.read_cells([get_cell(row, x, "label") for x in columns.labels])
+    names = dataset.layout.numbers if dataset.layout else ()
+    cells = list(map(text, columns.numbers, names))
+    if cells and dataset.layout.numeric_as == "text" and text_a.strip():
+        # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
+        words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))
+        text_a = f"{', '.join(words)}. {text_a}"
+    return Example(where, text_a, text_b, label, row_id, tuple(map(read_number, cells, names)))
+
+
+# The schema of the records and the name of their label, by task type. Labels of a classification
+# may be distributions, with the schema of multi-label records.
+_SCHEMAS = {
+    "classification": (records.CLASSIFICATION, "label_ids"),
+    "regression": (records.REGRESSION, "label_value"),
+    "multi_label": (records.MULTI_LABEL, "label_values"),
+}
+
+
+def record_schema(config, is_soft=False, has_weights=False):
+    """Return the record schema of a `ClassificationConfig`, and the name of the label."""
+    schema, label_name = _SCHEMAS["multi_label" if is_soft else config.task_type]
+    return {
+        **(records.windowed(schema) if config.windows else schema),
+        **(records.NUMBERS if config.numeric_inputs else {}),
+        **(records.WEIGHTS if has_weights else {}),
+    }, label_name
+
+
+def convert_examples(examples, tokenizer, config, is_soft=False, lengths=None):
+    """Yield a dict for `record_schema` for each example; `lengths` counts the lengths of texts."""
+    label_name, windows = record_schema(config, is_soft)[1], config.windows
+    labels = Labels(config.labels, config.task_type)
+    encode = labels.row if is_soft else labels.encode
+    all_a = encode_batches(tokenizer, (example.text_a for example in examples))
+    all_b = encode_batches(tokenizer, (example.text_b or "" for example in examples))
+    for example, ids_a, ids_b in zip(examples, all_a, all_b, strict=True):
+        values = {}
+        if config.numeric_inputs:
+            values["numbers"] = normalize(example.numbers, config.numeric_inputs)
+        if example.weight is not None:
+            values["sample_weight"] = example.weight
+        if windows:
+            lengths.add(len(ids_a) + 2)
+            packed = windows.pack(ids_a, tokenizer)
+        else:
+            packed = pack_pair(ids_a, ids_b, tokenizer, config.max_seq_length, lengths)
+        yield {
+            **values,
+            **packed,
+            label_name: encode(example.label),
+            "is_real_example": 1,
+        }
+
+
+def make_features(examples, tokenizer, config):
+    """Return the `Features` of examples."""
+    windows, length = config.windows, config.max_seq_length
+    is_soft = config.task_type == "classification" and any(
+        isinstance(example.label, tuple) for example in examples
+    )
+    schema, _ = record_schema(config, is_soft, examples[0].weight is not None)
+    options = {"tokenizer": tokenizer, "config": config, "is_soft": is_soft}
+    limits = {"limit": length, "max_limit": config.bert_config.max_position_embeddings}
+    if config.num_texts == 1:
+        limits["advice"] = "long_documents=windows"
+    if windows:
+        limits = {"limit": windows.max_length, "option": "max_windows"}
+
+    def axes(counts):
+        sizes = {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)}
+        return sizes | ({"W": len(windows.spans(counts["longest"] - 2))} if windows else {})
+
+    return Features(
+        schema,
+        examples,
+        Convert(convert_examples, schema, limits["limit"], **options),
+        {
+            "data": digest([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
+            "examples": len(examples),
+            "max_seq_length": length,
+            "labels": list(config.labels),
+            "task_type": config.task_type,
+            "numbers": [list(feature) for feature in config.numeric_inputs],
+            "windows": windows and list(windows),
+            **tokenizer_fingerprint(tokenizer),
+        },
+        axes,
+        num_labels=config.num_outputs,
+        num_examples=len(examples),
+        log_truncated=functools.partial(log_truncated, **limits),
+    )

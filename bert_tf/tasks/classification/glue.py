@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.data.columns import Columns, Layout
+from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError, counted
 
 
@@ -36,6 +37,21 @@ class DatasetSpec:
     label_aliases: dict = dataclasses.field(default_factory=dict)
     layout: Layout | None = None
 
+    def reader(self, class_names=()):
+        """Return the `Labels` that read a column; `class_names` as there."""
+        separator = (self.layout or Layout()).separator
+        names = self.labels or ()
+        return Labels(names, self.task_type, class_names, separator, self.label_aliases)
+
+
+# Metrics of custom data besides those of every dataset of the task type.
+CUSTOM_METRICS = {
+    "classification": ("f1_macro", "f1_weighted", "precision_macro", "recall_macro"),
+    "regression": (),
+    "multi_label": (
+        "f1_weighted", "precision_micro", "precision_macro", "recall_micro", "recall_macro"
+    ),
+}  # fmt: skip
 
 # File name extensions of custom files, in the order in which a folder is searched.
 _EXTENSIONS = (
@@ -153,16 +169,19 @@ def custom_dataset(task_type=None, labels=None, layout=None):
     if len(layout.text) > 2:
         raise UserError(f"`text_columns`: found {len(layout.text)} columns, expected one or two")
     if len(layout.label) > 1:
-        if task_type != "multi_label":
-            raise UserError("`label_column`: several columns require `task_type=multi_label`")
+        if task_type == "regression":
+            raise UserError("`label_column`: several columns cannot be used for regression")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
             raise UserError(
                 f"`labels`: found {counted(len(labels), 'name')}, expected one for each of the "
                 f"{len(layout.label)} columns of `label_column`"
             )
+        if set(labels) == set(layout.label):  # else the labels rename the columns, in their order
+            layout = dataclasses.replace(layout, label=tuple(labels))
     if task_type == "regression":
         if labels:
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         labels = ()
-    return dataclasses.replace(DATASETS["tsv"], labels=labels, task_type=task_type, layout=layout)
+    values = {"labels": labels, "task_type": task_type, "metrics": CUSTOM_METRICS[task_type]}
+    return dataclasses.replace(DATASETS["tsv"], layout=layout, **values)

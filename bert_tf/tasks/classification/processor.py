@@ -11,11 +11,9 @@ from typing import Any
 from bert_tf.data.tables import raise_field_limit
 from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
-from bert_tf.pipelines.arguments import check_list
-from bert_tf.tasks.classification.examples import Example
-from bert_tf.tasks.classification.glue import DatasetSpec
-from bert_tf.tasks.classification.reading import collect_examples
-from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.arguments import check_list
+from bert_tf.tasks.classification.examples import Example, collect_examples
+from bert_tf.tasks.classification.glue import CUSTOM_METRICS, DatasetSpec
 from bert_tf.tokenization import convert_to_unicode
 
 
@@ -65,7 +63,7 @@ class DataProcessor:
 
 
 class ProcessorSource:
-    """The examples of a processor, with the interface of `reading.FileSource`."""
+    """The examples of a processor, with the interface of `source.FileSource`."""
 
     def __init__(self, reference, data_dir=None):
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
@@ -78,7 +76,7 @@ class ProcessorSource:
                 f"`processor={reference}`: found the labels {', '.join(labels) or '(none)'} in "
                 "get_labels, expected at least two different ones"
             )
-        self.dataset = DatasetSpec({}, labels, metrics=ClassificationTask.custom_data_metrics)
+        self.dataset = DatasetSpec({}, labels, metrics=CUSTOM_METRICS["classification"])
 
     def _call(self, method, *arguments):
         try:
@@ -93,7 +91,7 @@ class ProcessorSource:
     def read(self, split, bad=None):
         """Return the list of `Example` of a split; see `FileSource.read`."""
         method = f"get_{split}_examples"
-        place = f"{self._name}, {method}"
+        place, labels = f"{self._name}, {method}", self.dataset.reader()
 
         def make(where, index, example):
             text_a, text_b, label, guid = (
@@ -101,19 +99,18 @@ class ProcessorSource:
             )
             if text_a is None:
                 raise ValueError(f"found {shown(example)}, expected an InputExample with text_a")
-            if label is None and split != "test":
-                raise ValueError("the label is missing")
             return Example(
                 where,
                 convert_to_unicode(text_a),
                 convert_to_unicode(text_b) if text_b else None,
-                None if label is None else _as_label(label),
+                labels.read(label) if split == "test" else labels.read_cells([label]),
                 str(index if guid is None else guid),
             )
 
         examples = enumerate(self._call(method, self._data_dir))
         rows = ((f"{place}, example {i}", example) for i, example in examples)
-        return collect_examples(self.dataset, rows, make, bad, f"{place}: there are no examples")
+        error = f"{place}: there are no examples"
+        return collect_examples(self.dataset, rows, make, bad, error, split != "test")
 
 
 def _missing(*arguments):

@@ -1,23 +1,138 @@
-"""Choose the source of the examples from the options, and read splits and labels."""
+"""Sources of examples: files, tensorflow-datasets and processors; their splits and labels."""
 
 import dataclasses
 import os
 
+import numpy as np
+import tensorflow as tf
+
 from bert_tf import console
 from bert_tf.configs.data_files import SPLITS
-from bert_tf.data.columns import Layout
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import Columns, Layout, find_columns
+from bert_tf.data.labels import Labels
+from bert_tf.data.rows import BadRows, base_split, find_file
+from bert_tf.data.tables import open_table
+from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.examples import (
-    find_labels,
-    hold_out,
-    measure_numbers,
-    with_known_labels,
-)
+from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
-from bert_tf.tasks.classification.reading import FileSource
-from bert_tf.tasks.classification.tfds_source import TfdsSource
+
+_DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
+
+
+class FileSource:
+    """The files of a dataset; `columns` and `files` describe the splits read so far."""
+
+    def __init__(self, dataset, data_dir=None, paths=None):
+        """Create a source; `paths` is a dict of files for "train", "dev" or "test", or None."""
+        self.dataset, self._data_dir = dataset, data_dir
+        self.columns, self.files = {}, []
+        self._paths = {base: path for base, path in (paths or {}).items() if path}
+
+    def splits(self, base):
+        """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
+        splits = [split for split in self.dataset.files if base_split(split) == base]
+        if not splits:
+            raise UserError(
+                f"`{_DO_FLAGS[base]}`: this task has no {base} split, only "
+                f"{', '.join(self.dataset.files)}"
+            )
+        found = []
+        for split in splits[:1] if base in self._paths else splits:
+            file, path = self.dataset.files[split], self._paths.get(base)
+            usual = os.path.join(self._data_dir or "", file.names[0])
+            if file.optional and not path and not tf.io.gfile.exists(usual):
+                console.info("%s does not exist: this split is skipped", usual)
+            elif find_file(split, file.names, self._data_dir, path):
+                found.append(split)
+        return found
+
+    def read(self, split, bad=None):
+        """Return the list of `Example` of a split; `bad`, a `BadRows`, collects invalid rows."""
+        path = self._paths.get(base_split(split))
+        path = find_file(split, self.dataset.files[split].names, self._data_dir, path)
+        self.files.append(path)
+        table, train = self._open(path), self.columns.get("train")
+        columns = self.dataset.files[split].columns
+        if columns is None and train is None and split == "test":
+            train = self._train_columns()
+        examples, self.columns[split] = examples_of(table, self.dataset, split, bad, columns, train)
+        return examples
+
+    def _open(self, path):
+        layout = self.dataset.layout
+        if layout is None:
+            return open_table(path)
+        table = open_table(path, layout.delimiter, layout.likely_names)
+        is_restored = "delimiter" in layout.restored
+        if layout.delimiter and not is_restored and table.format.kind != "delimited":
+            raise UserError(
+                f"`delimiter={layout.delimiter}`: {path} is {table.format}, expected delimited text"
+            )
+        return table
+
+    def _train_columns(self):
+        """Return `Columns` with the width of the training file, if it exists."""
+        names = self.dataset.files["train"].names
+        try:
+            path = find_file("train", names, self._data_dir, self._paths.get("train"))
+        except UserError:
+            return None
+        first = next(self._open(path).rows, None)
+        return first and Columns((), width=len(first[1]))
+
+
+class TfdsSource:
+    """A dataset of tensorflow-datasets, with the interface of `FileSource`."""
+
+    def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
+        """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
+
+        Without `task_type`, a float label is a regression and a sequence of labels is multi-label.
+        `layout` names features; the supervised keys are the default. `splits` are those of
+        `TfdsDataset`.
+        """
+        self._data = TfdsDataset(name, data_dir, splits)
+        self.columns = {}  # nothing to save: each command finds the features again
+        layout = layout or Layout()
+        family, _, config = name.partition("/")
+        is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
+        dataset = find_task(config.partition(":")[0]) if is_glue else None
+        if dataset and task_type not in (None, dataset.task_type):
+            raise UserError(f"`task_type={task_type}`: expected {dataset.task_type} for {name}")
+        text, label = ((x,) if isinstance(x, str) else () for x in self._data.supervised_keys)
+        text, label = layout.text or text, layout.label or label
+        features = self._data.features
+        wanted = dataclasses.replace(
+            layout, text=dataset.features if dataset else text, label=label
+        )
+        self._columns = find_columns(name, list(features), wanted, "train", has_names=True)
+        if not dataset:
+            label = self._columns.name(self._columns.labels[0])
+            feature = features[label]
+            if task_type is None and hasattr(feature, "feature"):
+                task_type = "multi_label"
+            elif task_type is None and np.issubdtype(feature.np_dtype, np.floating):
+                task_type = "regression"
+            if task_type != "regression" and not labels and len(layout.label) < 2:
+                labels = self._data.label_names.get(label)
+            dataset = custom_dataset(task_type, labels, layout)
+        self.dataset = dataset
+
+    def splits(self, base):
+        """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
+        splits = (x for x in self.dataset.files if base_split(x) == base)
+        splits = [split for split in splits if self._data.find_split(split)]
+        if not splits:
+            raise self._data.missing_split(base)
+        return splits
+
+    def read(self, split, bad=None):
+        """Read the examples of one of `splits`; see `FileSource.read`."""
+        table = self._data.table(split)
+        return examples_of(table, self.dataset, split, bad, self._columns)[0]
+
 
 # Options that name columns, and their fields in `Layout`. `ClassificationConfig.columns` saves all
 # except the numeric columns.
@@ -128,20 +243,21 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
-    examples = {split: source.read(split, bad[split]) for split in splits}
-    labels = dataset.labels
+    labels, train = dataset.labels, ()
     if labels is None and stored:
         labels = stored.labels
-    train = examples.get("train", ())
-    if not (train or stored) and (labels is None or names):
-        train = source.read("train", BadRows(skip_bad_rows))
+    source.dataset = dataclasses.replace(dataset, labels=labels)
+    if "train" in splits or (not stored and (labels is None or names)):
+        train = source.read("train", bad.setdefault("train", BadRows(skip_bad_rows)))
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
-    for split in examples:
-        examples[split] = with_known_labels(examples[split], labels, bad[split])
+    # The other splits are read with the labels of the training set.
+    source.dataset = dataclasses.replace(dataset, labels=labels)
+    examples = {
+        split: train if split == "train" else source.read(split, bad[split]) for split in splits
+    }
+    for split in splits:
         bad[split].report()
-        if not examples[split]:
-            raise UserError(f"{bad[split].first}; the split has no valid rows")
     if dev_split and "train" in examples:
         stratify = dataset.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
@@ -153,13 +269,11 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
             "all %d training examples have the %s %r, so the model has nothing to learn",
             len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
         )  # fmt: skip
-    if names:
-        usable = usable or with_known_labels(train, labels, BadRows(skip=True))
-    return examples, tuple(labels), measure_numbers(names, usable) if names else ()
+    return examples, tuple(labels), measure_numbers(names, usable or train) if names else ()
 
 
 def _infer_labels(train, task_type):
-    labels = find_labels(train)
+    labels = Labels.find(example.label for example in train)
     path = train[0].where.rpartition(", ")[0]
     if len(labels) == 1 and task_type == "classification":
         raise UserError(

@@ -1,47 +1,54 @@
-"""Classification, regression and multi-label classification: losses, answers and metrics."""
+"""Classification, regression and multi-label classification: losses, metrics and runs."""
+
+import itertools
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from bert_tf import console
 from bert_tf.checkpoints import names
-from bert_tf.data import records
+from bert_tf.configs.data_files import SPLITS
+from bert_tf.data.features import digest
+from bert_tf.data.labels import Labels
+from bert_tf.data.rows import base_split
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
-from bert_tf.training import metrics
-from bert_tf.training.task import Task
+from bert_tf.tasks.classification.examples import make_features
+from bert_tf.tasks.classification.options import DevSplit
+from bert_tf.tasks.classification.source import (
+    columns_to_save,
+    make_source,
+    read_splits,
+    with_restored_columns,
+)
+from bert_tf.training import metrics, results
+from bert_tf.training.task import Task, TaskData, best
 
 # Above this standard deviation of the scores, a regression learns slowly.
 _MAX_DEVIATION = 10.0
 
 
 class ClassificationTask(Task):
-    """Trains a `BertClassifier` to choose one of L labels."""
+    """Trains a `BertClassifier` to choose one of L labels.
+
+    Instead of `label_ids`, a batch may have distributions `label_values` (B, L).
+    """
 
     task_type = "classification"
-    schema = records.CLASSIFICATION
-    # The label in `schema`.
+    # The label in a batch.
     label_name = "label_ids"
     # The main entry of `answers`.
     answer_name = "probabilities"
     loss_names = ("classification_loss",)
+    fit_metric_names = ("accuracy",)
     metrics_used: tuple[str, ...] = ("accuracy",)
-    # Additional metrics for custom data; published tasks define their own.
-    custom_data_metrics: tuple[str, ...] = ("f1_macro", "f1_weighted", "precision_macro",
-                                         "recall_macro")  # fmt: skip
-    # Default for subclasses whose constructor lacks this argument, as in `MultipleChoiceTask`.
-    class_weights = None
 
-    def __init__(
-        self, config, num_labels, dtype=None, more_metrics=(), class_weights=None, **options
-    ):
-        """Make the model with `options` of `BertClassifier`.
-
-        `more_metrics` are names of `metrics.METRICS`.
-        """
-        self.model = BertClassifier(config, num_labels, dtype, **options)
+    def __init__(self, model, more_metrics=(), class_weights=None):
+        """Create the task of a model; `more_metrics` are names of `metrics.METRICS`."""
+        self.model, self.class_weights = model, class_weights
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
-        self.class_weights = class_weights
+        self.key = (type(self), class_weights)
 
     @classmethod
     def metric_names_with(cls, more_metrics=()):
@@ -49,38 +56,63 @@ class ClassificationTask(Task):
         return (*(f"eval_{name}" for name in metric_names), "eval_loss", "loss")
 
     @staticmethod
-    def encode(label, labels):
-        """Convert a label, None in test sets, to its value in a record; ValueError if unknown."""
-        return 0 if label is None else labels.index(label)
-
-    @staticmethod
-    def answers(logits):
-        """Return a dict of answers for float32 logits (B, L)."""
-        return {"probabilities": tf.nn.softmax(logits)}
+    def answers(logits, nn=ops):
+        """Return a dict of answers for float32 logits (B, L); `nn` is tf.nn in a served graph."""
+        return {"probabilities": nn.softmax(logits)}
 
     @staticmethod
     def decide(predictions):
-        """Return the predicted label ids (N,) for a dict of arrays of `answers`."""
+        """Return the predicted label ids (...) for a dict of arrays (..., L) of `answers`."""
         return predictions["probabilities"].argmax(-1)
 
     def losses(self, outputs, batch, weights):
         losses = self._example_losses(outputs, batch, self.class_weights)
-        return {self.loss_names[0]: tf.reduce_sum(losses) / weights["examples"]}
+        losses = ops.sum(losses * self.example_weights(batch))
+        return {self.loss_names[0]: losses / weights["examples"]}
+
+    def evaluation_losses(self, outputs, batch, weights):
+        losses = self._example_losses(outputs, batch) * self.example_weights(batch)
+        return {self.loss_names[0]: ops.sum(losses) / weights["examples"]}
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=batch["label_ids"], logits=outputs["logits"]
-        )
+        logits, is_soft = outputs["logits"], "label_values" in batch
+        if is_soft:
+            losses = ops.categorical_crossentropy(batch["label_values"], logits, from_logits=True)
+        else:
+            losses = ops.sparse_categorical_crossentropy(
+                batch["label_ids"], logits, from_logits=True
+            )
         if class_weights is None:
             return losses
-        return losses * tf.gather(tf.constant(class_weights, tf.float32), batch["label_ids"])
+        class_weights = ops.convert_to_tensor(class_weights, "float32")
+        if is_soft:
+            return losses * ops.sum(class_weights * batch["label_values"], -1)
+        return losses * ops.take(class_weights, batch["label_ids"])
+
+    def _labels(self, batch):
+        """Return the labels, as indices where the batch has distributions."""
+        if self.label_name in batch:
+            return batch[self.label_name]
+        return best(batch["label_values"])
+
+    def fit_metrics(self, outputs, batch):
+        return {"accuracy": (self._is_correct(outputs["logits"], self._labels(batch)),
+                             self._is_real(batch))}  # fmt: skip
+
+    @staticmethod
+    def _is_correct(logits, labels):
+        return ops.equal(best(logits), ops.cast(labels, "int32"))
+
+    def keras_targets(self, batch, weights):
+        name = self.label_name if self.label_name in batch else "label_values"
+        return batch[name], self.example_weights(batch) / weights["examples"]
 
     def predictions(self, outputs, batch):
         return {
             "logits": outputs["logits"],
             **self.answers(outputs["logits"]),
-            self.label_name: batch[self.label_name],
-            "loss": self._example_losses(outputs, batch),
+            self.label_name: self._labels(batch),
+            "loss": self._example_losses(outputs, batch) * batch.get("sample_weight", 1.0),
         }
 
     def labels_and_predicted(self, predictions):
@@ -99,19 +131,14 @@ class RegressionTask(ClassificationTask):
     """Trains a `BertClassifier` with one logit to predict a score, by mean squared error."""
 
     task_type = "regression"
-    schema = records.REGRESSION
     label_name = "label_value"
     answer_name = "score"
     loss_names = ("regression_loss",)
+    fit_metric_names = ("mean_absolute_error",)
     metrics_used = ("pearson", "spearman")
-    custom_data_metrics = ()
 
     @staticmethod
-    def encode(label, labels):
-        return np.float32(0.0 if label is None else label)
-
-    @staticmethod
-    def answers(logits):
+    def answers(logits, nn=ops):
         return {"score": logits[:, 0]}
 
     @staticmethod
@@ -119,42 +146,40 @@ class RegressionTask(ClassificationTask):
         return predictions["score"]
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        return tf.math.squared_difference(outputs["logits"][:, 0], batch["label_value"])
+        return ops.square(outputs["logits"][:, 0] - batch["label_value"])
+
+    def fit_metrics(self, outputs, batch):
+        errors = ops.abs(outputs["logits"][:, 0] - batch["label_value"])
+        return {"mean_absolute_error": (errors, self._is_real(batch))}
 
 
 class MultiLabelTask(ClassificationTask):
     """Trains a `BertClassifier` to predict any number of L labels, by sigmoid cross entropy."""
 
     task_type = "multi_label"
-    schema = records.MULTI_LABEL
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
-    custom_data_metrics = ("f1_weighted", "precision_micro", "precision_macro", "recall_micro",
-                        "recall_macro")  # fmt: skip
 
     @staticmethod
-    def encode(label, labels):
-        values = np.zeros(len(labels), "float32")
-        values[[labels.index(name) for name in label or ()]] = 1.0
-        return values
-
-    @staticmethod
-    def answers(logits):
-        return {"probabilities": tf.sigmoid(logits)}
+    def answers(logits, nn=ops):
+        return {"probabilities": nn.sigmoid(logits)}
 
     @staticmethod
     def decide(predictions):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
     def _example_losses(self, outputs, batch, class_weights=None):
-        # A class weight applies to the examples that have the label.
-        losses = tf.nn.weighted_cross_entropy_with_logits(
-            labels=batch["label_values"],
-            logits=outputs["logits"],
-            pos_weight=1.0 if class_weights is None else tf.constant(class_weights, tf.float32),
-        )
-        return tf.reduce_mean(losses, -1)
+        logits, labels = outputs["logits"], batch["label_values"]
+        # A class weight applies to the examples that have the label. The terms are those of
+        # `tf.nn.weighted_cross_entropy_with_logits`.
+        weights = ops.convert_to_tensor(1.0 if class_weights is None else class_weights, "float32")
+        positive = ops.log1p(ops.exp(-ops.abs(logits))) + ops.relu(-logits)
+        return ops.mean((1.0 - labels) * logits + (1.0 + (weights - 1.0) * labels) * positive, -1)
+
+    @staticmethod
+    def _is_correct(logits, labels):
+        return ops.all(ops.equal(logits >= 0.0, labels > 0.5), -1)
 
 
 TASK_CLASSES = {
@@ -164,12 +189,108 @@ TASK_CLASSES = {
 
 
 def start_at_mean(model, scores):
-    """Set the bias of a regression head to the mean of the training scores."""
-    scores = np.array(scores, "float64")
-    names.weights(model)["output_bias"].assign([scores.mean()])
+    """Set the bias of a new regression head to the mean of the training scores."""
+    scores, bias = np.array(scores, "float64"), names.weights(model)["output_bias"]
+    if bias.numpy() != 0:  # a trained head
+        return
+    bias.assign([scores.mean()])
     if scores.std() > _MAX_DEVIATION:
         console.warning(
             "the training scores have a standard deviation of %.4g; a model learns faster if they "
             "are scaled to about 1",
             scores.std(),
         )
+
+
+class ClassificationData(TaskData):
+    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`."""
+
+    def __init__(self, dataset, examples, config, class_weights=None):
+        super().__init__(examples, config)
+        self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
+        self.metric_names = self.task_class.metric_names_with(dataset.metrics)
+        self._class_weights = class_weights
+
+    def features(self, split, tokenizer):
+        return make_features(self.examples[split], tokenizer, self.config)
+
+    def start_training(self, model):
+        if self.config.task_type == "regression":
+            start_at_mean(model, [example.label for example in self.examples["train"]])
+
+    def make_task(self, model, train):
+        return self.task_class(model, self.dataset.metrics, self._class_weights)
+
+    def report(self, task, predictions):
+        return metrics.report(*task.labels_and_predicted(predictions), self.config.labels)
+
+    def answers(self, task, predictions, split):
+        labels, separator = self.config.labels, self.config.label_separator
+        predicted = results.as_text(task.decide(predictions), labels, separator)
+        return predicted, labels, predictions[task.answer_name]
+
+
+def read(task_config, model, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    task_config, restored = with_restored_columns(task_config, stored)
+    source = make_source(task_config, stored, restored)
+    dataset = source.dataset
+    dev_split = _dev_split(task_config, stored)
+    ordered = [split for split in SPLITS if split in splits]
+    examples, labels, numeric_features = read_splits(
+        source, ordered, stored, task_config.skip_bad_rows, dev_split
+    )
+    if dev_split and "dev" in examples:
+        dev_split = _with_digest(dev_split, examples["dev"])
+    examples = {split: x for split, x in examples.items() if base_split(split) in splits}
+    has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
+    config = task_config.of_model(
+        model,
+        labels=labels,
+        task_type=dataset.task_type,
+        numeric_features=numeric_features,
+        numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
+        num_texts=2 if has_pairs else 1,
+        columns=stored.columns if stored else columns_to_save(task_config, source),
+        dev_split=stored.dev_split if stored else dev_split,
+    )
+    weights = None
+    if config.class_weights and "train" in examples:
+        reader = Labels(config.labels, config.task_type)
+        weights = reader.weights(config.class_weights, [x.label for x in examples["train"]])
+    data = ClassificationData(dataset, examples, config, weights)
+    data.data_files = getattr(source, "files", ())
+    return data
+
+
+def make_model(config, dtype=None):
+    return BertClassifier(
+        config.bert_config, config.num_outputs, dtype,
+        num_numeric_features=len(config.numeric_inputs),
+        window_pooling=config.windows and config.window_pooling,
+    )  # fmt: skip
+
+
+def _dev_split(task_config, stored):
+    """Return the `DevSplit` of the trained model or, for a new model, of the options."""
+    fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
+    if stored and fraction is not None and (trained is None or fraction != trained.fraction):
+        raise UserError(
+            f"`dev_fraction={fraction:g}`: the model was trained with "
+            f"{trained.fraction if trained else 'all rows'}, so it would be evaluated on training "
+            "rows; use the original value or a `dev_file`"
+        )
+    if stored:
+        return None if task_config.dev_file else trained
+    return None if fraction is None else DevSplit(fraction, task_config.dev_seed)
+
+
+def _with_digest(dev_split, examples):
+    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
+    value = digest([e.text_a, e.text_b, e.label] for e in examples)
+    if dev_split.digest not in ("", value):
+        raise UserError(
+            "`dev_fraction`: the held-out rows are not those of the training run, because the file "
+            "or the version of scikit-learn has changed; restore it, or use a `dev_file`"
+        )
+    return dev_split._replace(digest=value)

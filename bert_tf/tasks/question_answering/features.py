@@ -5,29 +5,27 @@ in the release. If a token is in several windows, an answer may start at it only
 the most context around it (its "maximum context"), so that no answer is found twice.
 """
 
+import functools
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf import console
 from bert_tf.data import records, tfrecord
-from bert_tf.data.feature_cache import FeatureCache, digest, tokenizer_fingerprint
-from bert_tf.data.rows import BadRows
-from bert_tf.errors import UserError
-from bert_tf.io import processes
+from bert_tf.data.features import Features, tokenizer_fingerprint
 from bert_tf.tasks.question_answering.alignment import Context, WordIds
-from bert_tf.tasks.question_answering.config import NUM_SPECIAL_TOKENS
-from bert_tf.tokenization.packing import SlidingWindows, pack_segments
+from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS
+from bert_tf.tokenization.packing import (
+    LengthCounter,
+    SlidingWindows,
+    log_truncated,
+    pack_segments,
+)
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
-# Bump when the features change for the same data.
-_VERSION = 1
-
-# Characters per chunk of work, and minimum number of questions for several processes.
+# Characters per chunk of work.
 _CHUNK = 100_000
-_MIN_QUESTIONS_FOR_PROCESSES = 5_000
 
 
 class Window(NamedTuple):
@@ -70,13 +68,13 @@ class FeatureConverter:
         self._word_ids = WordIds(tokenizer)
 
     def __call__(self, paragraph):
-        """Yield (question, windows, whether the question was truncated) for each question."""
+        """Yield (question, windows, length of the question in tokens) for each question."""
         context = Context(paragraph.context, self._tokenizer, self._word_ids)
         max_query_length = self._config.max_query_length
         queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
         for question, query in zip(paragraph.questions, queries, strict=True):
             windows = list(self._windows(question, query[:max_query_length], context))
-            yield question, windows, len(query) > max_query_length
+            yield question, windows, len(query)
 
     def _windows(self, question, query, context):
         config, is_training = self._config, self._is_training
@@ -97,46 +95,33 @@ class FeatureConverter:
             yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
-def window_cache(path, source, summary, tokenizer, config, is_training):
-    """Return the `FeatureCache` for the windows of a question source."""
-    schema = records.SQUAD_TRAINING if is_training else records.SQUAD
-    fingerprint = {
-        "data": summary.digest,
-        "questions": summary.questions,
-        **tokenizer_fingerprint(tokenizer),
-        **config.window_options,
-        "schema": digest(schema.items()),
-        "version": _VERSION,
-    }
+def make_features(paragraphs, tokenizer, config, is_training, num_questions, digest):
+    """Return the `Features` of `Paragraph`s, whose content has the `digest`."""
+    fingerprint = {"data": digest, "questions": num_questions, **tokenizer_fingerprint(tokenizer)}
+    fingerprint |= config.window_options
     if not is_training:
         del fingerprint["answer_alignment"]  # affects the decoding, but not the windows
-    arguments = (source, tokenizer, config, is_training, summary.questions)
-    return FeatureCache(path, fingerprint, lambda: write_windows(path, *arguments))
+    limit = config.max_query_length
+    return Features(
+        records.SQUAD_TRAINING if is_training else records.SQUAD,
+        paragraphs,
+        _ConvertChunk(tokenizer, config, is_training),
+        fingerprint,
+        {"S": config.max_seq_length},
+        num_examples=num_questions,
+        chunks=_chunks,
+        finish=_number,
+        num_processes=config.num_processes,
+        log_truncated=functools.partial(
+            log_truncated, limit=limit, unit="questions", option="max_query_length"
+        ),
+    )
 
 
-def write_windows(path, source, tokenizer, config, is_training, num_questions):
-    """Write the windows of all questions in order; return {"windows": number of windows}."""
-    is_large = num_questions >= _MIN_QUESTIONS_FOR_PROCESSES
-    num_processes = config.num_processes or (processes.cores() if is_large else 1)
-    converter = _ChunkConverter(tokenizer, config, is_training)
-    results = processes.shared_map(converter, _chunks(source.paragraphs()), num_processes)
-    progress = console.ProgressLog(f"writing {path}", "questions", total=num_questions)
-    truncated, count = BadRows(skip=True), 0
-    with tfrecord.writing([path]) as write:
-        for serialized, questions, truncated_questions in results:
-            # Replace `unique_ids` in place: it is the last feature, and all ids have the same size.
-            ids = map(tfrecord.varint, range(FIRST_UNIQUE_ID + count, FIRST_UNIQUE_ID + (1 << 29)))
-            write([x[: -len(i)] + i for x, i in zip(serialized, ids, strict=False)])
-            count += len(serialized)
-            for where in truncated_questions:
-                truncated(where)
-            progress.add(questions)
-        if not count:
-            raise UserError(f"{source.name}: all contexts are empty, so there are no windows")
-    progress.done()
-    truncated.report(f"questions truncated to `max_query_length={config.max_query_length}` tokens")
-    console.info("%s: %d windows", path, count)
-    return {"windows": count}
+def _number(serialized, count):
+    """Replace `unique_ids`: it is the last feature of a record, and all ids have the same size."""
+    ids = map(tfrecord.varint, range(FIRST_UNIQUE_ID + count, FIRST_UNIQUE_ID + (1 << 29)))
+    return [x[: -len(i)] + i for x, i in zip(serialized, ids, strict=False)]
 
 
 def _chunks(paragraphs):
@@ -151,26 +136,26 @@ def _chunks(paragraphs):
         yield chunk
 
 
-class _ChunkConverter:
+class _ConvertChunk:
     """Converts lists of paragraphs to serialized records."""
 
     def __init__(self, tokenizer, config, is_training):
-        self._vocab, self._max_seq_length = tokenizer.vocab, config.max_seq_length
+        self._vocab, self._config = tokenizer.vocab, config
         self._is_training = is_training
         self._converter = FeatureConverter(tokenizer, config, is_training)
 
     def __call__(self, paragraphs):
-        """Return records, the number of questions, and the locations of truncated questions."""
-        all_windows, count, truncated = [], 0, []
-        for question, windows, is_truncated in itertools.chain.from_iterable(
+        """Return the records and a dict of counts, as `data.features.Convert` does."""
+        all_windows, count = [], 0
+        lengths = LengthCounter(self._config.max_query_length)
+        for _, windows, query_length in itertools.chain.from_iterable(
             map(self._converter, paragraphs)
         ):
             all_windows += windows
-            is_used = bool(windows) or not self._is_training
-            count += is_used
-            if is_truncated and is_used:
-                truncated.append(question.where)
-        return self._serialize(all_windows), count, truncated
+            if windows or not self._is_training:
+                count += 1
+                lengths.add(query_length)
+        return self._serialize(all_windows), {"examples": count, **lengths.counts}
 
     def _serialize(self, windows):
         if not windows:
@@ -186,7 +171,7 @@ class _ChunkConverter:
             )
             ids += window.query
         ids, segments = np.array(ids, np.int32), np.array(segments)
-        columns = pack_segments(ids, segments, self._vocab, self._max_seq_length)
+        columns = pack_segments(ids, segments, self._vocab, self._config.max_seq_length)
         columns["unique_ids"] = np.full((len(windows), 1), FIRST_UNIQUE_ID)
         if self._is_training:
             for name in ("start_position", "end_position", "is_impossible"):

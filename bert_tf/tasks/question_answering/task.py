@@ -1,15 +1,35 @@
-"""Train a `BertSpanLabeler`, and match its predictions with questions."""
+"""Question answering: losses, answers, metrics and runs."""
+
+import contextlib
+import dataclasses
+import json
+import os
 
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
-from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, FeatureConverter
+from bert_tf.tasks.question_answering.examples import (
+    JsonSource,
+    TfdsQuestions,
+    validate_and_count,
+)
+from bert_tf.tasks.question_answering.features import (
+    FIRST_UNIQUE_ID,
+    FeatureConverter,
+    make_features,
+)
 from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.training.task import Task
+from bert_tf.training import results
+from bert_tf.training.results import result_file
+from bert_tf.training.task import Task, TaskData, best
 
+_LOWEST = float(np.finfo("float32").min)
 # Names of the predictions, in the order of `WindowLogits`' fields.
 _WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
 
@@ -18,25 +38,45 @@ class QuestionAnsweringTask(Task):
     """Trains a `BertSpanLabeler` on SQuAD records."""
 
     loss_names = ("span_loss",)
+    fit_metric_names = ("start_accuracy", "end_accuracy")
 
-    def __init__(self, config, dtype=None, extractor=None, mask_padding=False):
-        """Create the model; `extractor` is the `AnswerExtractor` that `metrics` uses.
+    def __init__(self, model, config, extractor=None, mask_padding=False):
+        """Create the task; `extractor` is the `AnswerExtractor` that `metrics` uses.
 
         Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
-        self.model = BertSpanLabeler(config.bert_config, dtype=dtype)
+        self.model = model
         self.metric_names = metric_names(config)
         self._config, self._extractor = config, extractor
 
     def losses(self, outputs, batch, weights):
         total = 0.0
         for side in ("start", "end"):
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels=batch[f"{side}_positions"], logits=self._logits(outputs, batch, side)
+            losses = ops.sparse_categorical_crossentropy(
+                batch[f"{side}_positions"], self._logits(outputs, batch, side), from_logits=True
             )
-            total += tf.reduce_sum(losses)
+            total += ops.sum(losses * self.example_weights(batch))
         return {"span_loss": total / (2.0 * weights["examples"])}
+
+    def fit_metrics(self, outputs, batch):
+        return {
+            f"{side}_accuracy": (
+                ops.equal(
+                    best(self._logits(outputs, batch, side)),
+                    ops.cast(batch[f"{side}_positions"], "int32"),
+                ),
+                self._is_real(batch),
+            )
+            for side in ("start", "end")
+        }
+
+    def keras_targets(self, batch, weights):
+        factors = self.example_weights(batch) / (2.0 * weights["examples"])
+        return (
+            {f"{side}_logits": batch[f"{side}_positions"] for side in ("start", "end")},
+            {f"{side}_logits": factors for side in ("start", "end")},
+        )
 
     def predictions(self, outputs, batch):
         """Return the best positions and logits (B, K), [CLS] logits (B,) and unique ids (B,)."""
@@ -44,12 +84,12 @@ class QuestionAnsweringTask(Task):
         size = self._config.n_best_size
         # `top_k` needs at least K positions; a batch may have fewer.
         length = batch["input_ids"].shape[1]
-        padding = [[0, 0], [0, size if length is None else max(size - length, 0)]]
+        padding = ((0, 0), (0, size if length is None else max(size - length, 0)))
         for side in ("start", "end"):
             logits = self._logits(outputs, batch, side)
-            padded = tf.pad(logits, padding, constant_values=logits.dtype.min)
+            padded = ops.pad(logits, padding, constant_values=_LOWEST)
             # Ties are ordered by position, as in the release.
-            best, positions = tf.math.top_k(padded, size)
+            best, positions = ops.top_k(padded, size)
             values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
         return values
 
@@ -59,7 +99,7 @@ class QuestionAnsweringTask(Task):
         if not self._mask_padding:
             return logits
         # Half of the minimum, because softmax subtracts the maximum and could overflow.
-        return tf.where(batch["input_mask"] > 0, logits, 0.5 * logits.dtype.min)
+        return ops.where(batch["input_mask"] > 0, logits, 0.5 * _LOWEST)
 
     def metrics(self, predictions):
         scorer = Scorer(self._config.version_2_with_negative)
@@ -115,3 +155,199 @@ def _rows(predictions):
         lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]
         for unique_id, *logits in zip(*lists, strict=True):
             yield unique_id, WindowLogits(*logits)
+
+
+PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
+
+
+class QuestionAnsweringData(TaskData):
+    """The questions of each split; "dev" is for both evaluation and prediction.
+
+    `examples` is a dict from split to source of `Paragraph`s, `summaries` to `DatasetSummary`.
+    """
+
+    unit = "questions"
+    evaluates_predictions = True
+
+    def __init__(self, sources, summaries, config, tokenizer, data_files=()):
+        super().__init__(sources, config, data_files)
+        self.summaries = summaries
+        self.metric_names = metric_names(config)
+        self.extractor = None
+        if "dev" in sources:
+            self.extractor = AnswerExtractor(sources["dev"], tokenizer, config)
+
+    def features(self, split, tokenizer):
+        paragraphs = self.examples[split].paragraphs()
+        arguments = tokenizer, self.config, split == "train", *self.summaries[split]
+        return make_features(paragraphs, *arguments)
+
+    def num_train_examples(self, features=None):
+        return self.summaries["train"].questions
+
+    def make_task(self, model, train):
+        return QuestionAnsweringTask(
+            model, self.config, self.extractor, mask_padding=not train.pad_to_max_length
+        )
+
+    def evaluate_and_predict(self, run):
+        """Write predictions.json, its companion files and eval_results.txt."""
+        do_eval, do_predict = run.config.do_eval, run.config.do_predict
+        if not (do_eval or do_predict):
+            return {}
+        writer = PredictionWriter(self.config)
+        writes, threshold = do_predict and run.workers.is_chief, None
+        with writer.writing(run.folder) if writes else contextlib.nullcontext():
+            writer.collect(self.extractor.answers(run.predict("dev")))
+            self.extractor.decoder.log_unaligned()
+            if self.config.find_null_score_diff_threshold:
+                threshold = writer.best_threshold()
+            if writes:
+                writer.write(threshold)
+        evaluation = {}
+        if do_eval:
+            scores = writer.score(threshold).results()
+            evaluation = {f"eval_{name}": value for name, value in scores.items()}
+            evaluation["global_step"] = run.trainer.step
+
+        def write():
+            if threshold is not None:
+                # Saved with the model for later predictions and exports.
+                config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
+                for folder in {run.folder, run.weights_folder}:
+                    config.save(folder)
+            if do_eval:
+                run.trainer.write_curves(evaluation)
+                path = result_file(run.folder, "eval_results", "dev", ".txt")
+                results.write_eval_results(path, evaluation)
+
+        run.workers.chief_first(write)
+        return {"dev": evaluation} if do_eval else {}
+
+
+def read(task_config, model, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    config = task_config.of_model(model)
+    is_scored = "dev" in splits or task_config.find_null_score_diff_threshold
+    purposes = {}
+    if "train" in splits:
+        purposes["train"] = "train"
+        console.info("the loss ignores padding, except with `pad_to_max_length`, as in the release")
+    if is_scored or "test" in splits:
+        purposes["dev"] = "eval" if is_scored else "predict"
+    sources = {split: _make_source(task_config, split) for split in purposes}
+    checks = config.version_2_with_negative, config.by_offsets
+    summaries = {
+        split: validate_and_count(source, purposes[split], *checks)
+        for split, source in sources.items()
+    }
+    paths = [x.name for x in sources.values() if not task_config.tfds_name]
+    return QuestionAnsweringData(sources, summaries, config, model.tokenizer, paths)
+
+
+def make_model(config, dtype=None):
+    return BertSpanLabeler(config.bert_config, dtype=dtype)
+
+
+def _make_source(task_config, split):
+    argument = "train_file" if split == "train" else "predict_file"
+    task_config.check_source((argument,))
+    if task_config.tfds_name:
+        splits = task_config.tfds_splits or (None, None)
+        if len(splits) != 2:
+            raise UserError(
+                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
+                "prediction"
+            )
+        name, data_dir = task_config.tfds_name, task_config.tfds_data_dir
+        return TfdsQuestions(name, split, data_dir, splits[split != "train"])
+    path = getattr(task_config, argument)
+    if not path:
+        raise UserError(f"`{argument}` or `tfds_name` must be given")
+    return JsonSource(path, argument)
+
+
+class PredictionWriter:
+    """Collects the predictions; candidates are written immediately to save memory."""
+
+    def __init__(self, config):
+        self._config = config
+        self._predictions, self._answers, self._paths = {}, {}, {}
+
+    @contextlib.contextmanager
+    def writing(self, output_dir):
+        """Open the files for `collect` and `write`; they appear at the end of the context."""
+        names = [N_BEST, PREDICTIONS]
+        if self._config.version_2_with_negative:
+            names.append(NULL_ODDS)
+        with files.replacing(*(os.path.join(output_dir, name) for name in names)) as paths:
+            self._paths = dict(zip(names, paths, strict=True))
+            yield
+        self._paths = {}
+        console.info("wrote the answers to %d questions to %s", len(self._predictions), output_dir)
+
+    def collect(self, predictions):
+        path = self._paths.get(N_BEST)
+        with _writing_json(path) if path else contextlib.nullcontext() as write:
+            for question, prediction in predictions:
+                if write:
+                    write(question.id, prediction.n_best())
+                # Later steps need only the best candidate.
+                short = prediction._replace(candidates=prediction.candidates[:1])
+                self._predictions[question.id] = short
+                self._answers[question.id] = question.answers or ()
+
+    def texts(self, threshold=None):
+        """Return a dict from question id to answer; see `QuestionPrediction.answer`."""
+        return {
+            name: prediction.answer(self._config, threshold)
+            for name, prediction in self._predictions.items()
+        }
+
+    def score(self, threshold=None):
+        scorer = Scorer(self._config.version_2_with_negative)
+        for name, text in self.texts(threshold).items():
+            prediction = self._predictions[name]
+            scorer.add(self._answers[name], text, prediction.best, prediction.null_odds)
+        return scorer
+
+    def best_threshold(self):
+        """Log and return the threshold with the best F1 (`best_f1_thresh`)."""
+        score, threshold = self.score().best_threshold("f1")
+        console.info(
+            "best null_score_diff_threshold on this data: %r, with an F1 of %.2f", threshold, score
+        )
+        achieved = self.score(threshold).results()["f1"]
+        if achieved < score - 1e-6:
+            console.warning(
+                "this threshold achieves an F1 of only %.2f: the official search adds questions "
+                "with equal odds one at a time, and returns 0 if leaving all unanswered is best",
+                achieved,
+            )
+        return threshold
+
+    def write(self, threshold=None):
+        """Write the answers, and for SQuAD 2.0 the null odds, in the context of `writing`."""
+        with _writing_json(self._paths[PREDICTIONS]) as write:
+            for name, text in self.texts(threshold).items():
+                write(name, text)
+        if NULL_ODDS in self._paths:
+            with _writing_json(self._paths[NULL_ODDS]) as write:
+                for name, prediction in self._predictions.items():
+                    write(name, prediction.null_odds)
+
+
+@contextlib.contextmanager
+def _writing_json(path):
+    """Yield a function that adds an entry to a JSON object, indented as in the release."""
+    with tf.io.gfile.GFile(path, "w") as writer:
+        before = "{\n"
+
+        def write(name, value):
+            nonlocal before
+            entry = json.dumps({name: value}, indent=4)
+            writer.write(before + entry[len("{\n") : -len("\n}")])
+            before = ",\n"
+
+        yield write
+        writer.write("{}\n" if before == "{\n" else "\n}\n")

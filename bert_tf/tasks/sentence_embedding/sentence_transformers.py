@@ -9,7 +9,7 @@ from bert_tf import console
 from bert_tf.checkpoints.metadata import containing_folder, read_json
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-from bert_tf.tasks.sentence_embedding.config import POOLINGS
+from bert_tf.tasks.sentence_embedding.options import POOLINGS
 
 
 class _Module(NamedTuple):
@@ -17,12 +17,15 @@ class _Module(NamedTuple):
     path: str
 
 
-def sentence_transformers_options(path, pooling=None):
-    """Return the settings of a sentence-transformers folder for `SentenceEncoder`, else {}."""
-    folder = containing_folder(path)
-    modules_file = os.path.join(folder, "modules.json")
-    if not tf.io.gfile.exists(modules_file):
-        return {}
+def encoder_settings(path, given):
+    """Return `given`, a dict of settings, with those of a sentence-transformers folder or defaults.
+
+    `path` is a folder or a checkpoint, or None.
+    """
+    modules_file = path and os.path.join(containing_folder(path), "modules.json")
+    if not (path and tf.io.gfile.exists(modules_file)):
+        return {"pooling": "mean", "normalize": False, **given}
+    folder = os.path.dirname(modules_file)
     modules = {
         module["type"].rpartition(".")[2]: module["path"]
         for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
@@ -34,15 +37,18 @@ def sentence_transformers_options(path, pooling=None):
             "Pooling and Normalize"
         )
     recorded, problem = _read_pooling(folder, modules)
-    if pooling is None and problem:
+    if problem and "pooling" not in given:
         raise UserError(f"{problem}; `pooling` overrides it")
-    if pooling not in (None, recorded):
-        console.info(
-            "`pooling=%s` overrides the setting: %s", pooling, problem or f"{folder} has {recorded}"
-        )
-    options = {"pooling": pooling or recorded, "layer": -1, "normalize": "Normalize" in modules}
-    length = read_json(folder, "sentence_bert_config.json").get("max_seq_length")
-    return {**options, "max_seq_length": length} if length else options
+    saved = {"pooling": recorded, "layer": -1, "normalize": "Normalize" in modules}
+    if length := read_json(folder, "sentence_bert_config.json").get("max_seq_length"):
+        saved["max_seq_length"] = length
+    for name, value in saved.items():
+        if given.get(name, value) != value:
+            found = problem if value is None else f"{folder} has {value}"
+            console.info("`%s=%s` overrides the setting: %s", name, given[name], found)
+    if used := [f"{name}={value}" for name, value in saved.items() if name not in given]:
+        console.info("from the settings in %s: %s", folder, ", ".join(used))
+    return {**saved, **given}
 
 
 def _read_pooling(folder, modules):

@@ -1,14 +1,27 @@
-"""Sentence embedding: model, loss and metrics."""
+"""Sentence embedding: examples, features, losses, metrics and runs."""
+
+import functools
+import math
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
+from bert_tf import console
+from bert_tf.configs.data_files import SPLITS
+from bert_tf.data import records
+from bert_tf.data.columns import ID
+from bert_tf.data.features import Convert, Features, digest, encode_batches, tokenizer_fingerprint
+from bert_tf.data.rows import BadRows, find_column, find_file
+from bert_tf.data.tables import as_text, named_rows, open_table
+from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
-from bert_tf.tasks.sentence_embedding.evaluation import correlations, search_scores
-from bert_tf.tasks.sentence_embedding.neighbors import l2_normalize
-from bert_tf.tasks.sentence_embedding.pooling import Pooling
-from bert_tf.tasks.sentence_embedding.training import ColumnModel, make_loss
-from bert_tf.training.task import Task
+from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling, make_loss
+from bert_tf.tasks.sentence_embedding.options import SCORE_COLUMN, TEXT_COLUMNS
+from bert_tf.tasks.sentence_embedding.search import correlations, l2_normalize, search_scores
+from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
+from bert_tf.tokenization.packing import log_truncated, pack_pair
+from bert_tf.training.task import Task, TaskData
 
 # Number of results in the search metrics, such as recall@10.
 _K = 10
@@ -33,24 +46,27 @@ class SentenceEmbeddingTask(Task):
 
     loss_names = ("sentence_loss",)
 
-    def __init__(self, config, train_format, is_dev_scored, dtype=None):
-        """Create the model; `train_format` is (number of texts, whether they have scores)."""
-        self.model = make_model(config, dtype)
+    def __init__(self, model, config, train_format, is_dev_scored):
+        """Create the task; `train_format` is (number of texts, whether they have scores)."""
+        self.model = model
         self.model.mini_batch_size = config.mini_batch_size
         self.metric_names = metric_names(is_dev_scored)
         self._is_scored = is_dev_scored
         self._loss = None
         if train_format:
-            self._loss = make_loss(
-                config.loss, *train_format, config.temperature, config.symmetric, config.dims,
-                config.bert_config.hidden_size,
-            )  # fmt: skip
+            options = (config.loss, *train_format, config.temperature, config.symmetric,
+                       config.matryoshka_dims)  # fmt: skip
+            self._loss = make_loss(*options, config.bert_config.hidden_size)
+            self.key = (*options, config.mini_batch_size)
         # Whether the loss of an example depends on the batches of all devices.
         self.compares_replicas = self._loss is not None and self._loss.compares_examples
 
     def losses(self, outputs, batch, weights):
-        losses = self._loss.call(batch["label_value"], outputs)
-        return {"sentence_loss": tf.reduce_sum(losses) / weights["examples"]}
+        losses = self._loss.call(batch["label_value"], outputs) * self.example_weights(batch)
+        return {"sentence_loss": ops.sum(losses) / weights["examples"]}
+
+    def keras_targets(self, batch, weights):
+        return batch["label_value"], self.example_weights(batch) / weights["examples"]
 
     def predictions(self, outputs, batch):
         return {"vectors": outputs, **{name: batch[name] for name in ("label_value", "text_ids")}}
@@ -75,3 +91,146 @@ def _search(vectors, text_ids):
     for query, document in zip(queries, answers, strict=True):
         relevant[query].add(document)
     return search_scores(vectors[query_rows, 0], documents[rows], relevant, _K)
+
+
+_ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
+
+
+class Example(NamedTuple):
+    """Two or three texts, their similarity score or None, and an id (default: the row number)."""
+
+    texts: tuple
+    score: float | None
+    id: str
+
+
+def make_examples(table, config):
+    """Return the list of `Example` of a `Table`."""
+    names, rows = named_rows(table)
+    find = functools.partial(find_column, table.header_place, names)
+    if config.text_columns:
+        if len(config.text_columns) not in (2, 3):
+            raise UserError(
+                f"`text_columns`: found {', '.join(config.text_columns)}, expected two or three "
+                "columns"
+            )
+        texts = [find([name], "text_columns") for name in config.text_columns]
+    else:
+        texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
+        texts += filter(None, [find(TEXT_COLUMNS[2])])
+    score, row_id = config.score_column, config.id_column
+    score = find([score], "score_column") if score else find(SCORE_COLUMN)
+    row_id = find([row_id], "id_column") if row_id else find(ID)
+    if score and len(texts) == 3:
+        raise UserError(
+            f"{table.name}: found scores of {', '.join(texts)}, expected pairs of texts"
+        )
+
+    used = [*texts, *filter(None, (score, row_id))]
+
+    def make(where, index, cells):
+        cells = {name: as_text(cells[name]) for name in used}
+        for name in texts:
+            if not cells[name].strip():
+                raise ValueError(f"{name} is empty")
+        value = None
+        if score:
+            try:
+                value = float(cells[score])
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise ValueError(f"the score is {cells[score]!r}, expected a number")
+        row = str(index) if row_id is None else cells[row_id]
+        return Example(tuple(cells[name] for name in texts), value, row)
+
+    bad = BadRows(config.skip_bad_rows)
+    examples = bad.collect(rows, make)
+    bad.report()
+    if not examples:
+        raise UserError(f"{bad.first or table.name}: found no valid examples")
+    scored = f"score {score}" if score else "no scores"
+    console.info("%s: %s, %s", table.name, " + ".join(texts), scored)
+    return examples
+
+
+def convert_examples(examples, tokenizer, max_seq_length, text_ids, lengths=None):
+    """Yield a dict for `records.SENTENCES` per example; `text_ids` are ids of distinct texts."""
+    encoded = encode_batches(tokenizer, (x for e in examples for x in e.texts))
+    for example in examples:
+        rows = [
+            pack_pair(next(encoded), [], tokenizer, max_seq_length, lengths) for _ in example.texts
+        ]
+        yield {
+            **{name: [row[name] for row in rows] for name in rows[0]},
+            "text_ids": [text_ids[x] for x in example.texts],
+            "label_value": example.score or 0.0,
+            "is_real_example": 1,
+        }
+
+
+def make_features(examples, tokenizer, config):
+    """Return the `Features` of examples."""
+    length, text_ids = config.max_seq_length, {}
+    for example in examples:
+        for text in example.texts:
+            text_ids.setdefault(text, len(text_ids))
+    options = {"tokenizer": tokenizer, "max_seq_length": length, "text_ids": text_ids}
+    max_limit = config.bert_config.max_position_embeddings
+    return Features(
+        records.SENTENCES,
+        examples,
+        Convert(convert_examples, records.SENTENCES, length, **options),
+        {
+            "data": digest([*e.texts, e.score] for e in examples),
+            "examples": len(examples),
+            "max_seq_length": length,
+            **tokenizer_fingerprint(tokenizer),
+        },
+        {"S": length, "C": len(examples[0].texts)},
+        num_examples=len(examples),
+        log_truncated=functools.partial(log_truncated, limit=length, max_limit=max_limit),
+    )
+
+
+class SentenceEmbeddingData(TaskData):
+    """Holds `examples`, a dict from split to list of `Example`."""
+
+    def __init__(self, examples, config, data_files=()):
+        super().__init__(examples, config, data_files)
+        self.metric_names = metric_names(self._is_scored("dev"))
+
+    def _is_scored(self, split):
+        return split in self.examples and self.examples[split][0].score is not None
+
+    def features(self, split, tokenizer):
+        return make_features(self.examples[split], tokenizer, self.config)
+
+    def make_task(self, model, train):
+        train_format = None
+        if "train" in self.examples:
+            train_format = len(self.examples["train"][0].texts), self._is_scored("train")
+        return SentenceEmbeddingTask(model, self.config, train_format, self._is_scored("dev"))
+
+    def answers(self, task, predictions, split):
+        """Return the cosines of the first two texts."""
+        vectors = l2_normalize(predictions["vectors"])
+        cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
+        return list(map(str, cosines)), (), cosines
+
+
+def read(task_config, model, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    examples, paths = {}, []
+    for split in filter(splits.__contains__, SPLITS):
+        path = getattr(task_config, f"{split}_file")
+        names = [f"{split}{ending}" for ending in _ENDINGS]
+        paths.append(find_file(split, names, task_config.data_dir, path))
+        examples[split] = make_examples(open_table(paths[-1]), task_config)
+    names = ("pooling", "layer", "normalize", "max_seq_length")
+    given = {x: getattr(task_config, x) for x in names if getattr(task_config, x) is not None}
+    if stored:
+        settings = {"pooling": stored.pooling, "normalize": stored.normalize, **given}
+    else:
+        settings = encoder_settings(model.checkpoint, given)
+    return SentenceEmbeddingData(examples, task_config.of_model(model, **settings), paths)

@@ -1,55 +1,94 @@
-"""Token classification: model, loss, predictions and metrics."""
+"""Token classification: model, loss, metrics and runs."""
 
 import itertools
+import re
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
+from bert_tf import console
+from bert_tf.configs.data_files import SPLITS
+from bert_tf.data.rows import BadRows
+from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling import BertTokenClassifier
-from bert_tf.tasks.token_classification.features import NOT_WORD_START, SENTENCE_START
+from bert_tf.tasks.token_classification import schemes, scoring
+from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
+from bert_tf.tasks.token_classification.features import (
+    NOT_WORD_START,
+    SENTENCE_START,
+    infer_tags,
+    make_features,
+    valid_sentences,
+)
 from bert_tf.tasks.token_classification.schemes import convert_tags
 from bert_tf.tasks.token_classification.scoring import SpanCounts, accuracy
-from bert_tf.training.task import Task
+from bert_tf.training.results import result_file
+from bert_tf.training.task import Task, TaskData, best
 
 
 class TokenClassificationTask(Task):
     """Trains a token classifier on records with the schema `records.TAGGING`."""
 
     loss_names = ("tagging_loss",)
+    fit_metric_names = ("accuracy",)
 
-    def __init__(self, config, dtype=None, model=None):
-        self.model = model or make_model(config, dtype)
+    def __init__(self, model, config, class_weights=None):
+        """Create the task; `class_weights`, by tag, multiply the losses of words."""
+        self.model, self.key = model, (class_weights,)
         self.metric_names = metric_names(config.tags)
         self._tags, self._length = config.tags, config.max_seq_length
+        self.class_weights = class_weights
 
     def loss_weights(self, batch):
-        is_word = tf.not_equal(batch["word_starts"], NOT_WORD_START)
-        return {"words": tf.reduce_sum(tf.cast(is_word, tf.float32))}
+        return {"words": ops.sum(self._is_word(batch))}
+
+    def _is_word(self, batch):
+        """Return 1 at the first token of each word of a real example, float32 (B, S)."""
+        is_word = ops.cast(ops.not_equal(batch["word_starts"], NOT_WORD_START), "float32")
+        return is_word * self._is_real(batch)[:, None]
 
     def losses(self, outputs, batch, weights):
-        loss = tf.reduce_sum(self._losses(outputs, batch))
+        factors = 1.0
+        if self.class_weights is not None:
+            class_weights = ops.convert_to_tensor(self.class_weights, "float32")
+            factors = ops.take(class_weights, batch["tag_ids"])
+        return self.evaluation_losses(outputs, batch, weights, factors)
+
+    def evaluation_losses(self, outputs, batch, weights, factors=1.0):
+        losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None] * factors
         # A batch may have no words if all are classified in other windows.
-        return {"tagging_loss": loss / tf.maximum(weights["words"], 1.0)}
+        return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
 
     def _losses(self, outputs, batch):
         """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=batch["tag_ids"], logits=outputs["logits"]
+        losses = ops.sparse_categorical_crossentropy(
+            batch["tag_ids"], outputs["logits"], from_logits=True
         )
-        return tf.where(tf.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
+        return ops.where(ops.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
+
+    def fit_metrics(self, outputs, batch):
+        is_correct = ops.equal(best(outputs["logits"]), ops.cast(batch["tag_ids"], "int32"))
+        return {"accuracy": (is_correct, self._is_word(batch))}
+
+    def keras_targets(self, batch, weights):
+        factors = self._is_word(batch) * self.example_weights(batch)[:, None]
+        return batch["tag_ids"], factors / ops.maximum(weights["words"], 1.0)
 
     def predictions(self, outputs, batch):
         """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""
-        predictions = {"loss": tf.reduce_sum(self._losses(outputs, batch), -1)}
+        predictions = {"loss": ops.sum(self._losses(outputs, batch), -1)}
         values = {
-            "predicted": tf.argmax(outputs["logits"], -1, output_type=tf.int32),
+            "predicted": best(outputs["logits"]),
             "tag_ids": batch["tag_ids"],
             "word_starts": batch["word_starts"],
         }
         # Pad batches of different lengths, because their predictions are concatenated.
-        padding = [[0, 0], [0, self._length - tf.shape(batch["tag_ids"])[1]]]
+        size, length = ops.shape(batch["tag_ids"])
+        padding = ops.zeros((size, self._length - length), "int32")
         for name, value in values.items():
-            predictions[name] = tf.ensure_shape(tf.pad(value, padding), (None, self._length))
+            padded = ops.concatenate([ops.cast(value, "int32"), padding], 1)
+            predictions[name] = ops.reshape(padded, (-1, self._length))
         return predictions
 
     def tags(self, predictions, name="predicted"):
@@ -81,3 +120,131 @@ def metric_names(tags):
 
 def make_model(config, dtype=None):
     return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
+
+
+class TokenClassificationData(TaskData):
+    """Holds `examples`, a dict from split to list of `Sentence`."""
+
+    unit = "sequences"
+
+    def __init__(self, sentences, config, class_weights=None, data_files=()):
+        super().__init__(sentences, config, data_files)
+        self.metric_names, self._class_weights = metric_names(config.tags), class_weights
+
+    def features(self, split, tokenizer):
+        return make_features(self.examples[split], tokenizer, self.config)
+
+    def num_train_examples(self, features=None):
+        return features and features.counts["records"]
+
+    def make_task(self, model, train):
+        return TokenClassificationTask(model, self.config, self._class_weights)
+
+    def report(self, task, predictions):
+        labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
+        return scoring.classification_report(labels, predicted, self.config.tags.scheme)
+
+    def predict(self, run, split):
+        """Write test_predictions.txt: the columns of the test set and the predicted tags."""
+        predictions = run.predict_all(split)
+        tags = self.config.tags
+        scheme = self.config.output_scheme or tags.data_scheme
+        predicted = [
+            schemes.convert_tags(sentence, tags.scheme, scheme)
+            for sentence in run.trainer.task.tags(predictions)
+        ]
+
+        def write():
+            path = result_file(run.folder, "test_predictions", split, ".txt")
+            write_columns(path, self.examples[split], predicted)
+            console.info("wrote %s, tag scheme %s", path, scheme)
+
+        run.workers.chief_first(write)
+
+
+def write_columns(path, sentences, tags):
+    """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval.
+
+    Raises:
+      UserError: if a word that is not from a column file is empty or has spaces or line ends.
+    """
+    outside = schemes.OUTSIDE
+    with files.writing_text(path) as write:
+        for sentence, predicted in zip(sentences, tags, strict=True):
+            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
+            columns = sentence.columns or zip(sentence.words)
+            for word in () if sentence.columns else sentence.words:
+                if not word or re.search("[ \t\r\n]", word):
+                    raise UserError(f"{sentence.where}: the word {word!r} is empty or has spaces")
+            pairs = zip(columns, predicted, strict=True)
+            write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
+            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
+
+
+def read(task_config, model, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    source = _make_source(task_config)
+    splits = [split for split in SPLITS if split in splits]
+    bad = {split: BadRows(task_config.skip_bad_rows) for split in splits}
+    sentences = {split: source.read(split, bad[split]) for split in splits}
+    train = sentences.get("train")
+    tags = _stored_tags(task_config, stored) if stored else _infer_tags(task_config, source, train)
+    if task_config.output_scheme:
+        schemes.check_compatible("output_scheme", task_config.output_scheme, tags.scheme)
+    for split in splits:
+        sentences[split] = valid_sentences(sentences[split], tags, bad[split])
+        bad[split].report("invalid sentences skipped")
+        if not sentences[split]:
+            raise UserError(f"{bad[split].first}; the split has no valid sentences")
+        if task_config.document_context and not any(x.leading_lines for x in sentences[split]):
+            raise UserError(
+                f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
+                "expected one at the start of each document"
+            )
+    config, paths = task_config.of_model(model, tags=tags), getattr(source, "files", ())
+    return TokenClassificationData(sentences, config, data_files=paths)
+
+
+def _stored_tags(task_config, stored):
+    """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
+    tags = stored.tags
+    if task_config.learn_scheme not in (None, tags.scheme):
+        raise UserError(
+            f"`learn_scheme={task_config.learn_scheme}`: expected {tags.scheme}, as in training"
+        )
+    if task_config.tag_scheme:
+        schemes.check_compatible("tag_scheme", task_config.tag_scheme, tags.scheme)
+        tags = tags._replace(data_scheme=task_config.tag_scheme)
+    return tags
+
+
+def _infer_tags(task_config, source, train):
+    """Return the `Tags` of the training set `train`; read it first if it is None."""
+    bad = BadRows(skip=True)
+    sentences = train or source.read("train", bad)
+    tags = infer_tags(sentences, task_config.tag_scheme, task_config.learn_scheme)
+    if not train:
+        valid_sentences(sentences, tags, bad)
+        bad.report("invalid sentences skipped while collecting the tags of the training set")
+    console.info(
+        "tag scheme of the data: %s; the model learns %s: %s",
+        tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
+    )  # fmt: skip
+    return tags
+
+
+def _make_source(task_config):
+    task_config.check_source(("data_dir", "train_file", "dev_file", "test_file"))
+    if task_config.tfds_name:
+        features = task_config.word_column or "tokens", task_config.tag_column
+        splits = task_config.split_names()
+        return TfdsSentences(task_config.tfds_name, task_config.tfds_data_dir, splits, *features)
+    columns = {}
+    for name, default in (("word_column", "0"), ("tag_column", "-1")):
+        value = getattr(task_config, name) or default
+        try:
+            columns[name] = int(value)
+        except ValueError:
+            raise UserError(f"`{name}={value}`: expected a column number") from None
+    paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(task_config.data_dir, paths, **columns)

@@ -1,0 +1,200 @@
+"""Features: serialized records of examples, in memory or in files that are reused."""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.data import records, tfrecord
+from bert_tf.errors import UserError
+from bert_tf.io import files, json_files, processes
+from bert_tf.tokenization.packing import LengthCounter
+from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
+
+# Number of examples to convert at a time, and of texts to tokenize at a time.
+_CHUNK, _BATCH = 250, 1000
+
+# Number of examples for which it pays to start processes.
+_MIN_FOR_PROCESSES = 5_000
+
+
+class Convert:
+    """Converts a list of examples to records; can be sent to a process."""
+
+    def __init__(self, convert, schema, limit, **options):
+        """`convert(examples, lengths=LengthCounter(limit), **options)` yields dicts."""
+        self._convert = functools.partial(convert, **options)
+        self._schema, self._limit = schema, limit
+
+    def __call__(self, examples):
+        """Return the records, and a dict of counts to add up."""
+        lengths = LengthCounter(self._limit)
+        features = list(self._convert(examples, lengths=lengths))
+        counts = {"examples": len(examples), **lengths.counts}
+        return records.serialize(self._schema, features), counts
+
+
+def _chunks(examples):
+    examples = iter(examples)
+    while chunk := list(itertools.islice(examples, _CHUNK)):
+        yield chunk
+
+
+@dataclasses.dataclass
+class Features:
+    """The records of a split: how they are made, and what is in them.
+
+    Attributes:
+      schema: the schema of the records, see `data.records`.
+      examples: iterable of examples; with `chunks`, anything.
+      convert: function from a list of examples to (records, dict of counts), such as a `Convert`.
+      fingerprint: dict of JSON values that the records depend on.
+      axes: dict from the letters in the schema to sizes, or a function from `counts` to it.
+      num_labels: the exclusive upper bound of label ids.
+      num_examples: the number of examples, None if unknown.
+      log_truncated: function from (name of the split, `counts`) that logs truncated texts.
+      chunks: function that divides `examples` into lists to convert at a time.
+      finish: function from (records, number of records before them) to the records to store.
+      num_processes: number of processes; 0 for one per core if there are many examples.
+      masking: the `DynamicMasking` of batches, or None.
+      counts: dict with the number of "records" and the sums of the counts of `convert`.
+    """
+
+    schema: dict
+    examples: Iterable
+    convert: Callable
+    fingerprint: dict
+    axes: Any
+    num_labels: int = 2
+    num_examples: int | None = None
+    log_truncated: Callable | None = None
+    chunks: Callable = _chunks
+    finish: Callable | None = None
+    num_processes: int = 0
+    masking: Any = None
+    counts: dict = dataclasses.field(default_factory=dict)
+
+    def serialize(self, description):
+        """Yield lists of records, and set `counts`."""
+        is_large = (self.num_examples or 0) >= _MIN_FOR_PROCESSES
+        num_processes = self.num_processes or (processes.cores() if is_large else 1)
+        results = processes.shared_map(self.convert, self.chunks(self.examples), num_processes)
+        progress = console.ProgressLog(
+            description, "examples", total=self.num_examples, is_brief=True
+        )
+        totals = collections.Counter()
+        for serialized, counts in results:
+            yield self.finish(serialized, totals["records"]) if self.finish else serialized
+            longest = max(totals["longest"], counts.get("longest", 0))
+            totals.update(counts, records=len(serialized))
+            totals["longest"] = longest
+            progress.add(counts["examples"])
+        progress.done()
+        if not totals["records"]:
+            raise UserError(f"{description}: all texts are empty")
+        self.counts = dict(totals)
+
+    def in_memory(self, description):
+        """Return the list of all records, for `fit` and `evaluate`."""
+        # Elsewhere, processes start the user's program again, or JAX's threads forbid a fork.
+        is_safe = sys.platform == "linux" and keras.backend.backend() == "tensorflow"
+        self.num_processes = self.num_processes or (0 if is_safe else 1)
+        return list(itertools.chain.from_iterable(self.serialize(description)))
+
+    def record_format(self, bert_config):
+        """Return the schema, the lengths and the limits of the records, as in `data.records`."""
+        lengths = self.axes(self.counts) if callable(self.axes) else self.axes
+        limits = records.limits(self.schema, bert_config, lengths, self.num_labels)
+        return {"schema": self.schema, "lengths": lengths, "limits": limits}
+
+
+class FeatureCache:
+    """A file of features that is reused if what they depend on, recorded in `PATH.json`, is equal.
+
+    `key` is a digest of the fingerprint, `stale_reason` why the file must be rebuilt or None, and
+    `metadata` the fingerprint and the counts of `Features.serialize`, None if the file is stale.
+    """
+
+    def __init__(self, path, features):
+        """Check whether the file at a path can be reused for `Features`."""
+        self.path, self.features = path, features
+        fingerprint = {**features.fingerprint, "schema": digest(features.schema.items())}
+        # JSON turns tuples into lists.
+        self._fingerprint = json.loads(json.dumps(fingerprint))
+        self.key = digest([fingerprint])
+        self.stale_reason = self._check()
+        if not self.stale_reason:
+            console.info("reusing %s: data, vocabulary and options are the same", path)
+
+    def rebuild(self):
+        console.info("writing %s: %s", self.path, self.stale_reason)
+        with tfrecord.writing([self.path]) as write:
+            for serialized in self.features.serialize(f"writing {self.path}"):
+                write(serialized)
+        counts = {"counts": self.features.counts}
+        # Written after the records, so that the digests differ if the run is killed in between.
+        metadata = {**self._fingerprint, **counts, "records": files.digest(self.path)}
+        metadata["metadata"] = digest([metadata])
+        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
+        files.write_text(f"{self.path}.json", text)
+        self.stale_reason = None
+
+    def reload(self):
+        """Check the file again, after another process has written it."""
+        self.stale_reason = self._check()
+
+    def _check(self):
+        """Return why the file must be rebuilt, or None after reading the counts of its records."""
+        path, metadata_path = self.path, f"{self.path}.json"
+        if tf.io.gfile.isdir(path):
+            raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
+        if not tf.io.gfile.exists(path):
+            return "this file does not exist yet"
+        if not tf.io.gfile.exists(metadata_path):
+            return f"its metadata file, {metadata_path}, is missing"
+        try:
+            metadata = json_files.read(metadata_path, dict)
+        except UserError:
+            return f"{metadata_path} cannot be read"
+        changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
+        if changed:
+            return f"{', '.join(changed)} changed since it was written"
+        if metadata.get("records") != files.digest(path):
+            return "the file was changed since it was written"
+        if metadata.pop("metadata", None) != digest([metadata]):
+            return f"{metadata_path} was changed since it was written"
+        self.features.counts = metadata["counts"]
+        return None
+
+
+def encode_batches(tokenizer, texts):
+    """Yield each text's list of token ids, with few texts in memory at a time."""
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, _BATCH)):
+        yield from tokenizer.encode_batch(batch)
+
+
+def tokenizer_fingerprint(tokenizer):
+    settings = extra_settings(tokenizer.settings)
+    return {
+        "vocabulary": digest(tokenizer.vocab.items()),
+        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+        **{name: settings.get(name) for name in EXTRA_SETTINGS},
+    }
+
+
+def digest(values):
+    """Return the hexadecimal SHA-256 of values, each as JSON."""
+    sha = hashlib.sha256()
+    for value in values:
+        sha.update(json.dumps(value, ensure_ascii=True).encode() + b"\n")
+    return sha.hexdigest()

@@ -1,0 +1,298 @@
+"""Labels by one rule for lists, arrays, tensors, columns, files and class weights."""
+
+import functools
+import math
+import numbers
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from bert_tf import console
+from bert_tf.data.columns import is_number, read_number
+from bert_tf.data.tables import as_text
+from bert_tf.errors import UserError, abbreviate, shown
+
+_MISSING = "the label is missing"
+_BOOLEANS = {True: ("true", "True", "1"), False: ("false", "False", "0")}
+# Maximum number of labels in a message.
+_MAX_LABELS = 20
+# How much the sum of a distribution may differ from 1.
+_TOLERANCE = 1e-3
+
+
+class Labels:
+    """The L labels of a model, in the order of their ids, and the one rule to read a label.
+
+    * A text is a label as written, except for white space around it.
+    * A number is the label that is its plain form: 1 and 1.0 are "1", but not "01". Without such
+      a label, 1.0 is "1.0".
+    * A boolean is the first of "true", "True" and "1" ("false", "False" and "0") that is a label.
+    * A whole number is an index if no label is a number. A text is never an index.
+    * A row of L numbers is, for "classification", a distribution over the labels or has a single 1;
+      for "multi_label", it has a 1 for each label of the example.
+    * None, NaN, pandas' NA and NaT, and a blank text are a missing label, and so is -1 unless it is
+      a label. For "multi_label", a blank text is an example without labels.
+
+    Before the labels are known, `names` is (), and `read` returns the plain form of a number.
+
+    Args:
+      names: the labels.
+      task_type: "classification", "multi_label" or "regression", which reads scores.
+      class_names: for integers of a `ClassLabel` (datasets or tensorflow-datasets), its names.
+        Integers are these names if they are among the labels. If none is, and there are as many as
+        labels, integers are indices of the labels, which is logged.
+      separator: the character between the labels in a text, for "multi_label".
+      aliases: dict from other spellings to labels.
+
+    Raises:
+      UserError: if the class names do not match the labels.
+    """
+
+    def __init__(
+        self, names, task_type="classification", class_names=(), separator=",", aliases=()
+    ):
+        self.names, self.task_type = tuple(name.strip() for name in names), task_type
+        self._separator = separator
+        self._ids = {name: i for i, name in enumerate(self.names)}
+        self._texts = {**dict(zip(self.names, self.names, strict=True)), **dict(aliases)}
+        self._has_numbers = any(map(is_number, self.names))
+        self._class_names = tuple(class_names)
+        if self.names and not set(class_names) <= set(self.names):
+            if len(class_names) != len(self.names) or set(class_names) & set(self.names):
+                raise UserError(
+                    f"`labels`: the data has {abbreviate(self._class_names, _MAX_LABELS)}, "
+                    f"expected {abbreviate(self.names, _MAX_LABELS)}"
+                )
+            _log_order(self._class_names, self.names)
+            self._class_names = self.names
+
+    def read(self, value):
+        """Return the canonical form of a label, in any type and container; None if it is missing.
+
+        It is a name, a tuple of names ("multi_label"), a float ("regression"), or a tuple of L
+        probabilities.
+
+        Raises:
+          ValueError: if the value is not a label; the message has the reason.
+        """
+        is_set = isinstance(value, (set, frozenset))
+        value = _simplify(value)
+        if isinstance(value, list) and len(value) == 1 and self.task_type != "multi_label":
+            return self.read(value[0])
+        if self.task_type == "multi_label" and isinstance(value, (str, list)):
+            return self._read_set(value, can_be_row=not is_set and not self._class_names)
+        if _is_missing(value):
+            return None
+        if self.task_type == "regression":
+            return read_number(shown(value) if isinstance(value, bool) else value, "the score")
+        is_known = self._class_names or (self.names and "-1" not in self._texts)
+        if is_known and isinstance(value, numbers.Number) and value == -1:
+            return None
+        if self.task_type == "multi_label":
+            return (self._read_name(value),)
+        return self._read_distribution(value) if isinstance(value, list) else self._read_name(value)
+
+    def read_cells(self, cells):
+        """Read a label from its cell, or from L cells with a number for each label.
+
+        Raises:
+          ValueError: as `read`, or if the label is missing.
+        """
+        if len(cells) == 1:
+            label = self.read(cells[0])
+        elif all(_is_missing(_simplify(cell)) for cell in cells):
+            label = None
+        else:
+            pairs = zip(self.names, cells, strict=True)
+            row = [read_number(_simplify(cell), f"the label {name}") for name, cell in pairs]
+            for name, number in zip(self.names, row, strict=True):
+                if self.task_type == "multi_label" and number not in (0, 1):
+                    raise ValueError(f"the label {name} is {number:g}, expected 0 or 1")
+            label = self.read(row)
+        if label is None:
+            raise ValueError(_MISSING)
+        return label
+
+    @staticmethod
+    def find(labels):
+        """Return the names in canonical labels, sorted as numbers if all are integers."""
+        sets = (label if isinstance(label, tuple) else (label,) for label in labels)
+        names = {name for names in sets for name in names if isinstance(name, str)}
+        are_integers = all(name.removeprefix("-").isdecimal() for name in names)
+        return tuple(sorted(names, key=int if are_integers else None))
+
+    def encode(self, label):
+        """Convert a canonical label to its target in a record; None, in test sets, is 0.
+
+        The target is an id (int), a score (float32), or a float32 row (L,) of 0 and 1 or of a
+        distribution. Use `row` for all examples if any of them has a distribution.
+        """
+        if self.task_type == "regression":
+            return np.float32(label or 0.0)
+        if self.task_type == "multi_label" or isinstance(label, tuple):
+            return self.row(label)
+        return 0 if label is None else self._ids[label]
+
+    def row(self, label):
+        """Convert a canonical label to a float32 row (L,) of 0 and 1 or of a distribution."""
+        row = np.zeros(len(self.names), "float32")
+        if isinstance(label, tuple) and self.task_type == "classification":
+            row[:] = label
+        elif label:
+            row[[self._ids[name] for name in ((label,) if isinstance(label, str) else label)]] = 1.0
+        return row
+
+    def weights(self, choice, labels, argument="class_weights"):
+        """Return and log the loss weights of the labels, as a tuple of L floats.
+
+        The balanced weight of a label with n of N examples is N / (L * n), as in scikit-learn. For
+        "multi_label" it is (N - n) / n, which balances examples with and without the label.
+
+        Args:
+          choice: "balanced"; a dict from labels to weights, 1 for other labels; or L numbers.
+          labels: the canonical labels of the training set, for "balanced".
+          argument: the name of `choice`, for messages.
+        """
+        if self.task_type == "regression":
+            raise UserError(f"`{argument}` cannot be combined with `task_type=regression`")
+        choice = [choice] if isinstance(choice, str) else choice
+        if not isinstance(choice, Mapping) and list(choice) == ["balanced"]:
+            weights = self._balanced_weights(list(labels), argument)
+        else:
+            try:
+                weights = self._given_weights(choice)
+            except ValueError as error:
+                raise UserError(
+                    f"`{argument}`: {error}; use balanced, or a non-negative weight for each of "
+                    f"the labels {', '.join(self.names)}"
+                ) from None
+        pairs = (f"{name} {x:.4g}" for name, x in zip(self.names, weights, strict=True))
+        console.info("class weights: %s", ", ".join(pairs))
+        return tuple(weights)
+
+    def _given_weights(self, choice):
+        if isinstance(choice, Mapping):
+            names = [self._read_name(_simplify(label)) for label in choice]
+            if len(set(names)) < len(names):
+                raise ValueError(f"found {shown(choice)}, where a label occurs twice")
+            given = zip(names, choice.values(), strict=True)
+            choice = {**dict.fromkeys(self.names, 1.0), **dict(given)}.values()
+        weights = [read_number(weight, "a weight") for weight in choice]
+        if len(weights) != len(self.names) or min(weights) < 0:
+            raise ValueError(f"found the weights {shown(weights)}")
+        return weights
+
+    def _balanced_weights(self, labels, argument):
+        is_multi_label, size = self.task_type == "multi_label", len(labels)
+        counts = sum(map(self.row, labels), np.zeros(len(self.names)))
+        for name, count in zip(self.names, counts, strict=True):
+            if count == 0 or (is_multi_label and count == size):
+                found = "all training examples have" if count else "no training example has"
+                raise UserError(f"`{argument}=balanced`: {found} the label {name!r}")
+        balanced = (size - counts) / counts if is_multi_label else size / (len(counts) * counts)
+        return balanced.tolist()
+
+    def _read_name(self, value):
+        if _is_missing(value):
+            raise ValueError(_MISSING)
+        is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
+        if self._class_names and is_number:
+            if value not in range(len(self._class_names)):
+                count = len(self._class_names)
+                raise ValueError(f"the label is {value}, expected an index less than {count}")
+            return self._class_names[int(value)]
+        if isinstance(value, str):
+            texts = (as_text(value).strip(),)
+        elif isinstance(value, bool):
+            texts = _BOOLEANS[value]
+        elif is_number:
+            texts = (_plain_form(value), str(value))
+        else:
+            raise ValueError(f"found {shown(value)}, expected a label")
+        for text in texts:
+            if text in self._texts or not self.names:
+                return self._texts.get(text, text)
+        if is_number and not self._has_numbers and value in range(len(self.names)):
+            return self.names[int(value)]
+        names = abbreviate(self.names, _MAX_LABELS)
+        raise ValueError(f"the label is {shown(value)}, expected one of {names}")
+
+    def _read_distribution(self, row):
+        row = list(map(_simplify, row))
+        if not all(isinstance(x, numbers.Number) for x in row):
+            raise ValueError(f"the labels are {shown(row)}, which requires `task_type=multi_label`")
+        if len(row) != len(self.names):
+            raise ValueError(
+                f"found {len(row)} numbers, expected a label or a probability for each of "
+                f"{len(self.names)} labels"
+            )
+        total = math.fsum(row)
+        if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
+            raise ValueError(f"found the row {shown(row)}, expected probabilities that sum to 1")
+        if Counter(row) == {0: len(row) - 1, 1: 1}:
+            return self.names[row.index(1)]
+        return tuple(map(float, row))
+
+    def _read_set(self, value, can_be_row):
+        if isinstance(value, str):
+            value = [x for x in map(str.strip, value.split(self._separator)) if x]
+        values = list(map(_simplify, value))
+        are_numbers = all(isinstance(x, numbers.Number) for x in values)
+        is_row = can_be_row and are_numbers and len(values) == len(self.names)
+        if is_row and set(values) <= {0, 1}:
+            row = tuple(name for name, number in zip(self.names, values, strict=True) if number)
+            # Integers may also be the labels themselves.
+            names = {str(x) for x in values if type(x) is int}
+            if len(names) == len(values) and set(row) != names <= set(self.names):
+                raise ValueError(
+                    f"found {shown(values)}, which is ambiguous because the labels are numbers; "
+                    "expected a row of floats or booleans, or a list of labels as text"
+                )
+            return row
+        names = tuple(dict.fromkeys(map(self._read_name, values)))
+        if are_numbers and len(names) < len(values):
+            raise ValueError(
+                f"found {shown(values)}, expected different labels or a row of {len(self.names)} "
+                "numbers 0 and 1"
+            )
+        return names
+
+
+def _simplify(value):
+    """Convert containers to lists, bytes to text, and NumPy's scalars, except floats, to Python."""
+    if isinstance(value, (str, bytes)):
+        return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    if isinstance(value, tuple):
+        return list(value)
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        array = np.asarray(value)
+        return list(array) if array.ndim else _simplify(array[()])
+    # float32 has a shorter plain form than the equal Python float.
+    if isinstance(value, np.generic) and not isinstance(value, np.floating):
+        return value.item()
+    return value
+
+
+def _is_missing(value):
+    if isinstance(value, (str, list)):
+        return isinstance(value, str) and not value.strip()
+    # A comparison with pandas' NA is neither true nor false.
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _plain_form(number):
+    if isinstance(number, int):
+        return str(number)
+    number = number if isinstance(number, np.floating) else float(number)
+    return np.format_float_positional(number + 0.0, trim="-")  # "0" for -0.0
+
+
+@functools.cache
+def _log_order(class_names, names):
+    console.info(
+        "the labels %s of the data are read as %s, in this order",
+        abbreviate(class_names, _MAX_LABELS), abbreviate(names, _MAX_LABELS),
+    )  # fmt: skip

@@ -1,0 +1,219 @@
+"""The training step of a `training.Task`, for the loop and for Keras' `fit` (`TaskModel`)."""
+
+import contextlib
+import functools
+import types
+
+import keras
+
+from bert_tf.modeling.token_layout import can_skip_padding
+
+_IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+if _IS_TENSORFLOW:
+    import tensorflow as tf
+
+
+def _replica_context():
+    return tf.distribute.get_replica_context() if _IS_TENSORFLOW else None
+
+
+def _num_replicas():
+    replica = _replica_context()
+    return 1 if replica is None else replica.num_replicas_in_sync
+
+
+def sum_over_replicas(values):
+    """Sum a structure of tensors over all replicas, in replica context; unchanged elsewhere."""
+    replica = _replica_context()
+    if _num_replicas() == 1:
+        return values
+    if isinstance(replica.strategy, tf.distribute.TPUStrategy):
+        return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    # Elsewhere `all_reduce` registers a gradient for each traced call, which keeps the graph with
+    # its weights and moments alive until the process ends.
+    def reduce(strategy, *flat):
+        pairs = [(value, value) for value in flat]
+        return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+
+    flat = replica.merge_call(reduce, args=list(map(tf.convert_to_tensor, tf.nest.flatten(values))))
+    return tf.nest.pack_sequence_as(values, flat)
+
+
+def compute_gradients(model, task, variables, batch, weights, scale_loss, **options):
+    """Return this replica's share of the gradients and losses (dicts), and the model's outputs.
+
+    Args:
+      model: the model of the `task`.
+      task: a `training.Task`.
+      variables: dict of variables. The gradients have the same keys, without those of weights that
+        do not affect the loss, such as the pooler of a token classifier.
+      batch: dict of tensors of this replica.
+      weights: the sums of `task.loss_weights` over the global batch.
+      scale_loss: function that multiplies the loss to differentiate by a loss scale.
+      **options: arguments of the model's call.
+    """
+    with tf.GradientTape() as tape:
+        outputs = model(batch, training=True, **options)
+        losses = task.losses(outputs, batch, weights)
+        losses["loss"] = tf.add_n(list(losses.values()))
+        scaled = scale_loss(losses["loss"])
+    gradients = tape.gradient(scaled, variables)
+    # Embedding gradients are sparse with repeated rows, which the conversion sums.
+    dense = {k: tf.convert_to_tensor(x) for k, x in gradients.items() if x is not None}
+    return dense, losses, outputs
+
+
+class TaskModel:
+    """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
+
+    With `task`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts of
+    batches with inputs and labels, and a step is the step of the training loop: the gradients of
+    the replicas are those of one device, whatever their shares of a batch. In `fit`, "loss" is the
+    mean over the batches; in `evaluate`, over the examples (words, masks).
+
+    A loss or metrics in `compile` replace those of the task. They get targets and weights from
+    `Task.keras_targets`.
+    """
+
+    _task = None
+    _is_training = True
+
+    @property
+    def task(self):
+        return self._task
+
+    @task.setter
+    def task(self, task):
+        names = ("loss", *task.fit_metric_names) if task else ()
+        with self.distribute_strategy.scope() if _IS_TENSORFLOW else contextlib.nullcontext():
+            means = {name: keras.metrics.Mean(name) for name in names}
+        # In a namespace, because Keras saves the metrics in a dict with the model.
+        self._task, self._means = task, types.SimpleNamespace(**means)
+
+    def is_compiled_with(self, *names):
+        """Return whether `compile` got any of these arguments."""
+        # Keras keeps the loss and the metrics of a previous `compile` without these arguments.
+        options = self._compile_config.config if self.compiled else {}
+        return any(options.get(name) is not None for name in names)
+
+    @property
+    def _uses_task(self):
+        return self.task is not None and not self.is_compiled_with("loss")
+
+    @property
+    def _has_own_metrics(self):
+        return self.is_compiled_with("metrics", "weighted_metrics")
+
+    @property
+    def metrics(self):
+        if not self._uses_task:
+            return super().metrics
+        loss, *means = vars(self._means).values()
+        return [loss, self._compile_metrics] if self._has_own_metrics else [loss, *means]
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *arguments, **options):
+        with self._skipping_padding():
+            return super().fit(*arguments, **options)
+
+    @functools.wraps(keras.Model.evaluate)
+    def evaluate(self, *arguments, **options):
+        with self._skipping_padding():
+            return super().evaluate(*arguments, **options)
+
+    @contextlib.contextmanager
+    def _skipping_padding(self):
+        """Skip padding in functions that Keras traces here."""
+        previous = self.skip_padding
+        if self.task is not None and _IS_TENSORFLOW:
+            self.skip_padding = can_skip_padding(
+                self.distribute_strategy, self.jit_compile, self.task.reads_padding, previous
+            )
+        try:
+            yield
+        finally:
+            self.skip_padding = previous
+
+    if _IS_TENSORFLOW:
+
+        def _maybe_symbolic_build(self, *arguments, **options):
+            # Keras would average the first batch over the replicas, which fails for uneven shares.
+            if not self._uses_task or self._has_own_metrics:
+                super()._maybe_symbolic_build(*arguments, **options)
+            elif self.optimizer is not None and not self.optimizer.built:
+                with self.distribute_strategy.scope():
+                    self.optimizer.build(self.trainable_variables)
+
+        @tf.autograph.experimental.do_not_convert
+        def train_step(self, data):
+            """Make the step of `training.TrainStep`, with any Keras optimizer."""
+            if not self._uses_task:
+                return super().train_step(data)
+            batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+            weights = sum_over_replicas(self.task.loss_weights(batch))
+            variables, optimizer = self.trainable_variables, self.optimizer
+            gradients, losses, outputs = compute_gradients(
+                self, self.task, dict(enumerate(variables)), batch, weights, optimizer.scale_loss,
+                replica_id=_replica_context().replica_id_in_sync_group,
+            )  # fmt: skip
+            # The optimizer sums over the replicas.
+            optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
+            return self._update_means(batch, outputs, weights, losses["loss"], training=True)
+
+        @tf.autograph.experimental.do_not_convert
+        def test_step(self, data):
+            if not self._uses_task:
+                return super().test_step(data)
+            batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+            self._is_training = False
+            return self.compute_metrics(batch, None, self(batch, training=False))
+
+    # The step on JAX calls the following two methods.
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if self._uses_task:
+            self._is_training = training
+            return self._compute_loss_of(x, y_pred)[0]
+        if y is None and self.task is not None:
+            y, sample_weight = self._targets(x)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if self._uses_task:
+            loss, weights = self._compute_loss_of(x, y_pred)
+            return self._update_means(x, y_pred, weights, loss, self._is_training)
+        if y is None and self.task is not None:
+            y, sample_weight = self._targets(x)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _compute_loss_of(self, batch, outputs):
+        weights = sum_over_replicas(self.task.loss_weights(batch))
+        compute = self.task.losses if self._is_training else self.task.evaluation_losses
+        return sum(compute(outputs, batch, weights).values()), weights
+
+    def _update_means(self, batch, outputs, weights, loss, training):
+        """Update the metrics; `loss` is this replica's share. Return the logs."""
+        count = _num_replicas()
+        means = vars(self._means)
+        weight = 1.0 if training else next(iter(weights.values()))
+        means["loss"].update_state(loss * count, weight / count)
+        if self._has_own_metrics:
+            targets, sample_weight = self._targets(batch)
+            self._compile_metrics.update_state(targets, outputs, sample_weight)
+        else:
+            for name, values in self.task.fit_metrics(outputs, batch).items():
+                means[name].update_state(*values)
+        return self.get_metrics_result()
+
+    def _targets(self, batch):
+        """Return the targets and weights for Keras' losses, which divide by all sizes."""
+        weights = sum_over_replicas(self.task.loss_weights(batch))
+        targets, factors = self.task.keras_targets(batch, weights)
+        count = _num_replicas()
+
+        def scale(x):
+            size = keras.ops.cast(keras.ops.size(x), "float32")
+            return x * size * count
+
+        return targets, keras.tree.map_structure(scale, factors)

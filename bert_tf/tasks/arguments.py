@@ -1,0 +1,201 @@
+"""Tables from the arguments of `fit`, `evaluate` and `predict`."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Set
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.data.containers import from_columns
+from bert_tf.errors import UserError, check_unicode, counted
+from bert_tf.tokenization.packing import LengthCounter, log_truncated
+
+
+def read_table(columns, arguments, names, known=(), known_labels=()):
+    """Return the `data.tables.Table` of the first arguments of `fit`, and the other arguments.
+
+    Args:
+      columns: the values of the arguments, None if not given. The first may be a table that also
+        has the others, or a dataset of tuples.
+      arguments: the names of the arguments, for messages.
+      names: the name of each argument's column in the table, or a tuple of names if it may have
+        several columns.
+      known: lower-case column names; a DataFrame without any of them has only texts.
+      known_labels: those that cannot be columns of texts.
+    """
+    first, *others = columns
+    if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
+        first, others = _read_dataset(first, others, arguments)
+    table = from_columns(first, arguments[0])
+    if table is not None:
+        header = next(table.rows, (0, [], None))
+        found = [str(name) for name in header[1]]
+        lower_names = {x.lower() for x in found}
+        is_text = hasattr(first, "to_numpy") and known and not lower_names & {*known}
+        is_given = any(x is not None for x in others[: len(names) - 1])
+        if not is_text and not is_given:
+            rows = itertools.chain([header], table.rows)
+            return table._replace(rows=rows), others[len(names) - 1 :]
+        if is_given and len(found) > 1 and lower_names & {*known_labels}:
+            raise UserError(
+                f"`{arguments[1]}` cannot be combined with the columns {', '.join(found)} of "
+                f"`{arguments[0]}`, which contain it; pass the texts only"
+            )
+        if len(found) > 1:
+            console.notice(
+                "columns of `%s`: %s; all are read as texts, in this order",
+                arguments[0], ", ".join(found),
+            )  # fmt: skip
+        rows = [tuple(cells) for _, cells, _ in table.rows]
+        first = [row[0] for row in rows] if len(found) == 1 else rows
+    values, columns = {}, (first, *others)
+    for column, argument, name in zip(columns, arguments, names, strict=False):
+        if column is None:
+            continue
+        if isinstance(name, tuple):
+            parts = split_texts(column, argument, range(1, len(name) + 1))
+            values |= dict(zip(name, parts, strict=False))
+            parts = parts[0]
+        else:
+            values[name] = parts = check_list(column, argument)
+        check_same_length(arguments[0], next(iter(values.values())), argument, parts)
+    return from_columns(values, arguments[0]), columns[len(names) :]
+
+
+def _read_dataset(dataset, others, arguments):
+    """Read a dataset of batches of tuples; return its first column and the others."""
+    if isinstance(dataset, keras.utils.PyDataset):
+        batches = [dataset[i] for i in range(dataset.num_batches)]
+    else:
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
+        if isinstance(dataset.element_spec, dict):
+            return dataset, others
+        batches = list(dataset.as_numpy_iterator())
+    for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
+        raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
+    batches = [x if isinstance(x, tuple) else (x,) for x in batches]
+    columns = []
+    for parts in zip(*batches, strict=True):
+        # A pair of texts is a tuple.
+        parts = [x if isinstance(x, tuple) else (x,) for x in parts]
+        values = [np.concatenate([*map(np.atleast_1d, x)]) for x in zip(*parts, strict=True)]
+        columns.append(tuple(values) if len(values) > 1 else values[0])
+    return columns[0], [*columns[1:], *others[len(columns) - 1 :]]
+
+
+def check_list(values, argument, expected="a list"):
+    """Convert a list, array or series to a list; raise UserError for anything else."""
+    if isinstance(values, (str, bytes, Mapping, Set)):  # `list` would return letters or keys
+        found = type(values).__name__
+        raise UserError(f"`{argument}`: found a single {found}, expected {expected}")
+    if isinstance(values, tf.Tensor):
+        values = values.numpy()
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
+        values = values.to_numpy()
+        values = values[:, 0] if values.shape[1] == 1 else values
+    try:
+        return list(values)
+    except TypeError:
+        raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
+
+
+def check_texts(texts, argument):
+    """Convert texts to a list of str; raise UserError for anything else."""
+    return list(iterate_texts(texts, argument))
+
+
+def iterate_texts(texts, argument):
+    """Yield the texts of an iterable as str; an iterator is read lazily."""
+    if not isinstance(texts, Iterator):
+        texts = check_list(texts, argument, "a list of texts")
+    for i, text in enumerate(texts):
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
+        if not isinstance(text, str):
+            raise UserError(f"`{argument}`: item {i} is {text!r:.50}, expected a text")
+        check_unicode(text, f"`{argument}`: item {i}")
+        yield text
+
+
+def split_texts(texts, argument, counts):
+    """Return the columns of texts, lists of str.
+
+    `texts` is a list of str, a list of tuples of str, or a tuple of lists of str; `counts` are the
+    valid numbers of columns. A text without a second one has "" there.
+    """
+    numbers = " or ".join(map(str, counts))
+    if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
+        if all(isinstance(x, tuple) and len(x) == len(texts) for x in texts):
+            raise UserError(
+                f"`{argument}`: found a tuple of tuples of {len(texts)} texts, which is ambiguous; "
+                "expected a list of tuples or a tuple of lists"
+            )
+        columns = [check_texts(x, argument) for x in texts]
+        for column in columns[1:]:
+            check_same_length(f"{argument}[0]", columns[0], f"{argument}[1]", column)
+        return columns
+    rows = []
+    for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
+        row = [item] if isinstance(item, (str, bytes)) else item
+        is_row = isinstance(row, (tuple, list, np.ndarray)) and len(row) in counts
+        if not is_row or not all(isinstance(x, (str, bytes)) for x in row):
+            raise UserError(f"`{argument}`: item {i} is {item!r:.50}, expected {numbers} texts")
+        rows.append(row)
+    width = max(map(len, rows), default=1)
+    rows = [[*row, *[""] * (width - len(row))] for row in rows]
+    return [check_texts(column, argument) for column in zip(*rows, strict=True)] or [[]]
+
+
+def check_same_length(argument, values, other_argument, others):
+    if len(values) != len(others):
+        raise UserError(
+            f"`{argument}` and `{other_argument}`: found {len(values)} and {len(others)} items, "
+            "expected the same number"
+        )
+
+
+def _is_column(values):
+    # Scalar strings of NumPy and TensorFlow have the shape ().
+    return isinstance(values, (list, tuple)) or len(getattr(values, "shape", ())) > 0
+
+
+def check_numbers(values, argument, count):
+    """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
+    values = check_list(values, argument, "a list of numbers")
+    values = [x[0] if getattr(x, "shape", ()) == (1,) else x for x in values]
+    if len(values) != count:
+        raise UserError(f"`{argument}`: found {counted(len(values), 'number')}, expected {count}")
+    for i, value in enumerate(values):
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not np.isfinite(value):
+            raise UserError(f"`{argument}`: item {i} is {value!r:.50}, expected a number")
+    return values
+
+
+def split_last(examples, share):
+    """Return training and development examples; the last ones are for development."""
+    size = len(examples)
+    first = size - int(size * share)
+    if not 0 < first < size:
+        raise UserError(
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} examples on both sides"
+        )
+    return {"train": examples[:first], "dev": examples[first:]}
+
+
+def log_long_texts(argument, rows, tokenizer, config):
+    """Warn if the texts of rows are truncated; each row is a list of one or two texts."""
+    limit = config.max_seq_length
+    lengths = LengthCounter(limit)
+    for texts in rows:
+        size = 1 + len(texts)
+        # A token has at least one byte, so most texts need not be tokenized.
+        if sum(len(x.encode()) for x in texts) > limit - size:
+            size += sum(map(len, tokenizer.encode_batch(texts)))
+        lengths.add(size)
+    max_limit = config.bert_config.max_position_embeddings
+    log_truncated(f"`{argument}`", lengths.counts, limit, max_limit)

@@ -1,0 +1,383 @@
+"""`Pipeline`, the base of the classes on strings: presets, training, evaluation, prediction."""
+
+import dataclasses
+import operator
+import os
+import warnings
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import checkpoints, console, serving
+from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.configs.export import ServingConfig
+from bert_tf.configs.task import TaskConfig, check_length
+from bert_tf.configs.train import (
+    BatchConfig,
+    FitConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+from bert_tf.data.input_pipeline import FitInput, length_multiple
+from bert_tf.errors import UserError
+from bert_tf.io import processes
+from bert_tf.modeling.token_layout import can_skip_padding
+from bert_tf.optimization import make_optimizer
+from bert_tf.tasks.arguments import split_last
+from bert_tf.tasks.folder_fit import fit_in_folder
+from bert_tf.tasks.saving import Savable
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.vocabulary import check_vocabulary
+from bert_tf.training.callbacks import AddScores, CheckLoss
+from bert_tf.training.jax_devices import divide_batches
+from bert_tf.training.prediction import BatchRunner
+from bert_tf.training.strategy import default_strategy, model_strategy, use_xla
+from bert_tf.training.task import TaskSpec
+
+# Losses that Keras computes from probabilities instead of logits if they are given by name.
+_CROSSENTROPIES = (
+    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
+)  # fmt: skip
+
+
+# Arguments of Keras' `fit` that would have no effect.
+_UNSUPPORTED = (
+    "class_weight", "sample_weight", "validation_batch_size", "validation_freq", "validation_steps"
+)  # fmt: skip
+
+_Pipeline = TypeVar("_Pipeline", bound="Pipeline")
+
+
+class Pipeline(Savable):
+    """Base class of the classes that train, apply, save and export a model on strings.
+
+    A task defines `_examples` and `_data`, and the methods `fit`, `evaluate` and `predict` with
+    the names of its columns. To train on some of the devices only, create the pipeline in the
+    scope of a `tf.distribute` strategy; by default, it uses all devices.
+
+    Attributes:
+      model: the Keras model on token ids.
+      config: the `TaskConfig`.
+      tokenizer: the `FullTokenizer`.
+    """
+
+    spec: TaskSpec
+    model: keras.Model
+    # The first arguments of `fit` and `evaluate`, for messages.
+    arguments: tuple[str, ...] = ("texts", "labels")
+    # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
+    has_head = True
+    keras_loss = "sparse_categorical_crossentropy"
+    keep_special_tokens = False
+    # The optimizer unless one was given, and the arguments of `compile`.
+    _default_optimizer = None
+    _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
+    # What the compiled training step depends on.
+    _fit_key: tuple | None = None
+
+    def __init__(self, model: keras.Model, config: TaskConfig):
+        self.model, self.config = model, config.keep_vocabulary()
+        self.tokenizer = FullTokenizer(
+            config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
+        )
+        self._caches: dict[str, tuple] = {}
+
+    @classmethod
+    def from_preset(
+        cls: type[_Pipeline],
+        preset: str | os.PathLike | PretrainedFiles,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        dtype: str | None = None,
+        load_weights: bool = True,
+        **options: Any,
+    ) -> _Pipeline:
+        """Create the pipeline from a pre-trained or fine-tuned model.
+
+        If the task has a head that the model lacks, it is initialized.
+
+        Args:
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
+          max_seq_length: maximum sequence length, in tokens. None for the saved setting, else the
+            default of the task.
+          do_lower_case: whether the model is uncased; None for the saved setting.
+          dtype: a Keras dtype policy such as "mixed_bfloat16".
+          load_weights: whether to load the weights; if False, they are random.
+          **options: attributes of the `config` of this class, None for saved values or defaults.
+
+        Raises:
+          UserError: if the model does not exist, or an argument does not match it.
+        """
+        files = checkpoints.resolve(preset, do_lower_case=do_lower_case)
+        stored = cls.spec.config_class.load(files.folder)
+        options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
+        given = {name: value for name, value in options.items() if value is not None}
+        values = cls._config_values(files.checkpoint, stored, given)
+        values = {**values, **files.tokenizer_settings}
+        if stored:
+            config = dataclasses.replace(stored, vocab_file=files.vocab_file, **values)
+        else:
+            config = cls.spec.config_class.from_pretrained(
+                files.bert_config, files.vocab_file, **values
+            )
+        check_length(config.max_seq_length, config.bert_config)
+        check_vocabulary(
+            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, files.config
+        )
+        has_scope = tf.distribute.has_strategy()
+        strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
+        with strategy.scope():
+            pipeline = cls(cls.spec.make_model(config, dtype), config)
+        loaded = []
+        if load_weights:
+            loaded = checkpoints.warm_start(
+                pipeline.model, files.checkpoint, labels=config.labels or None, argument="preset"
+            )
+        pipeline._is_random = cls.has_head and all(x.startswith("bert/") for x in loaded)
+        if pipeline._is_random:
+            console.info("the head is randomly initialized; `fit` trains it")
+        return pipeline
+
+    @classmethod
+    def _config_values(cls, checkpoint, stored, values):
+        """Return the config attributes that differ from the config `stored` or the defaults."""
+        return values
+
+    def _examples(self, columns, names, split):
+        """Return the examples of the columns of `fit`, which have `names` in messages."""
+        raise NotImplementedError
+
+    def _data(self, examples, **options):
+        """Return the `TaskData` of a dict from split to examples, for `options` of `fit`."""
+        raise NotImplementedError
+
+    def compile(
+        self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
+    ) -> None:
+        """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
+
+        Args:
+          optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
+            over the steps of each `fit`.
+          loss: a Keras loss of logits; None, or the name of the task's cross entropy, for the loss
+            of the task.
+          metrics: Keras metrics of logits; None for the metrics of the task.
+          **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
+
+        Raises:
+          UserError: if the loss or a metric does not take logits.
+        """
+        given = {"loss": self._logits_loss(loss), "metrics": metrics, **options}
+        self._compile_arguments = {name: x for name, x in given.items() if x is not None}
+        is_binary = self.keras_loss == "binary_crossentropy"
+        for name in keras.tree.flatten(metrics) if is_binary else ():
+            if isinstance(name, str) and name.removeprefix("binary_") in ("accuracy", "acc"):
+                raise UserError(
+                    f"`metrics={name}`: expected a metric of logits, such as "
+                    "BinaryAccuracy(threshold=0.0)"
+                )
+        self._default_optimizer, self._fit_key = None, None
+        if optimizer is None:
+            optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
+        self._compile(optimizer)
+
+    def _logits_loss(self, loss):
+        """Return a loss that takes logits; None if it is the name of the task's default loss."""
+        resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
+        name = getattr(resolved, "__name__", None)
+        if name in _CROSSENTROPIES:
+            expected = self.keras_loss
+            if name not in (expected, expected.removeprefix("sparse_")):
+                raise UserError(f"`loss={name}`: expected {expected} for this task")
+            return None
+        if getattr(resolved, "from_logits", None) is False:
+            raise UserError(
+                "`loss`: found a loss of probabilities, expected a loss of logits; use "
+                f"{type(resolved).__name__}(from_logits=True)"
+            )
+        return loss
+
+    def _compile(self, optimizer):
+        with model_strategy(self.model).scope():
+            self.model.compile(optimizer, **self._compile_arguments)
+
+    def _fit(self, columns, validation_data, options, **task_options):
+        """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
+        config = FitConfig.take(options)
+        optimizer_config = OptimizerConfig.take(options, learning_rate=config.learning_rate)
+        for name in options.keys() & _UNSUPPORTED:
+            raise UserError(f"`{name}` is not supported by the `fit` of {type(self).__name__}")
+        examples = {"train": self._examples(columns, self.arguments, "train")}
+        if config.validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            examples = split_last(examples["train"], config.validation_split)
+        elif validation_data is not None:
+            columns = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            names = ["validation_data"] * len(self.arguments)
+            examples["dev"] = self._examples(columns, names, "dev")
+        data = self._data(examples, **task_options)
+        if config.output_dir:
+            history = fit_in_folder(self, data, config, optimizer_config, options)
+            self._is_random = False
+            return history
+        for name in options.keys() & {x.name for x in dataclasses.fields(TrainConfig)}:
+            raise UserError(f"`{name}` requires `output_dir`")
+        task = data.make_task(self.model, TrainConfig())
+        batches, num_steps = self._batches(data, task, config)
+        self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
+        data.start_training(self.model)
+        callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
+        if "dev" in examples:
+            records = self._features(data, "dev")
+            callbacks.insert(0, AddScores(lambda: self._scores(task, records, config.batch_size)))
+            if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
+                validation = self._validation(examples["dev"], config.batch_size, **task_options)
+                options["validation_data"], options["validation_steps"] = validation
+        processes.keep_freed_memory()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Gradients do not exist for variables")
+            history = self.model.fit(
+                batches,
+                epochs=config.epochs,
+                steps_per_epoch=num_steps,
+                shuffle=False,
+                callbacks=[*callbacks, CheckLoss()],
+                **options,
+            )
+        self._is_random = False
+        return history
+
+    def _batches(self, data, task, config):
+        """Return an endless dataset of training batches, and the number of batches per epoch."""
+        strategy, limit = model_strategy(self.model), self.config.max_seq_length
+        features, serialized = self._features(data, "train")
+        is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
+        batches = FitInput(
+            serialized,
+            batch_size=config.batch_size,
+            shuffle=config.shuffle,
+            bucket_by_length=config.bucket_by_length,
+            length_multiple=length_multiple(strategy, is_compiled, limit),
+            masking=features.masking,
+            **features.record_format(self.config.bert_config),
+        )
+        batches = divide_batches(batches.batches(), can_repeat=not task.compares_replicas)
+        return batches, config.steps_per_epoch or -(-len(serialized) // config.batch_size)
+
+    def _features(self, data, split):
+        """Return the `Features` of a split, and its records; log how many texts are truncated."""
+        features, name = data.features(split, self.tokenizer), f"`{self.arguments[0]}`"
+        serialized = features.in_memory(f"reading {name}")
+        if features.log_truncated:
+            features.log_truncated(name, features.counts)
+        return features, serialized
+
+    @property
+    def _own_optimizer(self):
+        """The optimizer set by `compile`, or None."""
+        optimizer = self.model.optimizer if self.model.compiled else None
+        # With float16, Keras has wrapped the optimizer.
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        return None if optimizer is self._default_optimizer else optimizer
+
+    def _prepare_optimizer(self, optimizer_config, task, num_steps):
+        if self._own_optimizer:
+            names = [x.name for x in dataclasses.fields(optimizer_config)]
+            for name in filter(optimizer_config.is_given, names):
+                raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
+            if self._fit_key != task.key:
+                self.model.task, self._fit_key = task, task.key
+                # Keep what `compile` set, but trace the steps again.
+                self.model.train_function = self.model.test_function = None
+            return
+        variables = tuple(map(id, self.model.trainable_variables))
+        key = (optimizer_config, num_steps, variables, task.key)
+        if key == self._fit_key:  # the compiled training step can be reused
+            for variable in self._default_optimizer.variables:
+                variable.assign(keras.ops.zeros_like(variable))
+            return
+        self.model.task, self._fit_key = task, key
+        with model_strategy(self.model).scope():
+            self._default_optimizer = make_optimizer(optimizer_config, num_steps)
+        self._compile(self._default_optimizer)
+
+    def _evaluate(self, columns, batch_size, options, **task_options):
+        """Return a dict of the script's metrics of the columns, the first arguments of `fit`."""
+        batch_size = BatchConfig(batch_size).validate().batch_size
+        data = self._data({"dev": self._examples(columns, self.arguments, "dev")}, **task_options)
+        task = data.make_task(self.model, TrainConfig())
+        scores = self._scores(task, self._features(data, "dev"), batch_size)
+        if self._has_own_scores:
+            self.model.task = self.model.task or task
+            examples = data.examples["dev"]
+            batches, num_steps = self._validation(examples, batch_size, **task_options)
+            scores |= self.model.evaluate(batches, steps=num_steps, return_dict=True, **options)
+        else:
+            for name in options.keys() - {"verbose"}:
+                raise UserError(f"`{name}` requires a loss or metrics set by `compile`")
+        return scores
+
+    @property
+    def _has_own_scores(self):
+        return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
+
+    def _validation(self, examples, batch_size, **task_options):
+        """Return the batches for Keras' evaluation, and their number."""
+        data = self._data({"train": examples}, **task_options)
+        config = FitConfig(batch_size=batch_size, shuffle=False)
+        return self._batches(data, data.make_task(self.model, TrainConfig()), config)
+
+    def _scores(self, task, records, batch_size):
+        scores = task.metrics(self._predictions(task, records, batch_size))
+        return {name.removeprefix("eval_"): float(value) for name, value in scores.items()}
+
+    def _predictions(self, task, records, batch_size):
+        """Return the `predictions` of the task for the result of `_features`, arrays (N, ...)."""
+        features, serialized = records
+        record_format = features.record_format(self.config.bert_config)
+        runner = self._runner(task.predictions, record_format, batch_size)
+        rows = [x for _, x in runner.run(((None, x) for x in serialized), "predicting", "examples")]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def _cached(self, name, settings, make):
+        """Return the result of `make`, again only if `settings` or the model's variables changed.
+
+        `quantize`, for example, replaces variables.
+        """
+        variables = self.model.variables
+        old_settings, old_variables, result = self._caches.get(name, (None, (), None))
+        is_same = old_settings == settings and len(variables) == len(old_variables)
+        if not is_same or not all(map(operator.is_, variables, old_variables)):
+            result = make()
+            self._caches[name] = settings, variables, result
+        return result
+
+    def _runner(self, function, record_format, batch_size, bytes_per_row=0):
+        """Return the `BatchRunner` of the model, or of a function that calls it."""
+        strategy, settings = model_strategy(self.model), (self.config, record_format, batch_size)
+        arguments = function, self.model, strategy, batch_size, record_format
+        return self._cached("runner", settings, lambda: BatchRunner(*arguments, bytes_per_row))
+
+    def _servable(self, serving_config):
+        return self.spec.make_servable(self.model, self.config, serving_config)
+
+    def _answers(self, rows, batch_size, **changes):
+        """Return the answers to rows, dicts of inputs; `changes` override the config."""
+        if batch_size is not None:
+            batch_size = BatchConfig(batch_size).validate().batch_size
+        self._warn_if_random("the answers")
+        config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
+
+        def make():
+            skip_padding = can_skip_padding(model_strategy(self.model))
+            serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
+            servable = self.spec.make_servable(self.model, config, serving_config)
+            return serving.ServablePredictor(servable)
+
+        # By number of texts, because a caller may alternate between texts and pairs.
+        name = "predictor", getattr(config, "num_texts", None)
+        return self._cached(name, config, make)(rows, batch_size)

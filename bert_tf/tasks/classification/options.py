@@ -1,0 +1,225 @@
+"""The options of classification and regression."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from bert_tf.configs.base import derived, option
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task import TaskConfig, check_labels
+from bert_tf.errors import UserError
+from bert_tf.io.json_files import Count, Finite
+
+
+class DevSplit(NamedTuple):
+    """Training rows held out for evaluation; `digest`, "" until they are read, detects changes."""
+
+    fraction: Finite
+    seed: Count = 0
+    digest: str = ""
+
+    def __str__(self):
+        return f"{self.fraction:g} with seed {self.seed} (rows {self.digest[:8]})"
+
+
+class NumericFeature(NamedTuple):
+    """A column of numbers, and their mean and standard deviation in the training set."""
+
+    name: str
+    mean: Finite
+    deviation: Finite
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
+    """The configuration of classification and regression, saved in `classifier.json`.
+
+    Attributes:
+      numeric_features: the `NumericFeature`s of an example.
+      num_texts: 2 if the training set has pairs, else 1.
+      columns: dict from each column option to its value for the training file, as given or as found
+        in the header.
+      dev_split: the `DevSplit` of the held-out training rows, or None.
+    """
+
+    GROUPS = (
+        ("Columns and labels", "text_columns label_column id_column labels label_separator"),
+        ("Columns and labels", "header delimiter numeric_columns numeric_as"),
+        ("Sequences", "long_documents window_pooling max_windows"),
+        ("Training", "class_weights"),
+        ("Evaluation and prediction", "report"),
+    )
+    FILE = "classifier.json"
+
+    data_dir: str | None = option(
+        None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
+    )
+    task_name: str | None = option(
+        None,
+        "Name of the task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-matched, mnli-mismatched, "
+        "qnli, rte, wnli, ax, xnli, or tsv for custom files.",
+    )
+    processor: str | None = option(
+        None,
+        "MODULE:CLASS of a DataProcessor as in the release, instead of task_name; the module may "
+        "be in the current folder. (bert_tf)",
+    )
+    xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
+    task_type: str | None = option(
+        None,
+        "Type of the task in custom files: one label per text (classification), a score "
+        "(regression), or any number of labels (multi_label). Default: classification. (bert_tf)",
+        choices=("classification", "regression", "multi_label"),
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    text_columns: tuple[str, ...] = option(
+        (), "One or two columns of texts, by name or by number from 0. (bert_tf)"
+    )
+    label_column: tuple[str, ...] = option(
+        (), "Column of the label; for multi_label also one column of 0 and 1 per label. (bert_tf)"
+    )
+    id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels in the order of their ids. Default: found in the training set. (bert_tf)",
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    label_separator: str = option(",", "Separator between the labels in a cell. (bert_tf)")
+    header: str = option(
+        "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
+    )
+    delimiter: str | None = option(
+        None,
+        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other "
+        "character. Default: detected. (bert_tf)",
+    )
+    numeric_columns: tuple[str, ...] = option(
+        (), "Columns of numeric features, by name or by number from 0. (bert_tf)", fixed=True
+    )
+    numeric_as: str | None = option(
+        None,
+        "How to use numeric features: vector normalizes them and concatenates them with the pooled "
+        "output; text puts them before the text as words. Default: vector. (bert_tf)",
+        choices=("vector", "text"),
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    dev_fraction: float | None = option(
+        None,
+        "Fraction of the training rows to hold out for evaluation, stratified by label, instead of "
+        "dev_file. (bert_tf)",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    dev_seed: int = option(
+        0,
+        "Random seed for the held-out rows, independent of the training seed. (bert_tf)",
+        minimum=0,
+        maximum=2**32 - 1,
+    )
+    long_documents: str = option(
+        "truncate",
+        "How to process texts longer than max_seq_length: truncate them, as in the release, or "
+        "split them into overlapping windows and pool the logits. (bert_tf)",
+        choices=("truncate", "windows"),
+        saved=True,
+        fixed=True,
+    )
+    doc_stride: int | None = option(
+        None,
+        "Stride between windows, in tokens. Default: half a window. (bert_tf)",
+        minimum=1,
+        saved=True,
+        requires=("long_documents", "windows"),
+    )
+    window_pooling: str = option(
+        "mean",
+        "How to pool the logits of a text's windows. (bert_tf)",
+        choices=("mean", "max"),
+        saved=True,
+        fixed=True,
+        requires=("long_documents", "windows"),
+    )
+    max_windows: int = option(
+        16,
+        "Maximum number of windows per text; longer texts are truncated. (bert_tf)",
+        minimum=1,
+        saved=True,
+        requires=("long_documents", "windows"),
+    )
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping. (bert_tf)")
+    class_weights: tuple[str, ...] = option(
+        (),
+        "Label weights in the training loss: balanced, or a number per label in the order of "
+        "their ids. (bert_tf)",
+    )
+    report: bool = option(
+        False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
+    )
+    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
+    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
+    columns: dict = derived(None, saved=True, inferred=True)
+    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        values: dict[str, Any] = {"columns": {} if self.columns is None else self.columns}
+        if isinstance(self.bert_config, BertConfig):
+            values["task_type"] = self.task_type or "classification"
+            values["numeric_as"] = self.numeric_as or "vector"
+            values["numeric_columns"] = tuple(x.name for x in self.numeric_features)
+            if self.num_texts == 2 and self.long_documents == "windows":
+                raise UserError(
+                    "`long_documents=windows`: found pairs of texts, expected single texts; pairs "
+                    "can only be truncated"
+                )
+        vars(self).update(values)
+
+    @property
+    def windows(self):
+        """The `DocumentWindows` of long texts; None if texts are truncated."""
+        if self.long_documents != "windows":
+            return None
+        # Imports NumPy, which would slow down `--help`.
+        from bert_tf.tokenization.packing import DocumentWindows
+
+        stride = self.doc_stride or (self.max_seq_length - 2) // 2
+        return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
+
+    @property
+    def num_outputs(self):
+        """The number of logits of the model: one per label, or one for a score."""
+        return len(self.labels) or 1
+
+    @property
+    def numeric_inputs(self):
+        """The numeric features that are an input of the model, not part of the text."""
+        return self.numeric_features if self.numeric_as == "vector" else ()
+
+    def check(self, config):
+        if self.labels:
+            check_labels(self.labels)
+        if self.dev_fraction is not None and self.dev_file:
+            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+
+    @classmethod
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        if options.get("num_texts") is None:
+            is_single = options.get("long_documents") == "windows"
+            options["num_texts"] = 1 if is_single else min(2, bert_config.type_vocab_size)
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        if config.task_type == "regression":
+            return config
+        return dataclasses.replace(config, labels=check_labels(labels))
+
+    def resumed(self, folder):
+        """Use the scale of the numeric features from the run in `folder`."""
+        stored = self.load(folder)
+        if stored is None or stored.numeric_columns != self.numeric_columns:
+            return self
+        return dataclasses.replace(self, numeric_features=stored.numeric_features)

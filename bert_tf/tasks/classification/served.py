@@ -1,0 +1,178 @@
+"""Servable for text classification and regression."""
+
+import itertools
+
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.errors import UserError
+from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
+from bert_tf.serving.predictor import Answers, plain
+from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.classification.examples import normalize
+from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.packing_graph import Windows, pack
+
+
+def classification_servable(model, config, serving_config):
+    """Return a `BertClassifier` with its `ClassificationConfig` as a `Servable`.
+
+    Text inputs: `text`, or for pairs `text_a` and `text_b` ("" for none); `numbers`, float64
+    (B, F), for F numeric features in the units of the training data.
+
+    Float32 outputs for L labels: `logits` (B, L) and `probabilities` (B, L), or `score` (B,) for
+    regression. Models of texts also return strings: `labels` (B, L), and for `classification`
+    `label` (B,), the most probable label.
+
+    With `long_documents=windows`, token ids are (B, W, S); windows with mask 0 are ignored.
+    """
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    numbers = config.numeric_inputs
+
+    def normalized(inputs):
+        return tf.cast(normalize(inputs["numbers"], numbers), tf.float32)
+
+    def serve_ids(inputs):
+        if numbers:
+            inputs = {**inputs, "numbers": normalized(inputs)}
+        return make_outputs(prepared.call(inputs)["logits"])
+
+    def make_outputs(logits):
+        answers = TASK_CLASSES[config.task_type].answers(logits, tf.nn)
+        # Models with `inputs="ids"` may be converted to LiteRT, which cannot repeat strings.
+        names = _label_names(config, logits) if serving_config.inputs == "text" else {}
+        return {"logits": logits, **answers, **names}
+
+    names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
+    documents, ids_specs = None, token_id_specs()
+    if config.windows:
+        documents = DocumentClassifier(prepared.call, config, prepared.buckets, tokenizer)
+        ids_specs = token_id_specs(None, None, None)
+
+        def serve_text(inputs):
+            texts = inputs["text"]
+            values = normalized(inputs) if numbers else tf.zeros((tf.size(texts), 0))
+            return make_outputs(documents(texts, values))
+    else:
+        serve_text = prepared.with_tokenizer(serve_ids, tokenizer, *names)
+
+    number_specs = {}
+    sample = {"text_b": ""} if len(names) == 2 else {}
+    if numbers:
+        spec = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
+        number_specs["numbers"] = spec
+        sample["numbers"] = [0.0] * len(numbers)
+    metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
+    if config.columns:
+        metadata["columns"] = config.columns
+    if config.windows:
+        metadata["windows"] = config.windows._asdict()
+    if config.numeric_features and not numbers:
+        metadata["numbers_in_text"] = [number.name for number in config.numeric_features]
+        console.warning(
+            "the model was trained on texts that start with the numeric features %s; texts for the "
+            "exported model must also start with them",
+            ", ".join(metadata["numbers_in_text"]),
+        )
+    return Servable(
+        task=config.task_type,
+        prepared=prepared,
+        tokenizer=tokenizer,
+        serve_text=serve_text,
+        serve_ids=serve_ids,
+        text_signature={**string_specs(*names), **number_specs},
+        ids_signature={**ids_specs, **number_specs},
+        sample_text=lambda text: {names[0]: text, **sample},
+        module=documents,
+        metadata=metadata,
+    )
+
+
+def _label_names(config, logits):
+    """Return the string outputs; `labels` has B rows, because TF Serving requires it."""
+    if not config.labels:
+        return {}
+    names = tf.constant([config.labels])
+    outputs = {"labels": tf.gather(names, tf.zeros_like(logits[:, 0], tf.int32))}
+    if config.task_type == "classification":
+        outputs["label"] = tf.gather(names[0], tf.argmax(logits, -1, tf.int32))
+    return outputs
+
+
+class DocumentClassifier(tf.Module):
+    """Classifies texts of any length by pooling the logits of their windows, as in training."""
+
+    def __init__(self, call, config, buckets, tokenizer):
+        super().__init__()
+        self._call, self._buckets, self.tokenizer = call, buckets, tokenizer
+        self._windows, self._num_labels = config.windows, config.num_outputs
+        self._num_numbers = len(config.numeric_inputs)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec((None,), tf.string), tf.TensorSpec((None, None), tf.float32)]
+    )
+    def __call__(self, texts, numbers):
+        """Return logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
+        settings = self._windows
+        numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
+        # -2 for [CLS] and [SEP].
+        tokens = self.tokenizer.tokenize(texts)
+        windows = Windows(
+            tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True
+        )
+
+        def read(rows):
+            inputs = pack(self.tokenizer.vocab, self._buckets, windows.segment(rows))
+            # The model treats each window as a document with one window.
+            inputs = {name: value[:, None] for name, value in inputs.items()}
+            if self._num_numbers:
+                inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
+            return [self._call(inputs)["logits"]]
+
+        (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
+        pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
+        return pool(logits, windows.texts)
+
+
+class ClassificationAnswers(Answers):
+    """The most probable label, and the probabilities of all labels."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        probabilities = _by_label(outputs, metadata)
+        best = metadata["labels"][ClassificationTask.decide(outputs)]
+        return {"label": best, "probabilities": probabilities}
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        prediction, probabilities = answer.values()
+        return {"prediction": prediction, "probabilities": probabilities}
+
+
+class MultiLabelAnswers(ClassificationAnswers):
+    """The labels above the threshold, and the probabilities of all labels."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        probabilities = _by_label(outputs, metadata)
+        likely = itertools.compress(probabilities, MultiLabelTask.decide(outputs))
+        return {"labels": list(likely), "probabilities": probabilities}
+
+
+class RegressionAnswers(Answers):
+    """All outputs of the model; tables get only the score."""
+
+    @staticmethod
+    def table_columns(answer, metadata):
+        return {"prediction": answer["score"]}
+
+
+def _by_label(outputs, metadata):
+    values, labels = plain(outputs["probabilities"]), metadata.get("labels", ())
+    if len(labels) != len(values):
+        raise UserError(
+            f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
+        )
+    return dict(zip(labels, values, strict=True))

@@ -1,0 +1,1 @@
+"""Token vectors of a pre-trained model."""

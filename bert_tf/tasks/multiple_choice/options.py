@@ -1,0 +1,32 @@
+"""The options of multiple choice."""
+
+import dataclasses
+
+from bert_tf.configs.base import option
+from bert_tf.configs.data_files import FileConfig
+from bert_tf.configs.task import TaskConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceConfig(FileConfig, TaskConfig):
+    """The configuration of multiple choice, saved in `choice.json`.
+
+    It has no number of choices, because the model accepts any number.
+    """
+
+    GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
+    FILE = "choice.json"
+    _NUM_TEXTS = 2
+
+    data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
+    context_columns: tuple[str, ...] = option(
+        (), "Columns that form the context, joined by a space. Default: startphrase or context."
+    )
+    ending_columns: tuple[str, ...] = option(
+        (), "Columns of the endings, two or more. Default: ending0, ending1, ..."
+    )
+    label_column: str | None = option(
+        None, "Column with the index of the correct ending, from 0. Default: label."
+    )
+    id_column: str | None = option(None, "Column that identifies predictions.")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")

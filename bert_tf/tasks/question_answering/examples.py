@@ -1,0 +1,273 @@
+"""Questions: from SQuAD files, tables and tensorflow-datasets."""
+
+import gc
+import hashlib
+import itertools
+import json
+import operator
+from typing import NamedTuple
+
+from bert_tf import console
+from bert_tf.data import tables
+from bert_tf.data.rows import BadRows
+from bert_tf.data.tfds import TfdsDataset
+from bert_tf.errors import UserError, check_unicode
+from bert_tf.io import files, json_files
+from bert_tf.io.json_files import quoted
+from bert_tf.tasks.question_answering.alignment import Words
+
+
+class Answer(NamedTuple):
+    """The text of an answer and the offset of its first character in the context."""
+
+    text: str
+    start: int
+
+
+class Question(NamedTuple):
+    """A question; `answers` is None for unlabeled data, and `where` its location for messages."""
+
+    where: str
+    id: str
+    text: str
+    answers: tuple | None
+    is_impossible: bool
+
+
+class Paragraph(NamedTuple):
+    """A context and the questions about it; `where` is its location, for error messages."""
+
+    where: str
+    context: str
+    questions: tuple
+
+
+class Questions(list):
+    """Pairs (context, `Question`) in memory, with the interface of `JsonSource`."""
+
+    name = "`questions`"
+
+    def paragraphs(self):
+        return group_by_context(self)
+
+
+class JsonSource:
+    """The questions of a file in SQuAD's format or in the format of a Hugging Face dataset.
+
+    The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
+    `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
+    """
+
+    def __init__(self, path, argument):
+        """Raise UserError, naming `argument`, if the file does not exist."""
+        self.name = files.require(path, argument)
+
+    def paragraphs(self):
+        """Yield each `Paragraph`; raise UserError with the location if the file is invalid."""
+        articles = _read_articles(self.name)
+        if isinstance(articles, tables.TableFormat):
+            rows = tables.read_rows(self.name, articles)
+            yield from _paragraphs_of_table(tables.Table(self.name, articles, rows))
+            return
+        gc.freeze()  # otherwise, garbage collection of the articles takes a sixth of the time
+        try:
+            for i, article in enumerate(articles):
+                where = f"{self.name}: data[{i}]"
+                for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+                    yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+        finally:
+            gc.unfreeze()
+
+
+def _read_articles(path):
+    """Return the list "data" of a SQuAD file, or the `TableFormat` of a file of rows."""
+    if tables.ENDINGS.get(tables.file_extension(path)) == "parquet":
+        return tables.TableFormat("parquet")
+    text = files.read_text(path)
+    try:
+        values = json_files.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and _is_row(json_files.loads(text[: error.pos])):
+            return tables.TableFormat("json_lines")
+        is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
+        hint = "; the file may be truncated" if is_open else ""
+        raise UserError(
+            f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
+        ) from None
+    if _is_row(values):
+        return tables.TableFormat("json_lines")
+    if isinstance(values, list) and values and _is_row(values[0]):
+        return tables.TableFormat("json")
+    return _get(values, "data", list, path)
+
+
+def _is_row(values):
+    return isinstance(values, dict) and "context" in values and "data" not in values
+
+
+def question_of_row(where, row):
+    """Return (context, `Question`) for a place and a dict, or a str that describes a bad row."""
+    if isinstance(row, str):
+        raise UserError(f"{where}: {row}")
+    values = {name: value for name, value in row.items() if value is not None}
+    context = _get(values, "context", str, where)
+    return context, _question(values, context, where)
+
+
+def group_by_context(pairs):
+    """Yield a `Paragraph` for each run of consecutive (context, `Question`) with one context."""
+    for context, group in itertools.groupby(pairs, operator.itemgetter(0)):
+        questions = tuple(question for _, question in group)
+        yield Paragraph(questions[0].where, context, questions)
+
+
+def _paragraphs_of_table(table):
+    return group_by_context(itertools.starmap(question_of_row, tables.named_rows(table)[1]))
+
+
+def _get(values, key, kind, where):
+    """Return `values[key]`; raise UserError if it is missing or of a different type."""
+    value = values.get(key) if isinstance(values, dict) else None
+    if type(value) is not kind:
+        raise UserError(f"{where}: {json_files.problem(values, {key: kind}).removeprefix('.')}")
+    if kind is str:
+        check_unicode(value, f"{where}: {key!r}")
+    return value
+
+
+def _paragraph(values, where):
+    context = _get(values, "context", str, where)
+    questions = enumerate(_get(values, "qas", list, where))
+    questions = tuple(
+        _question(question, context, f"{where}.qas[{k}]") for k, question in questions
+    )
+    return Paragraph(where, context, questions)
+
+
+def _question(values, context, where):
+    question_id = values.get("id") if isinstance(values, dict) else None
+    if type(question_id) is int:  # not in SQuAD, but some tools write it
+        values = {**values, "id": str(question_id)}
+    question_id = _get(values, "id", str, where)
+    text = _get(values, "question", str, where)
+    where += f" (id {question_id})" * (not where.startswith("`"))  # of a file
+    answers = None
+    if values.get("answers") is not None:
+        answers = tuple(_answers(values["answers"], context, f"{where}.answers"))
+    is_impossible = answers == ()
+    if "is_impossible" in values:
+        is_impossible = _get(values, "is_impossible", bool, where)
+    return Question(where, question_id, text, answers, is_impossible)
+
+
+def _answers(value, context, where):
+    """Yield the `Answer`s of a cell, which is a list of answers or a single one.
+
+    An answer is a text, located by its first occurrence in the context; (text, start); a dict of
+    these, or of two lists of them as in Hugging Face datasets; or None, NaN or "" for none.
+    """
+    names = "text", "answer_start"
+    match value:
+        case {"text": list()}:
+            texts, starts = (_get(value, name, list, where) for name in names)
+            if len(texts) != len(starts):
+                raise UserError(f"{where}: 'text' and 'answer_start' have different lengths")
+            value = [dict(zip(names, x, strict=True)) for x in zip(texts, starts, strict=True)]
+        case str(text) | [str(text), None]:
+            # No text is found at the end of the context, so the question is skipped.
+            start = context.find(text) if text in context else len(context)
+            value = {"text": text, "answer_start": start} if text else []
+        # Two texts are a wrong pair, because they are not clearly two answers.
+        case [str(text), str() | int() | float() as start]:
+            value = {"text": text, "answer_start": start}
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _answers(item, context, f"{where}[{i}]")
+    elif value is not None and value == value:
+        value = value if isinstance(value, dict) else {"text": value}
+        yield Answer(_get(value, "text", str, where), _get(value, "answer_start", int, where))
+
+
+class TfdsQuestions:
+    """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`."""
+
+    def __init__(self, name, split, data_dir=None, tfds_split=None):
+        """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""
+        self._data, self._split = TfdsDataset(name, data_dir, {split: tfds_split}), split
+        self.name = self._data.table(split).name
+
+    def paragraphs(self):
+        """Yield each `Paragraph`; `where` is the location of its first question."""
+        return _paragraphs_of_table(self._data.table(self._split))
+
+
+class DatasetSummary(NamedTuple):
+    """The number of valid questions, and a digest of everything that affects the features."""
+
+    questions: int
+    digest: str
+
+
+def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
+    """Validate all questions of a source and return its `DatasetSummary`.
+
+    `purpose` is "train" (one answer per question), "eval" (any number of answers) or "predict"
+    (answers are ignored).
+
+    Raises:
+      UserError: if a question is invalid; names its location.
+    """
+    count, digest, ids = 0, hashlib.sha256(), set()
+    misplaced, empty, negative = (BadRows(skip=True) for _ in range(3))
+    for paragraph in source.paragraphs():
+        words = Words(paragraph.context)
+        digest.update(json.dumps(paragraph.context).encode())
+        if not words.texts:
+            empty(f"{paragraph.where}: the context is empty")
+        for question in paragraph.questions:
+            if purpose != "train":
+                if question.id in ids:
+                    raise UserError(f"{question.where}: an earlier question has the same id")
+                ids.add(question.id)
+            check_answers(question, purpose, version_2_with_negative)
+            if question.is_impossible and not version_2_with_negative:
+                negative(question.where)
+            if purpose == "train" and not question.is_impossible:
+                (answer,) = question.answers
+                if words.find_answer(answer, by_offsets) is None:
+                    text = quoted(answer.text)
+                    misplaced(f"{question.where}: {text} at character {answer.start}")
+                    continue
+            digest.update(json.dumps(question[1:]).encode())
+            count += 1
+    misplaced.report("questions skipped because their answer is not in the context")
+    empty.report("paragraphs without text")
+    negative.report("unanswerable questions, which are answered without `version_2_with_negative`")
+    if not count:
+        example = f"; {misplaced.first}" if misplaced.count else ""
+        raise UserError(f"{source.name}: no valid questions{example}")
+    console.info("%s: %d questions", source.name, count)
+    return DatasetSummary(count, digest.hexdigest())
+
+
+def check_answers(question, purpose, version_2_with_negative):
+    """Raise UserError if a question lacks the answers that `purpose` requires."""
+    if purpose == "predict":
+        return
+    if purpose == "eval" and question.answers == () and not version_2_with_negative:
+        raise UserError(
+            f"{question.where}: 'answers' is empty, so predictions cannot be scored; SQuAD 2.0 "
+            "requires `version_2_with_negative`"
+        )
+    if question.answers is None and not question.is_impossible:
+        raise UserError(f"{question.where}: 'answers' is missing")
+    if question.is_impossible and not version_2_with_negative:
+        raise UserError(
+            f"{question.where}: the question has no answer; SQuAD 2.0 requires "
+            "`version_2_with_negative`"
+        )
+    if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
+        raise UserError(
+            f"{question.where}: found {len(question.answers)} answers, expected exactly one for "
+            "training"
+        )

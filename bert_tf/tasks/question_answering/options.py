@@ -1,0 +1,132 @@
+"""The options of question answering."""
+
+import dataclasses
+
+from bert_tf.configs.base import option
+from bert_tf.configs.data_files import TfdsConfig
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.train import MAX_PROCESSES
+from bert_tf.errors import UserError
+
+# [CLS] question [SEP] window [SEP]
+NUM_SPECIAL_TOKENS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
+    """The configuration of question answering, saved in `squad.json`."""
+
+    GROUPS = (
+        ("Sequences", "max_query_length answer_alignment"),
+        ("Answers", "n_best_size max_answer_length version_2_with_negative verbose_logging"),
+        ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
+        ("Devices, speed and memory", "num_processes"),
+    )
+    FILE = "squad.json"
+    _NUM_TEXTS = 2
+
+    max_seq_length: int = option(
+        384,
+        "Maximum length of question and context, in tokens; longer contexts are split into "
+        "overlapping windows.",
+        minimum=1,
+        saved=True,
+    )
+    train_file: str | None = option(None, "SQuAD JSON file for training, such as train-v1.1.json.")
+    predict_file: str | None = option(
+        None, "SQuAD JSON file with the questions to answer, such as dev-v1.1.json."
+    )
+    tfds_splits: tuple[str, ...] = option(
+        (),
+        "TFDS splits for training and prediction, such as train[:90%],train[90%:]. Default: "
+        "train,validation. (bert_tf)",
+        requires="tfds_name",
+    )
+    doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1, saved=True)
+    max_query_length: int = option(
+        64,
+        "Maximum length of a question, in tokens; longer ones are truncated.",
+        minimum=1,
+        saved=True,
+    )
+    answer_alignment: str = option(
+        "release",
+        "How to map answers to tokens: through words, as in the release, or by exact character "
+        "offsets. (bert_tf)",
+        choices=("release", "offsets"),
+        saved=True,
+    )
+    n_best_size: int = option(
+        20,
+        "Number of answers per question in nbest_predictions.json, and number of start and end "
+        "positions to combine in each window.",
+        minimum=1,
+        saved=True,
+    )
+    max_answer_length: int = option(
+        30, "Maximum length of an answer, in tokens.", minimum=1, saved=True
+    )
+    version_2_with_negative: bool = option(
+        False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
+    )
+    null_score_diff_threshold: float = option(
+        0.0,
+        "Predict no answer if its score exceeds the best answer's by more than this value.",
+        saved=True,
+    )
+    find_null_score_diff_threshold: bool = option(
+        False,
+        "Whether to use the threshold with the best F1 on predict_file, which must have answers. "
+        "(bert_tf)",
+    )
+    verbose_logging: bool = option(
+        False, "Whether to log each candidate answer that could not be aligned with its words."
+    )
+    num_processes: int = option(
+        0,
+        "Number of processes that create features; 0 for one per core on large files. (bert_tf)",
+        minimum=0,
+        maximum=MAX_PROCESSES,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        is_model = isinstance(self.bert_config, BertConfig)
+        if is_model and self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
+            raise UserError(
+                f"`max_seq_length={self.max_seq_length}`: expected more than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
+            )
+
+    @property
+    def by_offsets(self):
+        return self.answer_alignment == "offsets"
+
+    @property
+    def window_options(self):
+        """Dict of the options that determine the windows."""
+        names = ("max_seq_length", "doc_stride", "max_query_length", "answer_alignment")
+        return {name: getattr(self, name) for name in names}
+
+    def check(self, config):
+        if not self.find_null_score_diff_threshold:
+            return
+        if not self.version_2_with_negative:
+            raise UserError(
+                "`find_null_score_diff_threshold` requires `version_2_with_negative`; without it, "
+                "every question has an answer"
+            )
+        if not (config.do_predict or config.do_eval):
+            raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
+
+    @classmethod
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
+        if options.get("doc_stride") is not None:
+            return config
+        # If the default stride exceeds the window of a short sequence, windows do not overlap and
+        # answers between them are lost.
+        num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
+        doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
+        return dataclasses.replace(config, doc_stride=doc_stride)

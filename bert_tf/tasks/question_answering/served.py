@@ -1,0 +1,170 @@
+"""Servable for question answering on strings.
+
+Shapes: B questions, W windows of all contexts, R windows of a selection, S positions of a window,
+L tokens of the longest answer (`max_answer_length`), K spans (`n_best_size`), T tokens of all
+contexts.
+"""
+
+import tensorflow as tf
+
+from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.prepared_model import prepare_model, substrings
+from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
+from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph_normalization import row_indices
+from bert_tf.tokenization.packing_graph import Segment, Windows, pack
+
+_MIN_SCORE = tf.float32.min
+_STRINGS = tf.TensorSpec((None,), tf.string)
+
+
+class QuestionAnsweringModule(tf.Module):
+    """Answers questions in the graph, with the same windows and span rules as run_squad.py.
+
+    It scores all spans. Like the release, run_squad.py scores only combinations of the
+    `n_best_size` best starts and ends of each window, so it may miss the best span.
+    """
+
+    def __init__(self, call, config, buckets):
+        super().__init__()
+        self._call, self._buckets = call, buckets
+        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+        self._config = config
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS])
+    def __call__(self, questions, contexts):
+        """Answer questions (B,), truncated to `max_query_length` tokens, on contexts (B,).
+
+        Returns:
+          Dict:
+            `answer`: string (B,), "" for no answer.
+            `start`, `end`: int32 (B,), its character offsets in the context (end exclusive), -1 for
+              no answer.
+            `score`: float32 (B,), its probability among the `n_best_size` best spans.
+            `null_odds`: float32 (B,), only for SQuAD 2.0, the score of "no answer" minus the score
+              of the best span.
+        """
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
+        max_query_length = self._config.max_query_length
+        questions = self.tokenizer.tokenize(questions)[:, :max_query_length]
+        questions = Segment.of(questions)
+        max_lengths = self._config.max_seq_length - questions.length - NUM_SPECIAL_TOKENS
+        windows = Windows(ids, max_lengths, self._config.doc_stride)
+        scores, first_tokens, span_lengths, null = self._best_spans(questions, windows)
+        size = self._config.n_best_size
+
+        scores, order = _top_spans(scores, windows.counts, size)
+        first, span_length = (
+            tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order[:, 0])
+            for x in (first_tokens, span_lengths)
+        )
+        last = first + span_length
+        best = scores[:, 0]
+        has_span, chosen = best > _MIN_SCORE, best
+        is_answered, null_odds = has_span, {}
+        if self._config.version_2_with_negative:
+            null = tf.math.segment_min(null, windows.texts)
+            null = tf.pad(null, [[0, tf.size(best) - tf.size(null)]])
+            odds = tf.where(has_span, null - best, MAX_NULL_ODDS)
+            is_answered &= odds <= self._config.null_score_diff_threshold
+            scores = tf.concat([scores, null[:, None]], 1)
+            chosen = tf.where(is_answered, best, null)
+            null_odds["null_odds"] = odds
+        probability = tf.exp(chosen - tf.reduce_logsumexp(scores, 1))
+
+        def token_offsets(offsets, tokens):
+            return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
+
+        # Unicode normalization may reorder combining marks, so the last token may start first.
+        start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
+        end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
+        # If there is no answer, the offsets are from a different context and may exceed this one.
+        begin = tf.where(is_answered, start, 0)
+        length = tf.where(is_answered, end - start, 0)
+        return {
+            "answer": substrings(contexts, tf.range(tf.size(contexts)), begin, begin + length),
+            "score": tf.where(has_span, probability, 0.0),
+            "start": tf.where(is_answered, start, -1),
+            "end": tf.where(is_answered, end, -1),
+            **null_odds,
+        }
+
+    def _best_spans(self, questions, windows):
+        """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
+        max_length, num_best = self._config.max_answer_length, self._config.n_best_size
+
+        def read(rows):
+            inputs, may_start, may_end, token_indices = _pack_windows(
+                questions, windows, rows, self.tokenizer.vocab, self._buckets
+            )
+            outputs = self._call(inputs)
+            start, end = outputs["start_logits"], outputs["end_logits"]
+            null = start[:, 0] + end[:, 0]
+            start = tf.where(may_start, start, _MIN_SCORE)
+            end = tf.where(may_end, end, _MIN_SCORE)
+            end = tf.pad(end, [[0, 0], [0, max_length]], constant_values=_MIN_SCORE)
+            size = tf.shape(start)[1]
+            # (R, S, L): the scores of all spans by start and number of tokens after it.
+            spans = tf.stack([start + end[:, i : i + size] for i in range(max_length)], 2)
+            spans = tf.maximum(spans, _MIN_SCORE)
+            spans = tf.reshape(spans, (-1, size * max_length))
+            spans = tf.pad(spans, [[0, 0], [0, num_best]], constant_values=_MIN_SCORE)
+            scores, best = tf.math.top_k(spans, num_best)
+            positions = tf.minimum(best // max_length, size - 1)
+            first = tf.gather(token_indices, positions, batch_dims=1)
+            return scores, first, best % max_length, null
+
+        shape = (None, num_best)
+        return windows.map(
+            read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
+        )
+
+
+def _pack_windows(questions, windows, rows, vocab, size):
+    """Return inputs, where answers may start and end, and token indices among T, each (R, S)."""
+    question = questions.take(tf.gather(windows.texts, rows))
+    context = windows.segment(rows)
+    inputs = pack(vocab, size, question, context)
+    position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - question.length[:, None] - 2
+    may_end, token_indices = context.find(position)
+    return inputs, may_end & windows.is_max_context(rows, position), may_end, token_indices
+
+
+def _top_spans(scores, counts, size):
+    """Return the scores and indices (B, K) of each question's best spans among scores (W, K)."""
+    # Dense rows would pad every question to the longest context. Instead, sort all spans together,
+    # by score and then, with a stable sort, by question.
+    num_spans = counts * size
+    questions = row_indices(num_spans)
+    scores = tf.reshape(scores, (-1,))
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
+    firsts = tf.cumsum(num_spans, exclusive=True)[:, None] + tf.range(size)
+    is_span = tf.range(size) < num_spans[:, None]
+    # A dummy entry keeps the gather from reading an empty tensor.
+    indices = tf.gather(tf.concat([order, [0]], 0), tf.where(is_span, firsts, 0))
+    indices = tf.where(is_span, indices, tf.size(scores))
+    return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
+
+
+def question_answering_servable(model, config, serving_config):
+    """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
+
+    def serve_ids(inputs):
+        outputs = prepared.call(inputs)
+        return {name: outputs[name] for name in ("start_logits", "end_logits")}
+
+    return Servable(
+        task="question_answering",
+        prepared=prepared,
+        tokenizer=module.tokenizer,
+        serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
+        serve_ids=serve_ids,
+        text_signature=string_specs("question", "context"),
+        # A pair has one more [SEP] than a single text, so drop a word.
+        sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
+        module=module,
+    )

@@ -1,0 +1,271 @@
+"""Model and losses of sentence embedding, as in sentence-transformers (arXiv:1908.10084)."""
+
+import functools
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.errors import UserError
+from bert_tf.modeling.layer_states import CALL_ARGUMENTS, register
+from bert_tf.modeling.models import INPUTS, first_position
+from bert_tf.modeling.task_model import TaskModel
+from bert_tf.tasks.sentence_embedding.options import POOLINGS
+from bert_tf.tasks.sentence_embedding.search import MIN_NORM
+
+
+class Pooling(NamedTuple):
+    """A pooling method; see `SentenceEncoder` for the fields."""
+
+    pooling: str
+    layer: int
+    normalize: bool
+
+    def check(self, config):
+        """Raise UserError if the pooling is unknown or a `BertConfig` lacks the layer."""
+        num_layers = config.num_hidden_layers
+        if self.pooling not in POOLINGS:
+            raise UserError(f"`pooling={self.pooling}`: expected one of {', '.join(POOLINGS)}")
+        if not -num_layers <= self.layer < num_layers:
+            raise UserError(
+                f"`layer={self.layer}`: expected a number from -{num_layers} to {num_layers - 1}, "
+                f"because the model has {num_layers} layers"
+            )
+
+    def compute(self, model, batch, **options):
+        """Return the sentence vectors, float32 (B, H); `model` is called like a `BertModel`."""
+        if self.pooling == "cls" and self.layer == -1:
+            x = model(batch, positions=first_position(batch), **options)["sequence_output"]
+        else:
+            x = model(batch, **options)["all_encoder_layers"][self.layer]
+        x = ops.cast(x, "float32")
+        mask = ops.expand_dims(ops.cast(batch["input_mask"], "float32"), 2)
+        if self.pooling == "cls":
+            x = x[:, 0]
+        elif self.pooling == "max":
+            x = ops.max(x - (1.0 - mask) * 1e30, axis=1)
+        else:
+            x = ops.sum(x * mask, axis=1) / ops.sum(mask, axis=1)
+        if self.normalize:
+            x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), MIN_NORM)
+        return x
+
+
+# The margin of the triplet loss, the default of sentence-transformers.
+_MARGIN = 5.0
+
+
+@register
+class ColumnModel(TaskModel, keras.Model):
+    """Computes the vectors (B, C, H) of inputs (B, C, S) with C texts per example."""
+
+    # A checkpoint may lack the weights of the pooler.
+    uses_pooler = False
+
+    def __init__(self, bert, pooling):
+        super().__init__(name="bert_sentence_encoder")
+        self.bert, self.pooling = bert, pooling
+        self.mini_batch_size = None
+        self._register_call_context_args(*CALL_ARGUMENTS)
+        self.build(dict.fromkeys(INPUTS, (None, None, None)))
+
+    def get_config(self):
+        bert = keras.saving.serialize_keras_object(self.bert)
+        return {"bert": bert, "pooling": list(self.pooling)}
+
+    @classmethod
+    def from_config(cls, config):
+        bert = keras.saving.deserialize_keras_object(config["bert"])
+        return cls(bert, Pooling(*config["pooling"]))
+
+    @property
+    def skip_padding(self):
+        return self.bert.skip_padding
+
+    @skip_padding.setter
+    def skip_padding(self, value):
+        self.bert.skip_padding = value
+
+    @property
+    def compute_type(self):
+        return self.bert.compute_type
+
+    def call(self, inputs, training=None, **options):
+        """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""
+        inputs = {name: inputs[name] for name in INPUTS}
+        options["training"] = training
+        if training and self.mini_batch_size:
+            return self._compute_in_parts(inputs, options)
+        return self._compute_columns(inputs, options)
+
+    def _compute_columns(self, inputs, options):
+        shape = ops.shape(inputs["input_ids"])
+        batch = {name: ops.reshape(x, (-1, shape[2])) for name, x in inputs.items()}
+        vectors = self.pooling.compute(self.bert, batch, **options)
+        return ops.reshape(vectors, (*shape[:2], vectors.shape[-1]))
+
+    def _compute_in_parts(self, inputs, options):
+        """Compute vectors in parts; recompute them for gradients (GradCache, arXiv:2101.06983)."""
+        seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
+        inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
+        count = tf.shape(inputs["input_ids"])[0]
+        num_parts = -(-count // self.mini_batch_size)
+        # Repeat the last example to fill the last part; the copies get no gradient.
+        rows = tf.minimum(tf.range(num_parts * self.mini_batch_size), count - 1)
+        rows = tf.reshape(rows, (num_parts, self.mini_batch_size))
+
+        def compute(part):
+            batch = {name: tf.gather(x, part) for name, x in inputs.items()}
+            return self._compute_columns(batch, options)
+
+        @tf.custom_gradient
+        def vectors_of(rows):
+            states = [tf.identity(seed) for seed in seeds]
+            vectors = tf.map_fn(
+                compute, rows, fn_output_signature=tf.float32, parallel_iterations=1
+            )
+
+            def gradients(upstream, variables):
+                for seed, state in zip(seeds, states, strict=True):
+                    seed.assign(state)  # repeat the same dropout
+
+                def add(totals, values):
+                    part, gradient = values
+                    with tf.GradientTape() as tape:
+                        vectors = compute(part)
+                    part_gradients = tape.gradient(vectors, variables, gradient, "zero")
+                    return [a + b for a, b in zip(totals, part_gradients, strict=True)]
+
+                totals = [tf.zeros_like(x) for x in variables]
+                values = (rows, upstream)
+                return None, tf.foldl(add, values, totals, parallel_iterations=1)
+
+            return vectors, gradients
+
+        vectors = vectors_of(rows)
+        return tf.reshape(vectors, (-1, *vectors.shape[2:]))[:count]
+
+
+class SentenceLoss(keras.losses.Loss):
+    """A loss of vectors (B, C, H) and scores (B,), which some losses ignore.
+
+    With `dims`, it is the sum over truncated vectors (Matryoshka representation learning,
+    arXiv:2205.13147).
+    """
+
+    def __init__(self, function, dims=()):
+        super().__init__(name="sentence_loss")
+        self._function, self._dims = function, dims
+        self.compares_examples = function.func in (contrastive, cosent)
+
+    def call(self, y_true, y_pred):
+        sizes = self._dims or (y_pred.shape[-1],)
+        return sum(self._function(y_true, y_pred[..., :size]) for size in sizes)
+
+
+def contrastive(_, vectors, temperature, symmetric):
+    """Return the cross entropy (B,) of finding each example's second text, given the first.
+
+    The candidates are the second texts and the third texts (hard negatives) of all examples on all
+    replicas (arXiv:1705.00652, section 4.4).
+    """
+    columns = _unstack(ops.normalize(vectors))
+    labels = ops.arange(ops.shape(vectors)[0])
+    everything, offset = _gather_replicas(columns)
+    find = functools.partial(_find, labels=labels + offset, temperature=temperature)
+    losses = find(columns[0], ops.concatenate(everything[1:]))
+    if symmetric:
+        losses = (losses + find(columns[1], everything[0])) / 2
+    return losses
+
+
+def _gather_replicas(tensors):
+    """Gather tensors (B, ...) from all replicas; return them and the offset of this replica's."""
+    replica = None
+    if keras.backend.backend() == "tensorflow":
+        replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return tensors, 0
+    sizes = replica.all_gather(tf.shape(tensors[0])[:1], 0)
+    offset = tf.reduce_sum(sizes[: replica.replica_id_in_sync_group])
+    return [replica.all_gather(x, 0) for x in tensors], offset
+
+
+def _find(queries, candidates, labels, temperature):
+    logits = ops.matmul(queries, ops.transpose(candidates)) / temperature
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def cosine(scores, vectors):
+    """Return the squared differences (B,) of cosines and scores."""
+    return ops.square(_cosines(vectors) - ops.cast(scores, "float32"))
+
+
+def cosent(scores, vectors, temperature):
+    """Return the CoSENT loss (Su 2022) of ranking pairs by their scores, repeated to (B,).
+
+    It is log(1 + sum of exp((cos_i - cos_j) / temperature)) over all i, j with score_i < score_j.
+    """
+    own = [_cosines(vectors) / temperature, ops.cast(scores, "float32")]
+    (cosines, scores), _ = _gather_replicas(own)
+    differences = cosines[:, None] - cosines[None, :]
+    is_wrong_order = scores[:, None] < scores[None, :]
+    differences = ops.reshape(ops.where(is_wrong_order, differences, -1e12), (-1,))
+    loss = ops.logsumexp(ops.concatenate([ops.zeros((1,)), differences]))
+    return ops.broadcast_to(loss, ops.shape(vectors)[:1])
+
+
+def triplet(_, vectors):
+    """Return the triplet loss (B,) with Euclidean distances."""
+    anchor, positive, negative = _unstack(vectors)
+    return ops.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
+
+
+def _distance(a, b):
+    # The gradient of the square root is infinite at 0.
+    return ops.sqrt(ops.maximum(ops.sum(ops.square(a - b), -1), 1e-12))
+
+
+def _cosines(vectors):
+    a, b = _unstack(ops.normalize(vectors))
+    return ops.sum(a * b, -1)
+
+
+def _unstack(vectors):
+    return [vectors[:, i] for i in range(vectors.shape[1])]
+
+
+# Loss name -> (function, allowed numbers of columns, whether it needs scores).
+LOSSES = {
+    "contrastive": (contrastive, (2, 3), False),
+    "cosent": (cosent, (2,), True),
+    "cosine": (cosine, (2,), True),
+    "triplet": (triplet, (3,), False),
+}
+
+
+def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
+    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data."""
+    name = name or ("cosent" if has_scores else "contrastive")
+    if name not in LOSSES:
+        raise UserError(f"`loss={name}`: expected one of {', '.join(LOSSES)}")
+    function, columns, needs_scores = LOSSES[name]
+    if num_columns not in columns:
+        expected = " or ".join(map(str, columns))
+        raise UserError(
+            f"`loss={name}`: found {num_columns} texts per example, expected {expected}"
+        )
+    if needs_scores != has_scores:
+        verb = "requires" if needs_scores else "cannot be combined with"
+        raise UserError(f"`loss={name}` {verb} `scores`")
+    if any(not 0 < x <= width for x in dims):
+        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {width}")
+    options = {}
+    if function in (contrastive, cosent):
+        options["temperature"] = float(temperature)
+    if function is contrastive:
+        options["symmetric"] = symmetric
+    elif symmetric:
+        raise UserError(f"`symmetric` has no effect with `loss={name}`")
+    return SentenceLoss(functools.partial(function, **options), tuple(dims))

@@ -1,0 +1,106 @@
+"""The options of sentence embedding."""
+
+import dataclasses
+
+from bert_tf.configs.base import option
+from bert_tf.configs.data_files import FileConfig
+from bert_tf.configs.task import TaskConfig
+from bert_tf.errors import UserError
+
+# Pooling -> its setting in sentence-transformers folders.
+POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+}
+
+# Accepted column names of the first, second and third text, and of the score.
+TEXT_COLUMNS = [
+    ("sentence1", "text1", "text_a", "anchor", "query", "question"),
+    ("sentence2", "text2", "text_b", "positive", "passage", "answer"),
+    ("negative",),
+]
+SCORE_COLUMN = ("score", "similarity_score")
+
+# Losses that treat each example separately.
+_SINGLE_LOSSES = ("cosine", "triplet")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceEmbeddingConfig(FileConfig, TaskConfig):
+    """The configuration of sentence embedding, saved in `sentence_encoder.json`."""
+
+    GROUPS = (
+        ("Columns and labels", "text_columns score_column id_column"),
+        ("Model", "pooling layer normalize"),
+        ("Training", "loss temperature symmetric matryoshka_dims"),
+        ("Devices, speed and memory", "mini_batch_size"),
+    )
+    FILE = "sentence_encoder.json"
+
+    data_dir: str | None = option(
+        None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
+    )
+    text_columns: tuple[str, ...] = option(
+        (),
+        "Columns of a pair of texts, or of a triplet (text, similar text, different text). "
+        "Default: columns with the usual names.",
+    )
+    score_column: str | None = option(
+        None,
+        "Column with the similarity of a pair, a number. Default: score. Without this column, all "
+        "pairs are similar.",
+    )
+    id_column: str | None = option(None, "Column that identifies predictions.")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
+    loss: str | None = option(
+        None,
+        "contrastive: find the second text of a pair among all in the batch. cosent: rank pairs by "
+        "their scores. cosine: match cosines to scores. triplet: place the third text farther away "
+        "than the second. Default: cosent with scores, contrastive without.",
+        choices=("contrastive", "cosent", "cosine", "triplet"),
+    )
+    temperature: float = option(
+        0.05, "Temperature of contrastive and cosent; it divides the cosines.", minimum=1e-6
+    )
+    symmetric: bool = option(False, "With contrastive, also find the first text given the second.")
+    matryoshka_dims: tuple[int, ...] = option(
+        (), "Vector lengths to train: sums the losses of the vectors truncated to each."
+    )
+    mini_batch_size: int | None = option(
+        None,
+        "Number of examples that a device computes at a time, so that large batches fit in memory "
+        "(GradCache). The results are the same; a step takes about a third longer.",
+        minimum=1,
+    )
+    pooling: str | None = option(
+        None,
+        "Pooling of the token vectors; cls uses the vector of [CLS]. Default: the setting of a "
+        "sentence-transformers folder, else mean.",
+        choices=tuple(POOLINGS),
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+    layer: int = option(
+        -1,
+        "Layer to pool: 0 is the first, -1 the last.",
+        saved=True,
+        fixed=True,
+    )
+    normalize: bool | None = option(
+        None,
+        "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
+        "folder, else false.",
+        saved=True,
+        fixed=True,
+        inferred=True,
+    )
+
+    def check(self, config):
+        if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
+            raise UserError(
+                "`gradient_accumulation_steps` requires the `loss` "
+                f"{' or '.join(_SINGLE_LOSSES)}, because others compare all examples of a batch; "
+                "use `mini_batch_size`"
+            )

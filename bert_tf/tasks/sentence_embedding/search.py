@@ -1,0 +1,214 @@
+"""Search by cosine similarity: nearest neighbors, reranking, and metrics."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_tf.errors import UserError
+
+# Lower bound of the norm in a division, so that zero vectors stay zero.
+MIN_NORM = 1e-12
+
+# Number of vectors that `NearestNeighbors` compares at a time.
+_BLOCK_SIZE = 1024
+
+
+def l2_normalize(vectors: Any) -> np.ndarray:
+    """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero."""
+    vectors = np.asarray(vectors, "float32")
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), MIN_NORM)
+
+
+def nearest_neighbors(
+    queries: np.ndarray, vectors: np.ndarray, count: int = 5
+) -> list[list[tuple[int, float]]]:
+    """Find the vectors (N, H) with the greatest cosine similarity to each query (Q, H).
+
+    All vectors must be normalized. Returns a list per query of at most `count` pairs (index,
+    cosine), nearest first; ties by index.
+
+    >>> from bert_tf.tasks.sentence_embedding.search import nearest_neighbors
+    >>> nearest_neighbors(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), count=1)
+    [[(1, 1.0)]]
+    """
+    similarities = queries @ vectors.T  # (Q, N)
+    order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
+    return [
+        [(int(i), float(row[i])) for i in best]
+        for row, best in zip(similarities, order, strict=True)
+    ]
+
+
+class Neighbor(NamedTuple):
+    """A neighbor of a query.
+
+    Attributes:
+      index: index of the vector, in the order of addition.
+      similarity: cosine of the vector and the query.
+      item: the object that was added with the vector.
+      score: the score of the reranker, if any.
+    """
+
+    index: int  # type: ignore[assignment]
+    similarity: float
+    item: object
+    score: float | None = None
+
+
+class Reranker:
+    """Scores a query with each text by a cross-encoder, a classifier of text pairs.
+
+    >>> from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
+    >>> relevance = bert_tf.TextClassifier.from_preset(
+    ...     "uncased_L-4_H-256_A-4", labels=["no", "yes"]  # fine-tuned on pairs of texts
+    ... )
+    >>> reranker = Reranker(relevance, label="yes")
+    >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder, reranker=reranker)
+    >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
+    [[Neighbor(index=..., similarity=..., item=..., score=...), ...]]
+    """
+
+    def __init__(self, classifier, label=None, num_candidates=50):
+        """Create the reranker.
+
+        Args:
+          classifier: a `TextClassifier` of pairs.
+          label: the label whose probability is the score. None for "1" or "yes", and for a
+            regression model.
+          num_candidates: number of nearest neighbors to score per query.
+
+        Raises:
+          UserError: if the classifier does not have the label.
+        """
+        labels = classifier.config.labels
+        if labels and label is None:
+            label = next((x for x in ("1", "yes") if x in labels), None)
+        if label not in (labels or [None]):
+            raise UserError(f"`label={label}`: expected one of {', '.join(labels) or None}")
+        self._classifier, self._label = classifier, label
+        self.num_candidates = num_candidates
+
+    def __call__(self, query, neighbors):
+        """Score `Neighbor`s whose items are texts; return them, best first."""
+        if not neighbors:
+            return []
+        answers = self._classifier.predict([(query, x.item) for x in neighbors])
+        if self._label is None:
+            scores = [answer["score"] for answer in answers]
+        else:
+            scores = [answer["probabilities"][self._label] for answer in answers]
+        scored = [x._replace(score=float(y)) for x, y in zip(neighbors, scores, strict=True)]
+        return sorted(scored, key=lambda x: -x.score)
+
+
+class NearestNeighbors:
+    """Finds the nearest neighbors of queries in a stream of vectors, by cosine similarity.
+
+    Unlike `sklearn.neighbors.NearestNeighbors`, it does not keep the vectors in memory.
+
+    >>> from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
+    >>> neighbors = NearestNeighbors([[0.0, 1.0]], count=1)
+    >>> for vector, item in [([1.0, 0.0], "east"), ([0.0, 2.0], "north")]:
+    ...     neighbors.add(vector, item)
+    >>> neighbors.results()
+    [[Neighbor(index=1, similarity=1.0, item='north', score=None)]]
+
+    With an encoder, queries and sentences are strings:
+
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
+    >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder)
+    >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
+    [[Neighbor(index=..., similarity=..., item=..., score=None), ...]]
+    """
+
+    def __init__(self, queries, count=5, encoder=None, reranker=None):
+        """Start a search for the nearest neighbors of each query.
+
+        Args:
+          queries: vectors (Q, H), or strings if there is an `encoder`.
+          count: K, the number of neighbors.
+          encoder: a `SentenceEncoder`.
+          reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
+        """
+        self._encoder, self._reranker = encoder, reranker
+        self._texts = queries if encoder is None else list(queries)
+        self._queries = l2_normalize(queries if encoder is None else encoder.encode(self._texts))
+        self._num_results = count
+        self._count = max(count, reranker.num_candidates) if reranker else count
+        self._best = [[] for _ in self._queries]
+        self._pending = []
+        self._num_added = 0
+
+    def add(self, vector, item=None):
+        """Add a vector (H,) and an object that identifies it."""
+        self._pending.append((self._num_added, vector, item))
+        self._num_added += 1
+        if len(self._pending) >= _BLOCK_SIZE:
+            self._compare()
+
+    def add_texts(self, texts):
+        """Add the texts of an iterable, read lazily; return self."""
+        for text, vector in self._encoder.stream(texts):
+            self.add(vector, text)
+        return self
+
+    def results(self):
+        """Return a list per query of at most K `Neighbor`s, best first."""
+        self._compare()
+        if not self._reranker:
+            return self._best
+        ranked = map(self._reranker, self._texts, self._best)
+        return [best[: self._num_results] for best in ranked]
+
+    def _compare(self):
+        if not self._pending:
+            return
+        numbers, vectors, items = zip(*self._pending, strict=True)
+        block = nearest_neighbors(self._queries, l2_normalize(vectors), self._count)
+        for row, pairs in enumerate(block):
+            new = [Neighbor(numbers[i], similarity, items[i]) for i, similarity in pairs]
+            # The sort is stable, so ties keep the order of addition.
+            best = sorted(self._best[row] + new, key=lambda x: -x.similarity)
+            self._best[row] = best[: self._count]
+        self._pending = []
+
+
+def correlations(first, second, scores):
+    """Return the correlations of scores (N,) and the cosines of pairs of normalized vectors."""
+    from scipy import stats
+
+    cosines = (first * second).sum(-1)
+    return {
+        "spearman": float(stats.spearmanr(cosines, scores).statistic),
+        "pearson": float(stats.pearsonr(cosines, scores).statistic),
+    }
+
+
+def search_scores(queries, documents, relevant, k=10):
+    """Return recall@k, MRR@k and nDCG@k of a search by cosine; relevance is 0 or 1.
+
+    The vectors `queries` (Q, H) and `documents` (D, H) must be normalized. `relevant` has the
+    indices of each query's relevant documents. MRR@k is the mean of 1 / rank of the first relevant
+    document, or 0 if there is none among the first k.
+
+    Raises:
+      UserError: if a query has no relevant documents, or an index is out of range.
+    """
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    recall, mrr, ndcg = [], [], []
+    for i, (query, numbers) in enumerate(zip(queries, relevant, strict=True)):
+        numbers = {int(x) for x in numbers}
+        if not numbers or not 0 <= min(numbers) <= max(numbers) < len(documents):
+            raise UserError(
+                f"`relevant`: item {i} is {sorted(numbers)}, expected indices of documents, from 0 "
+                f"to {len(documents) - 1}"
+            )
+        best = np.argsort(-(documents @ query), kind="stable")[:k]
+        hits = np.array([x in numbers for x in best])
+        recall.append(hits.sum() / len(numbers))
+        mrr.append(1 / (1 + hits.argmax()) if hits.any() else 0.0)
+        ndcg.append(discounts[: len(hits)][hits].sum() / discounts[: len(numbers)].sum())
+    names = ("recall", "mrr", "ndcg")
+    values = zip(names, (recall, mrr, ndcg), strict=True)
+    return {f"{name}@{k}": float(np.mean(x)) for name, x in values}

@@ -1,0 +1,371 @@
+"""Tagged sentences from column files, tables and tensorflow-datasets, and the words of texts."""
+
+import dataclasses
+import functools
+import re
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.data.labels import Labels
+from bert_tf.data.rows import BadRows, find_column, find_file
+from bert_tf.data.tables import as_text, named_rows
+from bert_tf.data.tfds import TfdsDataset
+from bert_tf.errors import UserError, counted
+from bert_tf.io import files
+from bert_tf.tasks.token_classification.schemes import (
+    OUTSIDE,
+    Span,
+    split_tag,
+    tags_from_spans,
+)
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
+from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
+from bert_tf.tokenization.wordpiece import BasicTokenizer
+
+DOCUMENT_START = "-DOCSTART-"
+
+_FILES = {
+    "train": ("train.txt", "train.conll", "eng.train"),
+    "dev": ("dev.txt", "valid.txt", "dev.conll", "valid.conll", "eng.testa"),
+    "test": ("test.txt", "test.conll", "eng.testb"),
+}
+
+# Usual names of tags in tensorflow-datasets.
+_TFDS_TAGS = ("ner", "tags")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence in a file or dataset.
+
+    Attributes:
+      where: the file or the example, for error messages.
+      tags: the tags of the words; None if they were not read.
+      columns: all columns of each word, to copy to the predictions.
+      leading_lines: the -DOCSTART- lines before the sentence.
+      trailing_lines: the -DOCSTART- lines after the last sentence of a file.
+    """
+
+    where: str
+    words: tuple
+    tags: tuple | None = None
+    columns: tuple = ()
+    lines: tuple = ()
+    leading_lines: tuple = ()
+    trailing_lines: tuple = ()
+
+    def location(self, i):
+        return f"{self.where}, line {self.lines[i]}" if self.lines else self.where
+
+
+class ColumnFiles:
+    """Column files: one word per line, columns separated by spaces, sentences by empty lines.
+
+    A line that begins with -DOCSTART- starts a document.
+    """
+
+    def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
+        """Set the files and the column indices; `paths` takes precedence over `data_dir`."""
+        self._data_dir, self._paths = data_dir, paths or {}
+        self._word, self._tag = word_column, tag_column
+        self.files = []  # read so far
+
+    def read(self, split, bad=None):
+        """Return the list of `Sentence` of a split; `bad`, a `BadRows`, collects invalid ones."""
+        path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
+        self.files.append(path)
+        bad = bad or BadRows()
+        sentences = self._sentences(path, split != "test", bad)
+        if not sentences:
+            raise UserError(bad.first or f"{path}: the file contains no sentences")
+        return sentences
+
+    def _sentences(self, path, with_tags, bad):
+        sentences, rows, width, leading_lines, problem = [], [], None, [], None
+        for number, line in enumerate((*files.read_lines(path, strict=True), "\n"), 1):
+            # Not `split()`: words may contain other whitespace.
+            columns = re.split("[ \t]+", line.strip(" \t\r\n"))
+            if columns == [""] or columns[0] == DOCUMENT_START:
+                if problem:
+                    bad(problem)
+                elif rows:
+                    sentences.append(self._sentence(path, rows, with_tags, tuple(leading_lines)))
+                    leading_lines = []
+                rows, problem = [], None
+                if columns[0] == DOCUMENT_START:
+                    leading_lines.append(" ".join(columns))
+            else:
+                width = width or len(columns)
+                rows.append((number, columns))
+                problem = problem or self._problem(path, number, columns, width, with_tags)
+        if sentences:
+            sentences[-1] = dataclasses.replace(sentences[-1], trailing_lines=tuple(leading_lines))
+        return sentences
+
+    def _problem(self, path, number, columns, width, with_tags):
+        where = f"{path}, line {number}"
+        if len(columns) != width:
+            found = counted(len(columns), "column")
+            return f"{where}: found {found}, expected {width} as in the first line"
+        if "\0" in "".join(columns):
+            return f"{where}: found a NUL character"
+        used = {"word_column": self._word, **({"tag_column": self._tag} if with_tags else {})}
+        for argument, column in used.items():
+            if not -width <= column < width:
+                return f"{where}: found {width} columns, expected one for `{argument}={column}`"
+        if with_tags and self._word % width == self._tag % width:
+            return f"{where}: found only {' '.join(columns)!r}, expected a word and a tag"
+        return None
+
+    def _sentence(self, path, rows, with_tags, leading_lines):
+        return Sentence(
+            path,
+            tuple(columns[self._word] for _, columns in rows),
+            tuple(columns[self._tag] for _, columns in rows) if with_tags else None,
+            tuple(tuple(columns) for _, columns in rows),
+            tuple(number for number, _ in rows),
+            leading_lines,
+        )
+
+
+class TfdsSentences:
+    """The sentences of a dataset in tensorflow-datasets, without document boundaries."""
+
+    def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
+        """Find the dataset, such as "conll2003", and its features; prepare it if necessary."""
+        self._data = TfdsDataset(name, data_dir, splits)
+        self._words = self._find_feature("word_column", [words], "word")
+        self._tags = self._find_feature("tag_column", [tags] if tags else _TFDS_TAGS, "tag")
+
+    def _find_feature(self, argument, names, item):
+        features = self._data.features
+        name = find_column(self._data.name, list(features), names, argument)
+        feature = features[name]
+        # The shape of a nested feature is a dict.
+        is_sequence = isinstance(feature.shape, tuple) and len(feature.shape) == 1
+        if not is_sequence or (item == "word" and str(feature.np_dtype) != "object"):
+            raise UserError(
+                f"`{argument}`: the feature {name} of {self._data.name} is {feature!r}, expected a "
+                f"sequence with one {item} per word"
+            )
+        return name
+
+    def read(self, split, bad=None):
+        bad, table = bad or BadRows(), self._data.table(split)
+        arguments, columns = ("word_column", "tag_column"), ((self._words,), (self._tags,))
+        sentences = sentences_of_table(table, arguments, None, split != "test", columns, bad)
+        if not sentences:
+            raise UserError(bad.first or f"{table.name}: the split has no sentences")
+        return sentences
+
+
+# Number of texts that are tokenized at a time.
+_CHUNK_SIZE = 1000
+
+
+# Usual names of the columns of words or texts, and of tags or entities.
+_COLUMNS = (("tokens", "words", "text"), ("ner_tags", "tags", "labels", "entities"))
+
+
+def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_COLUMNS, bad=None):
+    """Return a list of `Sentence`; `bad`, a `BadRows`, collects invalid ones.
+
+    A row has a list of words and their tags, in any scheme, or a text and its entities. Texts are
+    divided into words as in the exported model, with tags in the scheme of the model's `config`,
+    which is None before the tags are known.
+    """
+    names, rows = named_rows(table)
+    find = functools.partial(find_column, table.header_place, names)
+    text = find(columns[0], arguments[0])
+    tags = find(columns[1], arguments[1]) if with_tags else None
+    known = config.tags.names if config else ()
+    labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or BadRows()
+    cells = bad.collect(rows, lambda where, _, row: (where, row[text], row.get(tags)))
+    if cells and isinstance(cells[0][1], str):
+        return _split_texts(cells, config, with_tags)
+    return bad.collect(
+        ((where, row) for where, *row in cells),
+        lambda where, _, row: _sentence(where, *row, labels, with_tags),
+    )
+
+
+def _sentence(where, words, tags, labels, with_tags):
+    # The characters of a string would count as words.
+    if not isinstance(words, list) or not words:
+        raise ValueError(f"found {words!r:.50}, expected words")
+    words = tuple(map(as_text, words))
+    if not with_tags:
+        return Sentence(where, words)
+    if not isinstance(tags, list) or len(tags) != len(words):
+        found = counted(len(tags), "tag") if isinstance(tags, list) else repr(tags)
+        raise ValueError(f"found {found}, expected one for each of {len(words)} words")
+    # A tag as text may be in another scheme than the model's.
+    tags = tuple((x.strip() or None) if isinstance(x, str) else labels.read(x) for x in tags)
+    if None in tags:
+        raise ValueError("a word has no tag")
+    return Sentence(where, words, tags)
+
+
+def _split_texts(cells, config, with_tags):
+    if config.tags.scheme == "none":
+        raise UserError("found strings, expected lists of words, because this model tags words")
+    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    *rules, _ = config.tokenizer_settings.values()
+    table = WordTable(*rules)
+    sentences, num_cut = [], 0
+    for first in range(0, len(cells), _CHUNK_SIZE):
+        chunk = cells[first : first + _CHUNK_SIZE]
+        texts = tf.constant([text for _, text, _ in chunk])
+        ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+        is_start = ids.with_values(table.starts(texts, ids, starts))
+        offsets = zip(*(x.to_list() for x in (starts, ends, is_start)), strict=True)
+        for (where, text, entities), (*edges, starts_word) in zip(chunk, offsets, strict=True):
+            first_tokens = np.flatnonzero(starts_word)
+            if not len(first_tokens):
+                continue
+            # Unicode normalization may reorder combining marks, so the last token may start first.
+            edges = [
+                reduce.reduceat(x, first_tokens)
+                for reduce, x in zip((np.minimum, np.maximum), edges, strict=True)
+            ]
+            words = tuple(text[i:j] for i, j in zip(*edges, strict=True))
+            tags = None
+            if with_tags:
+                spans, cut = _locate(_read_entities(entities, where), text, *edges, where)
+                tags = tags_from_spans(spans, len(words), config.tags.scheme)
+                _check_labels(tags, config.tags.names, where)
+                num_cut += cut
+            sentences.append(Sentence(where, words, tags and tuple(tags)))
+    if num_cut:
+        console.warning("%d entities start or end inside a word; expanded to whole words", num_cut)
+    return sentences
+
+
+def _check_labels(tags, names, where):
+    for tag in tags:
+        if tag not in names:
+            known = sorted({split_tag(name)[1] for name in names if name != OUTSIDE})
+            raise UserError(
+                f"{where}: the label is {split_tag(tag)[1]}, expected one of {', '.join(known)}"
+            )
+
+
+def _read_entities(entities, where):
+    """Return a sorted list of (start, end, label) for the entities of a text."""
+    try:
+        if isinstance(entities, Mapping):
+            entities = entities["entities"]
+        parsed = []
+        for entity in entities:
+            if isinstance(entity, Mapping):
+                entity = [entity[name] for name in ("start", "end", "label")]
+            start, end, label = entity
+            parsed.append((start, end, label))
+        return sorted(parsed)
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{where} is {entities!r:.80}, expected entities with start, end and label"
+        ) from None
+
+
+def _locate(entities, text, word_starts, word_ends, where):
+    """Return the word `Span`s of sorted entities, and the number of entities that cut a word."""
+    spans: list[Span] = []
+    num_cut = 0
+    for start, end, label in entities:
+        covered = np.flatnonzero((word_starts < end) & (word_ends > start))
+        if not 0 <= start < end <= len(text) or not len(covered):
+            raise UserError(
+                f"{where}: the entity {label} from {start} to {end} contains no word of the text "
+                f"({len(text)} characters)"
+            )
+        first, last = int(covered[0]), int(covered[-1])
+        if spans and first < spans[-1].end:
+            raise UserError(
+                f"{where}: the entity {label} from {start} to {end} overlaps the one before it"
+            )
+        num_cut += bool(word_starts[first] < start or word_ends[last] > end)
+        spans.append(Span(label, first, last + 1))
+    return spans, num_cut
+
+
+# Kinds of characters for splitting into words.
+_LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
+
+
+class WordTable:
+    """Splits texts into words like typical training data for tagging.
+
+    Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
+    as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
+    that the tokenizer removes do not separate words.
+    """
+
+    def __init__(self, *rules):
+        """Create a table; `rules` are the arguments of a `BasicTokenizer`."""
+        self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
+
+    def starts(self, texts, ids, starts):
+        """Return which tokens start a word, bool (T,); `ids` and `starts` are ragged (B, None)."""
+        # The line break separates consecutive texts.
+        codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
+        kinds = look_up(self._kinds, codes.values)
+        is_kept = kinds != _REMOVED
+        is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
+        kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
+        text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
+        word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
+        word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
+        return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
+
+
+@functools.cache  # takes half a second
+def _word_kinds(rules):
+    """Return a `paged_table` with the kind of each code point; cached, do not modify."""
+    kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
+    for (rule, _, _), codes in RUNS:
+        if rule != "k":
+            kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
+    return paged_table(kinds)
+
+
+def _kind(code, rules):
+    result = normalize_char(code, *rules)
+    if not result.startswith(" "):
+        return _LETTER if result else _REMOVED
+    if result == " ":
+        return _SPACE
+    is_ideograph = any(first <= code <= last for first, last in IDEOGRAPHS)
+    return _IDEOGRAPH if is_ideograph else _MARK
+
+
+def _starts(codes, kinds):
+    """Return which characters start a word, bool (C,), given code points and kinds, int32 (C,)."""
+    is_space, is_ideograph = kinds == _SPACE, kinds == _IDEOGRAPH
+    # Chunks are separated by whitespace.
+    opens = ~is_space & _previous(is_space)
+    chunk = tf.cumsum(tf.cast(is_space, tf.int32)) - 1
+    is_letter = tf.cast((kinds == _LETTER) | is_ideograph, tf.int32)
+    sums = tf.cumsum(is_letter, exclusive=True)
+    letters_before = sums - tf.gather(tf.boolean_mask(sums, is_space), chunk)
+    letters = tf.gather(tf.math.segment_sum(is_letter, chunk), chunk)
+    is_end = letters_before == letters  # only marks follow in the chunk
+    is_start = opens | (letters_before == 0) | is_end | is_ideograph | _previous(is_ideograph)
+    ends_here = _next(is_space, True) | _next(is_end, True)
+    is_s = ((codes == ord("s")) | (codes == ord("S"))) & ~opens & ends_here
+    is_apostrophe = (codes == ord("'")) | (codes == ord("\u2019"))
+    is_genitive = is_apostrophe & _next(is_s, False)
+    return (is_start | is_genitive) & ~_previous(is_genitive)
+
+
+def _previous(values):
+    return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
+
+
+def _next(values, default):
+    return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)

@@ -1,0 +1,149 @@
+"""The options of token classification."""
+
+import dataclasses
+from typing import NamedTuple
+
+from bert_tf.configs.base import derived, option
+from bert_tf.configs.data_files import FileConfig, TfdsConfig
+from bert_tf.configs.task import TaskConfig, check_labels
+from bert_tf.errors import UserError
+from bert_tf.io import json_files
+from bert_tf.tasks.token_classification.schemes import (
+    convert_tags,
+    first_invalid_tag,
+    infer_scheme,
+    split_tag,
+)
+
+# [CLS] window [SEP]
+NUM_SPECIAL_TOKENS = 2
+
+
+class Tags(NamedTuple):
+    """Tags in the order of their ids, and the tagging schemes of the model and the data."""
+
+    names: tuple
+    scheme: str
+    data_scheme: str
+
+    def convert(self, sentence):
+        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is invalid."""
+        invalid = first_invalid_tag(sentence.tags, self.data_scheme)
+        if invalid is not None:
+            raise UserError(
+                f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
+                f"in the scheme {self.data_scheme}; set `tag_scheme` to the scheme of the data"
+            )
+        tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
+        for i, tag in enumerate(tags):
+            if tag not in self.names:
+                raise UserError(
+                    f"{sentence.location(i)}: the tag is {sentence.tags[i]}, expected one of "
+                    f"{', '.join(self.names)}"
+                )
+        return tags
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
+    """The configuration of token classification, saved in `tagger.json`."""
+
+    GROUPS = (
+        ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
+        ("Sequences", "document_context"),
+        ("Evaluation and prediction", "report"),
+    )
+    FILE = "tagger.json"
+
+    # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
+    do_lower_case: bool = derived(False, saved=True, fixed=True)
+    max_seq_length: int = option(
+        128,
+        "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
+        minimum=1,
+        saved=True,
+    )
+    data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
+    word_column: str | None = option(
+        None,
+        "Index of the word column: 0 is the first, -1 the last. With tfds_name, name of the "
+        "feature. Default: 0 or tokens.",
+    )
+    tag_column: str | None = option(
+        None,
+        "Index of the tag column, or name of the feature, as for word_column. Default: -1 or, "
+        "with tfds_name, ner or tags.",
+    )
+    tag_scheme: str | None = option(
+        None,
+        "Tagging scheme of the data; none for tags that do not mark spans, such as parts of "
+        "speech. Default: inferred from the training set.",
+        choices=("iob1", "iob2", "iobes", "none"),
+    )
+    learn_scheme: str | None = option(
+        None, "Tagging scheme of the model. Default: iob2.", choices=("iob1", "iob2", "iobes")
+    )
+    output_scheme: str | None = option(
+        None,
+        "Tagging scheme of the predictions. Default: the scheme of the data.",
+        choices=("iob1", "iob2", "iobes"),
+    )
+    skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
+    doc_stride: int | None = option(
+        None,
+        "Stride between windows, in tokens. Default: half a window.",
+        minimum=1,
+        saved=True,
+    )
+    document_context: bool = option(
+        False,
+        "Use whole documents as context instead of single sentences. A document starts with a "
+        "-DOCSTART- line.",
+        saved=True,
+    )
+    report: bool = option(False, "Write eval_report.txt with the scores of each label.")
+    tags: Tags | None = derived(None)
+
+    def __post_init__(self):
+        if isinstance(self.tags, Tags):
+            object.__setattr__(self, "labels", self.tags.names)
+        super().__post_init__()
+
+    @property
+    def window_size(self):
+        return self.max_seq_length - NUM_SPECIAL_TOKENS
+
+    @property
+    def stride(self):
+        return self.doc_stride or max(1, self.window_size // 2)
+
+    def fixed_values(self):
+        # First, because a different scheme also changes the labels.
+        return {"scheme": self.tags.scheme, **super().fixed_values()}
+
+    def to_json(self):
+        return {**self.tags._asdict(), **super().to_json()}
+
+    @classmethod
+    def from_json(cls, values, **others):
+        json_files.check(values, {"names": list[str], "scheme": str, "data_scheme": str})
+        tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
+        return super().from_json(values, tags=tags, **others)
+
+    @classmethod
+    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
+        labels = check_labels(labels)
+        try:
+            scheme = infer_scheme([[label] for label in labels])
+        except UserError:
+            raise UserError(
+                f"`labels`: the tags of the model are in the BILOU scheme ({', '.join(labels)}), "
+                "which is not supported; pass them as iobes in the same order, with E for L and S "
+                "for U"
+            ) from None
+        if scheme != "none":
+            is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
+            scheme = "iobes" if is_iobes else "iob2"
+        return super().from_pretrained(
+            bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
+        )

@@ -1,0 +1,150 @@
+"""Servable for token classification on strings.
+
+Shapes: B texts, N words of all texts, E maximum number of entities in a text.
+"""
+
+import tensorflow as tf
+
+from bert_tf.serving.exporting import Servable
+from bert_tf.serving.predictor import Answers, plain
+from bert_tf.serving.prepared_model import prepare_model, substrings
+from bert_tf.tasks.token_classification.examples import WordTable
+from bert_tf.tasks.token_classification.schemes import split_tag
+from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph_normalization import rows_of_values
+from bert_tf.tokenization.packing_graph import Windows, pack
+
+_STRINGS = tf.TensorSpec((None,), tf.string)
+
+
+class TokenClassificationModule(tf.Module):
+    """Finds entities in texts, in the graph, with the same windows as run_ner.py."""
+
+    def __init__(self, call, config, buckets):
+        super().__init__()
+        self._call, self._config = call, config
+        self._buckets = buckets
+        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+        self._tags = _TagTable(config.tags)
+        *rules, _ = config.tokenizer_settings.values()
+        self._words = WordTable(*rules)
+
+    @tf.function(input_signature=[_STRINGS])
+    def __call__(self, texts):
+        """Find the entities in texts (B,); if the tags do not mark spans, every word is an entity.
+
+        Returns:
+          Dict of tensors (B, E):
+            `entity`: string, padded with "".
+            `label`: string.
+            `start`, `end`: int32, its character offsets (end exclusive), not counting invalid
+              UTF-8; padded with -1.
+            `score`: float32, the mean probability of its words.
+        """
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
+        is_start = self._words.starts(texts, ids, starts)
+        tags, probabilities = self._classify_words(ids, is_start)
+        word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
+        num_words = tf.size(tags)
+        word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
+        # Unicode normalization may reorder combining marks, so the last token may start first.
+        word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
+        word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
+
+        begins = self._tags.begins(tags, word_texts)
+        entities = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+        is_inside = tf.gather(self._tags.labels, tags) > 0
+        entities = tf.where(is_inside, entities, -1)  # segment operations ignore -1
+        num_entities = tf.reduce_sum(tf.cast(begins, tf.int32))
+        first = tf.math.unsorted_segment_min(word_starts, entities, num_entities)
+        last = tf.math.unsorted_segment_max(word_ends, entities, num_entities)
+        score = tf.math.unsorted_segment_mean(probabilities, entities, num_entities)
+        entity_texts = tf.boolean_mask(word_texts, begins)
+        labels = tf.gather(self._tags.names, tf.boolean_mask(tags, begins))
+
+        def by_text(values, default):
+            ragged = tf.RaggedTensor.from_value_rowids(
+                values, tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64), validate=False
+            )
+            return ragged.to_tensor(default)
+
+        return {
+            "entity": by_text(substrings(texts, entity_texts, first, last), ""),
+            "label": by_text(labels, ""),
+            "start": by_text(first, -1),
+            "end": by_text(last, -1),
+            "score": by_text(score, 0.0),
+        }
+
+    def _classify_words(self, ids, is_start):
+        """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
+        windows = Windows(ids, self._config.window_size, self._config.stride)
+        # A dummy entry keeps the gather from reading an empty tensor.
+        is_start = tf.concat([is_start, [False]], 0)
+
+        def read(rows):
+            segment = windows.segment(rows)
+            inputs = pack(self.tokenizer.vocab, self._buckets, segment)
+            position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
+            is_text, token_indices = segment.find(position)
+            scores = tf.nn.softmax(self._call(inputs)["logits"])
+            # Each word is read from the window with its maximum context, which keeps the order.
+            is_read = is_text & tf.gather(is_start, token_indices)
+            is_read &= windows.is_max_context(rows, position)
+            scores = tf.boolean_mask(scores, is_read)
+            return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
+
+        return windows.map(read, [(tf.int32, (None,)), (tf.float32, (None,))])
+
+
+class _TagTable:
+    """The tags as constants of the graph; `labels` are the ids of their labels, 0 for "O"."""
+
+    def __init__(self, tags):
+        is_plain = tags.scheme == "none"
+        labels = [tag if is_plain else split_tag(tag)[1] for tag in tags.names]
+        unique = sorted({label for label in labels if label})
+        self.names = tf.constant(labels)
+        self.labels = tf.constant([unique.index(x) + 1 if x else 0 for x in labels])
+        prefixes = ["S" if is_plain else split_tag(tag)[0] for tag in tags.names]
+        self._opens = tf.constant([prefix in ("B", "S") for prefix in prefixes])
+        self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
+
+    def begins(self, tags, texts):
+        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`."""
+        labels = tf.gather(self.labels, tags)
+        previous = tf.concat([[0], labels[:-1]], 0)
+        closed = tf.concat([[False], tf.gather(self._closes, tags)[:-1]], 0)
+        is_first = tf.concat([tf.ones_like(texts[:1], tf.bool), texts[1:] != texts[:-1]], 0)
+        begins = tf.gather(self._opens, tags) | closed | is_first | (labels != previous)
+        return begins & (labels > 0)
+
+
+def token_classification_servable(model, config, serving_config):
+    """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    module = TokenClassificationModule(prepared.call, config, prepared.buckets)
+    return Servable(
+        task="token_classification",
+        prepared=prepared,
+        tokenizer=module.tokenizer,
+        serve_text=lambda inputs: module(inputs["text"]),
+        serve_ids=lambda inputs: {"logits": prepared.call(inputs)["logits"]},
+        module=module,
+        metadata={"labels": config.tags.names},
+        has_variable_width=True,
+    )
+
+
+class TokenClassificationAnswers(Answers):
+    """The entities of a text, as dicts."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        columns = {
+            name: plain(outputs[name]) for name in ("entity", "label", "start", "end", "score")
+        }
+        entities = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        )
+        return {"entities": [entity for entity in entities if entity["start"] >= 0]}

@@ -1,0 +1,280 @@
+"""The one rule for labels: a table of values, in every container."""
+
+import decimal
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.data.labels import Labels
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.source import FileSource
+
+pd = pytest.importorskip("pandas")
+tf = pytest.importorskip("tensorflow")
+
+WORDS, NUMBERS, BINARY = ("neg", "pos"), ("1", "2", "10", "0.5"), ("0", "1")
+MULTI, SCORE = "multi_label", "regression"
+
+
+class Fails(str):
+    """The reason why a value is not a label, as a regular expression."""
+
+
+def check(expected, function, *arguments):
+    """Check the result of a function or, for `Fails`, its error."""
+    if isinstance(expected, Fails):
+        with pytest.raises(ValueError, match=expected):
+            function(*arguments)
+    else:
+        result = function(*arguments)
+        assert result == expected and type(result) is type(expected)
+
+
+# (labels, equivalent values, expected)
+ONE = [
+    (WORDS, ["pos", " pos\n", b"pos", np.str_("pos"), np.bytes_(b"pos")], "pos"),
+    (WORDS, [1, 1.0, np.int64(1), np.uint8(1), np.float32(1), decimal.Decimal(1)], "pos"),
+    (WORDS, [2, -2, 0.5, 1e300, float("inf"), np.int64(2)], Fails("one of neg, pos")),
+    (WORDS, ["1", "Pos", "0", b"1"], Fails("one of neg, pos")),  # a text is never an index
+    (WORDS, [True, np.bool_(False)], Fails("one of neg, pos")),
+    (WORDS, [-1, -1.0, np.int64(-1)], None),
+    (WORDS, [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, "", " \t", b""], None),
+    (WORDS, ["-1", "nan", "None", "NA"], Fails("one of neg, pos")),
+    (WORDS, [{"a": 1}, {"pos"} | {"neg"}, ["neg", "pos"]], Fails("expected a label|multi_label")),
+    (WORDS, [b"\xff", "a\0b", "\ud800"], Fails("utf-8|NUL|surrogate")),
+    (WORDS, [["pos"], ("pos",), {"pos"}, [1], np.array([b"pos"]), tf.constant([1])], "pos"),
+    (NUMBERS, ["1", 1, 1.0, np.int8(1), np.float64(1), True, np.bool_(True)], "1"),
+    (NUMBERS, [0.5, np.float32(0.5), np.float16(0.5), "0.5", decimal.Decimal("0.50")], "0.5"),
+    (NUMBERS, [0, 3, "01", "1.0", "0.50", False, "１"], Fails("one of 1, 2, 10, 0.5")),
+    (("0.1", "0"), [np.float32(0.1), 0.1, "0.1"], "0.1"),
+    (("0.1", "0"), [0, -0.0, np.float32(-0.0), False], "0"),
+    (("-1", "1"), [-1, -1.0, "-1", np.int64(-1)], "-1"),
+    (("01", "02"), [1, 1.0, 0, True], Fails("one of 01, 02")),
+    (("1.0", "5.0"), [1.0, "1.0", np.float32(1)], "1.0"),
+    (("true", "1", "false"), [True, "true", np.bool_(True)], "true"),
+    (("true", "1", "false"), [1, 1.0, "1"], "1"),
+    (("False", "True", "0"), [False, "False"], "False"),
+    # A row has a probability for each label.
+    (WORDS, [[0, 1], (0.0, 1.0), [False, True], np.eye(2)[1], np.array([0, 1])], "pos"),
+    (BINARY, [[0, 1], [0.0, 1.0], np.float32([0, 1]), tf.constant([0, 1])], "1"),
+    (WORDS, [[0.25, 0.75], np.float32([0.25, 0.75]), tf.constant([0.25, 0.75])], (0.25, 0.75)),
+    (WORDS, [[0.2505, 0.75]], (0.2505, 0.75)),
+    (WORDS, [[0.26, 0.75], [1, 1], [0, 0], [-0.5, 1.5], [float("nan"), 1.0]], Fails("sum to 1")),
+    (WORDS, [[0, 0, 1], np.eye(3)[1], []], Fails("[03] numbers, .* 2 labels")),
+    # Labels of a training set before they are known
+    ((), ["1", 1, 1.0, np.float32(1)], "1"),
+    ((), [-1, "-1", -1.0], "-1"),
+    ((), [True, np.bool_(True), "true"], "true"),
+    ((), [1e21], "1" + 21 * "0"),
+    ((), [None, float("nan"), pd.NA, "", " "], None),
+    ((), [[0, 1], ["a", "b"]], Fails("multi_label|0 labels")),
+]  # fmt: skip
+
+SETS = [
+    (WORDS, [["pos"], ("pos",), {"pos"}, np.array(["pos"]), tf.constant(["pos"])], ("pos",)),
+    (WORDS, ["pos", b" pos,", ",pos ,pos"], ("pos",)),
+    (WORDS, ["pos,neg", ["pos", "neg"], ["pos", b"neg", "pos"]], ("pos", "neg")),
+    (WORDS, [{0, 1}, frozenset([0, 1])], ("neg", "pos")),  # a set is not a row
+    (WORDS, [[], (), set(), np.array([]), "", " ", [0, 0], np.zeros(2)], ()),
+    # A row of 0 and 1 in every container
+    (WORDS, [[0, 1], (0, 1), [0.0, 1.0], [False, True], np.array([0, 1]), np.float32([0, 1]),
+             np.array([False, True]), tf.constant([0, 1]), pd.Series([0, 1]), [0, True],
+             np.array([0, 1], object)], ("pos",)),
+    (WORDS, [[1, 1], np.ones(2), [1.0, True]], ("neg", "pos")),
+    (WORDS, [[1], np.array([1]), tf.constant([1]), [1.0], 1], ("pos",)),  # an index
+    (("a", "b", "c"), [[0, 2], (0, 2), {0, 2}, np.array([0, 2]), [0.0, 2.0]], ("a", "c")),
+    (WORDS, [[0, 1, 1], np.zeros(3), [1, 0, 0, 0], tf.constant([0, 1, 0])], Fails("a row of 2")),
+    (WORDS, [[0, 2], [2], [-1], ["x"], "x", "pos;neg", "0,1", [0.5, 0.5], [True]],
+     Fails("one of neg, pos")),
+    (WORDS, [["pos", None], [float("nan")], ["pos", ""]], Fails("missing")),
+    (WORDS, [[["pos"]], {"pos": 1}, [[0, 1]], np.eye(2)], Fails("expected a label")),
+    (WORDS, [None, float("nan"), pd.NA, -1], None),
+    # Labels that are numbers: floats and booleans are rows, and integers are labels.
+    (BINARY, [[0.0, 1.0], [False, True], np.float32([0, 1]), np.array([False, True])], ("1",)),
+    (BINARY, [[0, 1], (0, 1), np.array([0, 1]), tf.constant([0, 1]), pd.Series([0, 1])],
+     Fails("ambiguous")),
+    (BINARY, [["0", "1"], "0,1", [0, "1"], [1, 1], [1.0, 1.0], {"0", "1"}, {0, 1}], ("0", "1")),
+    (BINARY, [[1], [1.0], np.array([1]), "1", 1, ["1"], [True]], ("1",)),
+    (("1", "2"), [[1, 0], [1], np.array([1, 0]), [1.0, 0.0]], ("1",)),
+    (("1", "2"), [[1, 1], [1, 2], [True, True], ["1", 2]], ("1", "2")),
+    (("5", "6", "7"), [[5, 7], np.array([5, 7]), [1, 0, 1]], ("5", "7")),
+    (("5", "6", "7"), [[0, 2], [1]], Fails("one of 5, 6, 7")),
+    ((), [["x", 2], ("x", 2.0)], ("x", "2")),
+    ((), [[0, 1, 1]], Fails("different labels")),
+]  # fmt: skip
+
+SCORES = [
+    ((), [2, 2.0, "2", " 2.0 ", b"2", np.float32(2), [2], np.array([2.0]), tf.constant(2.0),
+          decimal.Decimal(2)], 2.0),
+    ((), [-1, "-1"], -1.0),
+    ((), [None, float("nan"), pd.NA, "", " "], None),
+    ((), ["x", "nan", "1_0", "inf", float("inf"), 1e39, "1e39", [1, 2], True, [], {}],
+     Fails("score is")),
+]  # fmt: skip
+
+CASES = [
+    pytest.param(names, task_type, value, expected, id=f"{task_type[:5]}-{names}-{value!r:.40}")
+    for task_type, table in (("classification", ONE), (MULTI, SETS), (SCORE, SCORES))
+    for names, values, expected in table
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("names", "task_type", "value", "expected"), CASES)
+def test_the_rule(names, task_type, value, expected):
+    labels = Labels(names, task_type)
+    check(expected, labels.read, value)
+    check(
+        Fails("the label is missing") if expected is None else expected, labels.read_cells, [value]
+    )
+
+
+def json_cells(values, dataset, tmp_path):
+    """Return the labels of a JSON and a Parquet file, as text classification reads them."""
+    frame = pd.DataFrame({"text": ["a"] * len(values), "label": values})
+    paths = [str(tmp_path / name) for name in ("a.json", "a.parquet")]
+    frame.to_json(paths[0], orient="records")
+    frame.to_parquet(paths[1])
+    sources = [FileSource(dataset, paths={"train": path}) for path in paths]
+    return [[example.label for example in source.read("train")] for source in sources]
+
+
+@pytest.mark.parametrize(
+    ("names", "task_type", "values", "expected"),
+    [
+        (WORDS, "classification", [1, 0, 1], ["pos", "neg", "pos"]),
+        (WORDS, "classification", [1.0, 0.0], ["pos", "neg"]),
+        (WORDS, "classification", ["pos", " neg "], ["pos", "neg"]),
+        (NUMBERS, "classification", [1, 10], ["1", "10"]),
+        (NUMBERS, "classification", [1.0, 0.5], ["1", "0.5"]),
+        (BINARY, "classification", [True, False], ["1", "0"]),
+        ((), "classification", [3.0, 2.0], ["3", "2"]),
+        (WORDS, "classification", [[0.25, 0.75], [1.0, 0.0]], [(0.25, 0.75), "neg"]),
+        (WORDS, MULTI, [[0, 1], [1, 1]], [("pos",), ("neg", "pos")]),
+        (BINARY, MULTI, [[0.0, 1.0], [0.0, 0.0]], [("1",), ()]),
+        (WORDS, MULTI, [["pos"], ["neg"]], [("pos",), ("neg",)]),
+        ((), SCORE, [1.0, 2.5], [1.0, 2.5]),
+        ((), SCORE, ["1", "2.5"], [1.0, 2.5]),
+    ],
+)
+def test_containers(tmp_path, names, task_type, values, expected):
+    pytest.importorskip("pyarrow")
+    dataset = custom_dataset(task_type, names or None)
+    labels = dataset.reader()
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    columns = [values, tuple(values), np.array(values), objects, tf.constant(values),
+               pd.Series(values), pd.DataFrame({"label": values})["label"]]  # fmt: skip
+    results = [[labels.read_cells([x]) for x in column] for column in columns]
+    assert [*results, *json_cells(values, dataset, tmp_path)] == [expected] * (len(columns) + 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "task_type", "cells", "expected"),
+    [
+        (WORDS, MULTI, ["0", " 1 "], ("pos",)),
+        (BINARY, MULTI, [0, 1], ("1",)),
+        (WORDS, MULTI, [np.float64(1), True], ("neg", "pos")),
+        (WORDS, MULTI, ["1", "2"], Fails("label pos is 2")),
+        (WORDS, MULTI, ["1", ""], Fails("label pos is ''")),
+        (WORDS, MULTI, [None, ""], Fails("missing")),
+        (WORDS, "classification", ["0.25", "0.75"], (0.25, 0.75)),
+        (WORDS, "classification", ["0", "1.0"], "pos"),
+        (WORDS, "classification", ["0.5", "0.6"], Fails("sum to 1")),
+    ],
+)
+def test_a_column_for_each_label(names, task_type, cells, expected):
+    check(expected, Labels(names, task_type).read_cells, cells)
+
+
+@pytest.mark.parametrize(
+    ("names", "class_names", "values", "expected"),
+    [
+        (("b", "a"), ("a", "b"), [0, np.int64(1), "a"], ["a", "b", "a"]),
+        (("c", "b", "a"), ("a", "b"), [0, 1], ["a", "b"]),
+        ((), ("a", "b"), [0, 1], ["a", "b"]),
+        (("0", "1"), ("no", "yes"), [1, 0], ["1", "0"]),  # GLUE
+        (("x", "y"), ("no", "yes"), [1, -1], ["y", None]),
+        (("a", "b"), ("a", "b"), [-1], [None]),
+        (("a", "b"), ("a", "b"), [2], Fails("less than 2")),
+        (("a", "b", "c"), ("x", "y"), [], Fails("data has x, y, expected a, b, c")),
+        (("a", "b"), ("b", "c"), [], Fails("data has b, c")),
+    ],
+)
+def test_class_labels(names, class_names, values, expected):
+    check(expected, lambda: list(map(Labels(names, class_names=class_names).read, values)))
+
+
+def test_a_list_of_ids_is_not_a_row():
+    assert Labels(("b", "a"), MULTI, ("a", "b")).read(np.array([0, 1])) == ("a", "b")
+
+
+def test_names_are_sorted_and_aliases_are_read():
+    assert Labels.find(["no", "yes", "no", None, "maybe"]) == ("maybe", "no", "yes")
+    assert Labels.find([("10", "9"), ("-1",), (), (0.5, 0.5)]) == ("-1", "9", "10")
+    labels = Labels(WORDS, aliases={"negative": "neg"})
+    assert [labels.read(x) for x in ("negative ", "neg")] == ["neg", "neg"]
+
+
+@pytest.mark.parametrize(
+    ("task_type", "label", "expected"),
+    [
+        ("classification", "pos", 1),
+        ("classification", None, 0),
+        ("classification", (0.25, 0.75), [0.25, 0.75]),
+        (MULTI, ("pos",), [0, 1]),
+        (MULTI, (), [0, 0]),
+        (MULTI, None, [0, 0]),
+        (SCORE, 2.5, 2.5),
+        (SCORE, None, 0),
+    ],
+)
+def test_targets(task_type, label, expected):
+    labels = Labels(() if task_type == SCORE else WORDS, task_type)
+    np.testing.assert_array_equal(labels.encode(label), expected)
+    assert isinstance(expected, int) or labels.encode(label).dtype == "float32"
+    if task_type == "classification":
+        assert labels.row("pos").tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("task_type", "choice", "labels", "expected"),
+    [
+        ("classification", ["balanced"], ["x", "x", "x", "y"], (4 / 6, 2)),
+        ("classification", "balanced", ["x", (0.5, 0.5)], (2 / 3, 2)),
+        (MULTI, "balanced", [("x",), ("x", "y"), ("x",), ()], (1 / 3, 3)),
+        ("classification", ["2", ".5"], [], (2, 0.5)),
+        ("classification", np.array([2, 0.5]), [], (2, 0.5)),
+        ("classification", {"y": 3}, [], (1, 3)),
+        ("classification", {0: "2", 1.0: np.float32(3)}, [], (2, 3)),
+        (MULTI, {" x": 0}, [], (0, 1)),
+        (SCORE, "balanced", [1.0], Fails("regression")),
+        ("classification", "balanced", ["x"], Fails("'y'")),
+        (MULTI, "balanced", [("x",), ("x", "y")], Fails("'x'")),
+        ("classification", ["1"], [], Fails("x, y")),
+        ("classification", ["1", "-1"], [], Fails("x, y")),
+        ("classification", ["1", "nan"], [], Fails("x, y")),
+        ("classification", ["1", "much"], [], Fails("x, y")),
+        ("classification", "much", [], Fails("x, y")),
+        ("classification", {"z": 1}, [], Fails("'z'")),
+        ("classification", {"x": -1}, [], Fails(r"-1\.0.* x, y")),
+        ("classification", {"x": 1, 0: 2}, [], Fails("twice")),
+        ("classification", {None: 1}, [], Fails("missing")),
+    ],
+)
+def test_class_weights(task_type, choice, labels, expected):
+    rule = Labels(("x", "y"), task_type)
+    if isinstance(expected, Fails):
+        with pytest.raises(bert_tf.UserError, match=f"`class_weight\\b.*{expected}"):
+            rule.weights(choice, labels, "class_weight")
+    else:
+        assert rule.weights(choice, labels) == pytest.approx(expected)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.utils")
+    labels = np.array(["x", "y", "y", "z", "y", "x", "y"])
+    weights = Labels(("x", "y", "z")).weights("balanced", labels.tolist())
+    expected = sklearn.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
+    np.testing.assert_allclose(weights, expected, rtol=1e-15)

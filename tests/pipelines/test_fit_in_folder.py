@@ -1,0 +1,93 @@
+"""`fit(..., output_dir=...)` trains with the loop of the scripts and resumes."""
+
+import keras
+import numpy as np
+import pytest
+
+import bert_tf
+from tests.common import WORDS, tiny
+from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
+from tests.pipelines.conftest import write_release_folder
+
+
+class Crash(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        raise KeyError(epoch)
+
+
+@pytest.fixture(scope="module")
+def dropout_folder(tmp_path_factory):
+    """A release folder with dropout, whose masks a resumed run must repeat."""
+    config = tiny(vocab_size=len(WORDS), num_hidden_layers=1, hidden_dropout_prob=0.2)
+    return write_release_folder(tmp_path_factory.mktemp("dropout"), config)
+
+
+def fit(folder, output_dir, callbacks=(), epochs=3, seed=0, **options):
+    """Return the classifier and the history of a run of 2 steps per epoch."""
+    keras.utils.set_random_seed(seed)  # of the head
+    classifier = bert_tf.TextClassifier.from_preset(folder, ["neg", "pos"], max_seq_length=12)
+    history = classifier.fit(
+        TEXTS[:8], LABELS[:8], validation_data=(TEXTS, LABELS), epochs=epochs, batch_size=4,
+        learning_rate=1e-2, callbacks=list(callbacks), output_dir=str(output_dir), **options,
+    )  # fmt: skip
+    return classifier, history
+
+
+def test_a_stopped_call_is_resumed(dropout_folder, tmp_path):
+    whole, history = fit(dropout_folder, tmp_path / "whole")
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert names >= {"train.tf_record", "eval.tf_record", "run.json", "classifier.json", "eval",
+                     "model.ckpt-6.index"}  # fmt: skip
+    scores = whole.evaluate(TEXTS, LABELS)
+    logs = {name: values[-1] for name, values in history.history.items()}
+    assert {f"val_{name}" for name in scores} | {"loss"} <= set(logs)
+    assert {x: logs[f"val_{x}"] for x in scores} == pytest.approx(scores)
+    loaded = bert_tf.TextClassifier.from_preset(tmp_path / "whole")
+    assert loaded.predict(TEXTS) == whole.predict(TEXTS)
+
+    with pytest.raises(KeyError):
+        fit(dropout_folder, tmp_path / "other", [Crash()])
+    other, rest = fit(dropout_folder, tmp_path / "other", seed=1)
+    assert rest.epoch == [1, 2]
+    for name, values in history.history.items():
+        assert rest.history[name] == pytest.approx(values[1:], rel=1e-6), name
+    finished, none = fit(dropout_folder, tmp_path / "other")
+    assert none.epoch == []
+    for classifier in (other, finished):
+        for x, y in zip(whole.model.get_weights(), classifier.model.get_weights(), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
+    stop = keras.callbacks.EarlyStopping("val_loss", min_delta=9)
+    _, history = fit(dropout_folder, tmp_path / "stopped", [stop], epochs=9)
+    assert history.epoch == [0, 1]
+    classifier, history = fit(
+        dropout_folder, tmp_path / "best", eval_steps=2, best_metric="eval_loss", layer_decay=0.9,
+        num_frozen_layers=1, gradient_accumulation_steps=2,
+    )  # fmt: skip
+    loss = classifier.evaluate(TEXTS, LABELS)["loss"]
+    assert loss == pytest.approx(min(history.history["val_loss"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"steps_per_epoch": 1}, "`steps_per_epoch`"),
+        ({"shuffle": False}, "`shuffle`"),
+        ({"initial_epoch": 1}, "`initial_epoch`"),
+        ({"batch_size": 99}, "batch_size=99`"),
+        ({"eval_steps": 1}, "`eval_steps`.*`validation_data`"),
+        ({"compile": ("sgd",)}, "`compile`"),
+        ({"backend": "jax"}, "`output_dir`.*TensorFlow"),
+    ],
+)
+def test_what_cannot_be_combined(encoder_folder, tmp_path, monkeypatch, options, named):
+    classifier, options = make(encoder_folder), dict(options)
+    if "compile" in options:
+        classifier.compile(*options.pop("compile"))
+    if backend := options.pop("backend", None):
+        monkeypatch.setattr(keras.backend, "backend", lambda: backend)
+    with pytest.raises(bert_tf.UserError, match=named):
+        classifier.fit(TEXTS, LABELS, output_dir=str(tmp_path / "run"), **options)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,219 @@
+"""Keras' `fit` of a model with a `Task` makes the steps of one device on any devices and batches.
+
+As a script, it fits on the current backend: `python test_fit_equals_loop.py FOLDER CASE...`.
+"""
+
+import importlib.util
+import os
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.modeling import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertSpanLabeler,
+    BertTokenClassifier,
+    Dropout,
+)
+from bert_tf.modeling.layer_states import named_layers
+from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
+from bert_tf.tasks.sentence_embedding.task import make_model as make_sentence_model
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.task import TokenClassificationTask
+from bert_tf.training.pretraining_task import PretrainingTask
+from tests.common import features, run_python
+from tests.training.training_helpers import config, mirrored
+
+S, RATE, COUNTS = 8, 0.1, (8, 7, 5)
+TAGS = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
+
+
+def classification_task(task_type, num_outputs=3, **options):
+    return TASK_CLASSES[task_type](BertClassifier(config(), num_outputs), **options)
+
+
+def span_task():
+    return QuestionAnsweringTask(BertSpanLabeler(config()), QuestionAnsweringConfig(config()))
+
+
+def tag_task():
+    options = TokenClassificationConfig(config(), "", max_seq_length=S, tags=TAGS)
+    return TokenClassificationTask(BertTokenClassifier(config(), 3), options)
+
+
+def sentence_task(loss, num_texts, has_scores):
+    options = SentenceEmbeddingConfig(config(), pooling="mean", loss=loss, temperature=1.0)
+    model = make_sentence_model(options)
+    return SentenceEmbeddingTask(model, options, (num_texts, has_scores), has_scores)
+
+
+# Functions that make the task, and the names of the labels with their upper bounds and shapes.
+CASES = {
+    "classification": (lambda: classification_task("classification"), {"label_ids": (3, ())}),
+    "class_weights": (
+        lambda: classification_task("classification", class_weights=(0.5, 1, 3)),
+        {"label_ids": (3, ()), "sample_weight": (None, ()), "is_real_example": (2, ())},
+    ),
+    "soft_labels": (
+        lambda: classification_task("classification"), {"label_values": (None, (3,))}
+    ),
+    "regression": (lambda: classification_task("regression", 1), {"label_value": (None, ())}),
+    "multi_label": (lambda: classification_task("multi_label"), {"label_values": (2, (3,))}),
+    "choice": (lambda: MultipleChoiceTask(BertMultipleChoice(config())), {"label_ids": (2, ())}),
+    "span": (span_task, {"start_positions": (S, ()), "end_positions": (S, ())}),
+    "tags": (
+        tag_task, {"tag_ids": (3, (S,)), "word_starts": (2, (S,)), "sample_weight": (None, ())}
+    ),
+    "contrastive": (lambda: sentence_task("contrastive", 2, False), {"label_value": (None, ())}),
+    "cosent": (lambda: sentence_task("cosent", 2, True), {"label_value": (None, ())}),
+    "pretraining": (
+        lambda: PretrainingTask(config()),
+        {"masked_lm_ids": (50, (2,)), "masked_lm_weights": (2, (2,)),
+         "next_sentence_labels": (2, (1,))},
+    ),
+    "masked_lm": (
+        lambda: PretrainingTask(config(), has_pairs=False),
+        {"masked_lm_ids": (50, (2,)), "masked_lm_weights": (2, (2,))},
+    ),
+}  # fmt: skip
+
+
+def make_task(case, start=None):
+    keras.utils.set_random_seed(3)
+    task = CASES[case][0]()
+    if start:
+        task.model.load_weights(start)
+    for _, layer in named_layers(task.model):
+        if isinstance(layer, Dropout):
+            layer.rate = 0.0
+    return task
+
+
+def batches(case, count):
+    inputs = features(2 * count, S)
+    positions = inputs.pop("masked_lm_positions")[:count]
+    num_texts = 2 if case in ("choice", "contrastive", "cosent") else 1
+    batch = {name: x[: num_texts * count] for name, x in inputs.items()}
+    if num_texts > 1:
+        batch = {name: x.reshape(count, num_texts, S) for name, x in batch.items()}
+    rng = np.random.default_rng(count)
+    for name, (limit, shape) in CASES[case][1].items():
+        values = rng.uniform(0, limit or 1, (count, *shape))
+        is_float = limit is None or name in ("masked_lm_weights", "label_values")
+        batch[name] = (values if limit is None else np.floor(values)).astype(
+            "float32" if is_float else "int32"
+        )
+    if case == "soft_labels":
+        batch["label_values"] /= batch["label_values"].sum(1, keepdims=True)
+    if "word_starts" in batch:
+        batch["word_starts"] *= batch["input_mask"]
+    if "is_real_example" in batch:
+        batch["is_real_example"][::4] = 1
+    if "masked_lm_ids" in batch:
+        batch["masked_lm_positions"] = positions
+    return tf.data.Dataset.from_tensor_slices(batch).batch(4)
+
+
+def fit(case, start=None, **options):
+    """Return the weights, losses and evaluations after an epoch of each number of examples."""
+    task, results = make_task(case, start), {}
+    model, task.model.task = task.model, task
+    model.compile(keras.optimizers.SGD(RATE), **options)
+    for count in COUNTS:
+        history = model.fit(batches(case, count), shuffle=False, verbose=0).history
+        evaluation = model.evaluate(batches(case, count), return_dict=True, verbose=0)
+        assert evaluation.keys() == history.keys() and {*task.fit_metric_names} < {*history}
+        results |= {f"{name}_{count}": values[0] for name, values in history.items()}
+        results |= {f"val_{name}_{count}": value for name, value in evaluation.items()}
+        results |= {f"{x.path}_{count}": np.array(x) for x in model.trainable_variables}
+    return results
+
+
+def by_hand(case):
+    """Return the weights and the mean losses of gradient descent on whole batches."""
+    task, results = make_task(case), {}
+    variables = {x.path: x.value for x in task.model.trainable_variables}
+    for count in COUNTS:
+        losses = []
+        for batch in batches(case, count):
+            with tf.GradientTape() as tape:
+                outputs = task.model(batch, training=True)
+                loss = sum(task.losses(outputs, batch, task.loss_weights(batch)).values())
+            losses.append(float(loss))
+            for name, gradient in tape.gradient(loss, variables).items():
+                if gradient is not None:
+                    variables[name].assign_sub(RATE * tf.convert_to_tensor(gradient))
+        results[f"loss_{count}"] = np.mean(losses)
+        results |= {f"{name}_{count}": x.numpy() for name, x in variables.items()}
+    return results
+
+
+def assert_close(found, expected, atol=1e-6):
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=atol, rtol=0, err_msg=name)
+
+
+# The others have little of their own.
+QUICK = ("class_weights", "span", "tags", "contrastive", "pretraining")
+
+
+@pytest.mark.parametrize(
+    "case", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in CASES]
+)
+def test_fit_equals_steps_by_hand_on_any_number_of_replicas(case):
+    expected = by_hand(case)
+    one = fit(case)
+    assert_close(one, expected)
+    with mirrored(2).scope():
+        two = fit(case)
+    assert_close(two, one)
+    start = make_task(case).model.trainable_variables
+    assert max(np.abs(one[f"{x.path}_5"] - x).max() for x in start) > 1e-3
+
+
+CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "loss"),
+    [
+        ("soft_labels", keras.losses.CategoricalCrossentropy(from_logits=True)),
+        ("tags", CROSS_ENTROPY),
+        ("masked_lm", {"masked_lm_logits": CROSS_ENTROPY, "next_sentence_logits": CROSS_ENTROPY}),
+    ],
+)
+def test_a_loss_of_keras_gets_targets_and_weights(case, loss):
+    task = make_task(case)
+    task.model.task = task
+    task.model.compile(keras.optimizers.SGD(RATE), loss)
+    for count in COUNTS:
+        task.model.fit(batches(case, count), shuffle=False, verbose=0)
+    expected = by_hand(case)
+    for variable in task.model.trainable_variables:
+        assert_close({"": variable.numpy()}, {"": expected[f"{variable.path}_5"]})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+def test_fit_equals_that_on_jax(tmp_path):
+    for case in CASES:
+        make_task(case).model.save_weights(tmp_path / f"{case}.weights.h5")
+    environment = {"KERAS_BACKEND": "jax", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run_python(__file__, tmp_path, *CASES, **environment)
+    for case in CASES:
+        assert_close(np.load(tmp_path / f"{case}.npz"), fit(case), atol=1e-5)
+
+
+if __name__ == "__main__":
+    folder, *cases = sys.argv[1:]
+    for case in cases:
+        np.savez(f"{folder}/{case}.npz", **fit(case, f"{folder}/{case}.weights.h5"))
