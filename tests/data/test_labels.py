@@ -114,10 +114,10 @@ SCORES = [
 ]  # fmt: skip
 
 CASES = [
-    pytest.param(names, task_type, value, expected, id=f"{task_type[:5]}-{names}-{value!r:.40}")
+    pytest.param(names, task_type, value, expected, id=f"{task_type[:5]}-{names}-{type(value)}-{i}")
     for task_type, table in (("classification", ONE), (MULTI, SETS), (SCORE, SCORES))
     for names, values, expected in table
-    for value in values
+    for i, value in enumerate(values)
 ]
 
 
