@@ -28,6 +28,9 @@ def read_table(columns, arguments, names, known=(), known_labels=()):
     first, *others = columns
     if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
         first, others = _read_dataset(first, others, arguments)
+    if len(others) >= len(arguments):
+        count = 1 + len(others)
+        raise UserError(f"`{arguments[0]}`: found {count} columns, expected {len(arguments)}")
     table = from_columns(first, arguments[0])
     if table is not None:
         header = next(table.rows, (0, [], None))

@@ -327,6 +327,7 @@ class Pipeline(Savable):
 
     def _validation(self, examples, batch_size, **task_options):
         """Return the batches for Keras' evaluation, and their number."""
+        task_options.pop("class_weight", None)  # evaluation ignores it
         data = self._data({"train": examples}, **task_options)
         config = FitConfig(batch_size=batch_size, shuffle=False)
         return self._batches(data, data.make_task(self.model, TrainConfig()), config)
