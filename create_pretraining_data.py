@@ -31,11 +31,11 @@ from bert_tf.cli.flags import (
     tokenizer_options,
 )
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.pretraining_data import PretrainingDataConfig
+from bert_tf.configs.pretraining import PretrainingDataConfig
 from bert_tf.data import pretraining, tfds
 
-define_options(ModelConfig(), only=("model", "vocab_file", *TOKENIZER_FLAGS))
-define_options(PretrainingDataConfig())
+define_options(ModelConfig, only=("model", "vocab_file", *TOKENIZER_FLAGS))
+define_options(PretrainingDataConfig)
 flags.mark_flags_as_required(["output_file"])
 
 
@@ -58,7 +58,7 @@ def make_source(config):
 def load_tokenizer():
     if FLAGS.model:
         needs = ["bert_config_file", "vocab_file"]
-        return bert_tf.checkpoints.resolve(from_flags(ModelConfig()), needs).tokenizer
+        return bert_tf.checkpoints.resolve(from_flags(ModelConfig), needs).tokenizer
     if not FLAGS.vocab_file:
         raise bert_tf.UserError("--vocab_file or --model is required")
     bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
@@ -83,7 +83,7 @@ def output_paths(config, input_paths):
 
 
 def main():
-    config = from_flags(PretrainingDataConfig()).validate()
+    config = from_flags(PretrainingDataConfig)
     if FLAGS.model or config.tfds_name:
         tensorflow_start.import_tensorflow()
     source = make_source(config)
@@ -97,7 +97,7 @@ def main():
         source, paths[0], tokenizer, config.instances, config.num_shards, config.work_dir
     )
     if config.runner:
-        pretraining.beam.create_shards(shards, config.runner, list(config.beam_option))
+        pretraining.create_with_beam(shards, config.runner, list(config.beam_option))
     else:
         shards.create(config.num_processes, config.max_memory_mb)
 

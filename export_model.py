@@ -19,7 +19,7 @@ from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.export import ExportConfig
 
-define_options(ExportConfig())
+define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
 
 # Flags whose values are stored in --model_dir.
@@ -36,7 +36,7 @@ def main():
     for name in _WITHOUT_FOLDER if FLAGS.model_dir else ():
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
-    config = from_flags(ExportConfig()).validate()
+    config = from_flags(ExportConfig)
     servable = from_run(config) if config.model_dir else from_pretrained(config)
     bert_tf.serving.export(servable, config.export_dir, config.version, config.model_dir)
 

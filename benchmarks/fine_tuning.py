@@ -25,7 +25,7 @@ from absl import flags
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.source import FileSource
-from bert_tf.training import metrics
+from bert_tf.training.results import METRICS
 
 flags.DEFINE_string("task_name", "cola", "Task of run_classifier.py.")
 peer_training.define_flags(num_seeds=5)
@@ -121,7 +121,7 @@ def train_transformers(seed):
     predicted = logits.argmax(-1) if dataset.labels else logits[:, 0]
     names = ("accuracy", *dataset.metrics) if dataset.labels else ("pearson", "spearman")
     true = np.array([target(example) for example in dev])
-    return {f"eval_{name}": float(metrics.METRICS[name](true, predicted)) for name in names}
+    return {f"eval_{name}": float(METRICS[name](true, predicted)) for name in names}
 
 
 def main():

@@ -1,11 +1,14 @@
 """Shared by the benchmarks: processes that take turns, models for several libraries, ratios."""
 
+import concurrent.futures
 import dataclasses
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -53,6 +56,48 @@ def serve(start):
 def ratio(times, baseline):
     """Return the median ratio of neighboring turns."""
     return statistics.median(a / b for a, b in zip(times, baseline, strict=True))
+
+
+def take_turns(functions, turns):
+    """Call the functions in turn; return a dict from their names to lists of seconds."""
+    seconds = {name: [] for name in functions}
+    for _ in range(turns):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def request_latencies(make_client, clients, seconds):
+    """Return the seconds of each request of clients that send, wait for the answer and repeat.
+
+    Args:
+      make_client: function from a random generator to a function that sends a request.
+      clients: number of clients, which are threads.
+      seconds: duration.
+    """
+    latencies, end = [], time.monotonic() + seconds
+
+    def repeat(seed):
+        send = make_client(random.Random(seed))
+        while time.monotonic() < end:
+            start = time.perf_counter()
+            send()
+            latencies.append(time.perf_counter() - start)
+
+    with concurrent.futures.ThreadPoolExecutor(clients) as threads:
+        list(threads.map(repeat, range(clients)))
+    return latencies
+
+
+def print_row(*cells):
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+def print_head(*names):
+    print_row(*names)
+    print_row(*["---"] * len(names))
 
 
 def read_rows(path, count=None):

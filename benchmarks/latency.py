@@ -13,10 +13,7 @@ by a tab), wait for the answer and repeat.
 import functools
 import json
 import os
-import random
 import tempfile
-import threading
-import time
 
 import helpers
 import numpy as np
@@ -132,22 +129,7 @@ def start(name, folder):
     rows, ask = helpers.read_rows(FLAGS.input_file, FLAGS.num_lines), LIBRARIES[name](folder)
 
     def answer(order):
-        clients, seconds = order
-        latencies, stop = [], time.monotonic() + seconds
-
-        def send(seed):
-            rng = random.Random(seed)
-            while time.monotonic() < stop:
-                start = time.perf_counter()
-                ask(rng.choice(rows))
-                latencies.append(time.perf_counter() - start)
-
-        threads = [threading.Thread(target=send, args=(seed,)) for seed in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return latencies
+        return helpers.request_latencies(lambda rng: lambda: ask(rng.choice(rows)), *order)
 
     return [ask(row) for row in rows[:50]], answer
 
@@ -162,8 +144,9 @@ def main():
         first = np.array(workers["bert_tf"].first)
         for name, worker in workers.items():
             print(f"{name}: difference {np.abs(np.array(worker.first) - first).max():.1e}")
-        print("| clients | | requests per second | median, ms | 99th percentile, ms |")
-        print("| --- | --- | --- | --- | --- |")
+        helpers.print_head(
+            "clients", "", "requests per second", "median, ms", "99th percentile, ms"
+        )
         for clients in map(int, FLAGS.clients):
             latencies = {name: [] for name in LIBRARIES}
             for _ in range(FLAGS.turns):
@@ -172,7 +155,7 @@ def main():
             for name, values in latencies.items():
                 p50, p99 = np.percentile(values, (50, 99)) * 1e3
                 rate = len(values) / (FLAGS.turns * FLAGS.seconds)
-                print(f"| {clients} | {name} | {rate:.0f} | {p50:.2f} | {p99:.2f} |", flush=True)
+                helpers.print_row(clients, name, f"{rate:.0f}", f"{p50:.2f}", f"{p99:.2f}")
         for worker in workers.values():
             worker.close()
 

@@ -16,10 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import helpers
 from absl import app, flags
 
 FLAGS = flags.FLAGS
@@ -69,7 +69,7 @@ def measure(setting):
     task = ClassificationTask(bert_tf.BertClassifier(config, 2, dtype))
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
     optimizer.build(checkpointing.weights(task.model))
-    step = bert_tf.training.TrainStep(
+    step = bert_tf.training.make_train_step(
         task, optimizer, bert_tf.configs.TrainConfig(**SETTINGS[setting])
     )
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
@@ -82,33 +82,24 @@ def measure(setting):
         "segment_ids": tf.zeros(shape, tf.int32),
         "label_ids": tf.constant(rng.integers(0, 2, shape[:1], "int32")),
     }
-    run_step = tf.function(step.replica_step)
+    run_step = tf.function(step)
     before = megabytes()
     run_step(batch)
-    seconds = [timed(lambda: run_step(batch)) for _ in range(FLAGS.steps)]
+    (seconds,) = helpers.take_turns({"step": lambda: run_step(batch)}, FLAGS.steps).values()
     after = megabytes()
     state = checkpointing.run_state(task.model, optimizer)
-    saves = []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(FLAGS.steps if setting == "plain" else 0):
-            saves.append(timed(lambda: checkpointing.save(folder, state)))
-    print(
-        json.dumps({"before": before, "step": after - before, "seconds": seconds, "saves": saves})
-    )
-
-
-def timed(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+        save = {"save": lambda: checkpointing.save(folder, state)}
+        (saves,) = helpers.take_turns(save, FLAGS.steps if setting == "plain" else 0).values()
+    results = {"before": before, "step": after - before, "seconds": seconds, "saves": saves}
+    print(json.dumps(results))
 
 
 def main(_):
     if FLAGS.measure:
         measure(FLAGS.measure)
         return
-    print("| setting | memory of a step | relative to plain | seconds per step |")
-    print("| --- | --- | --- | --- |")
+    helpers.print_head("setting", "memory of a step", "relative to plain", "seconds per step")
     plain = None
     for setting in SETTINGS:
         command = [sys.executable, *sys.argv, f"--measure={setting}"]
@@ -117,7 +108,7 @@ def main(_):
         plain = plain or result
         share = result["step"] / plain["step"]
         seconds = statistics.median(result["seconds"])
-        print(f"| {setting} | {result['step']:.0f} MiB | {share:.0%} | {seconds:.2f} |", flush=True)
+        helpers.print_row(setting, f"{result['step']:.0f} MiB", f"{share:.0%}", f"{seconds:.2f}")
     save = statistics.median(plain["saves"])
     steps = save / statistics.median(plain["seconds"])
     print(f"\nmemory before the first step: {plain['before']:.0f} MB")

@@ -8,6 +8,7 @@ starts at step 0, so after a warm-up of a tenth of the steps its rate is a tenth
 
 import time
 
+import helpers
 import numpy as np
 from absl import flags
 
@@ -41,12 +42,12 @@ def compare(**libraries):
             values.append(libraries[name](seed))
             values[-1]["seconds"] = time.perf_counter() - start  # with start-up and compilation
             print(f"{name}, seed {seed}: {values[-1]}", flush=True)
-    print("| | | mean | standard deviation |\n| --- | --- | --- | --- |")
+    helpers.print_head("", "", "mean", "standard deviation")
     for name, values in results.items():
         for metric in values[0]:
             x = np.array([value[metric] for value in values])
             deviation = x.std(ddof=1) if len(x) > 1 else 0.0
-            print(f"| {name} | {metric} | {x.mean():.4f} | {deviation:.4f} |")
+            helpers.print_row(name, metric, f"{x.mean():.4f}", f"{deviation:.4f}")
 
 
 def train(model, batch_of, count, seed):

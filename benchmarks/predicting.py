@@ -12,7 +12,6 @@ last column is the largest difference of a probability from the first method.
 import os
 import statistics
 import tempfile
-import time
 
 import helpers
 import numpy as np
@@ -68,21 +67,16 @@ def main():
         for dtype in FLAGS.dtypes:
             methods[f"transformers, {dtype}"] = transformers_method(peer, dtype, rows)
         results = {name: np.array(method()) for name, method in methods.items()}  # also warms up
-        seconds = {name: [] for name in methods}
-        for _ in range(FLAGS.turns):
-            for name, method in methods.items():
-                start = time.perf_counter()
-                method()
-                seconds[name].append(time.perf_counter() - start)
+        seconds = helpers.take_turns(methods, FLAGS.turns)
     first = next(iter(methods))
-    print("| | lines per second | from - to | times as long | difference |")
-    print("| --- | --- | --- | --- | --- |")
+    helpers.print_head("", "lines per second", "from - to", "times as long", "difference")
     for name, x in seconds.items():
-        print(
-            f"| {name} | {len(rows) / statistics.median(x):.0f} | {len(rows) / max(x):.0f} - "
-            f"{len(rows) / min(x):.0f} | {helpers.ratio(x, seconds[first]):.2f} | "
-            f"{np.abs(results[name] - results[first]).max():.1e} |"
-        )
+        median, slow, fast = (len(rows) / f(x) for f in (statistics.median, max, min))
+        difference = np.abs(results[name] - results[first]).max()
+        helpers.print_row(
+            name, f"{median:.0f}", f"{slow:.0f} - {fast:.0f}",
+            f"{helpers.ratio(x, seconds[first]):.2f}", f"{difference:.1e}",
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

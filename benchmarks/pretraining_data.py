@@ -119,25 +119,18 @@ def main(_):
         commands["bert_tf"] = [script, *common, f"--output_file={folder}/bert_tf"]
         for count in FLAGS.processes:
             name = f"{FLAGS.num_shards} shards, {count} process{'es' * (count != '1')}"
-            commands[name] = [
-                script,
-                *common,
-                f"--output_file={folder}/shards-{count}/x",
-                f"--num_shards={FLAGS.num_shards}",
-                f"--num_processes={count}",
-            ]
+            output = f"--output_file={folder}/shards-{count}/x"
+            sizes = f"--num_shards={FLAGS.num_shards}", f"--num_processes={count}"
+            commands[name] = [script, *common, output, *sizes]
         print(f"{os.path.getsize(text) / 1e6:.1f} MB of text, dupe_factor {FLAGS.dupe_factor}")
-        print("| | processor, s | of which workers | clock, s | MB |")
-        print("| --- | --- | --- | --- | --- |")
+        helpers.print_head("", "processor, s", "of which workers", "clock, s", "MB")
         for _ in range(FLAGS.turns):
             for name, command in commands.items():
                 for count in FLAGS.processes:
                     shutil.rmtree(f"{folder}/shards-{count}", ignore_errors=True)
                 own, workers, clock, peak = run(*command)
-                print(
-                    f"| {name} | {own + workers:.2f} | {workers:.2f} | {clock:.1f} | {peak:.0f} |",
-                    flush=True,
-                )
+                numbers = f"{own + workers:.2f}", f"{workers:.2f}", f"{clock:.1f}", f"{peak:.0f}"
+                helpers.print_row(name, *numbers)
 
 
 if __name__ == "__main__":

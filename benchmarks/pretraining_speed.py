@@ -151,8 +151,7 @@ def main(_):
         name, job = json.loads(FLAGS.serve)
         return helpers.serve(lambda: (SPEEDS[name](step_time.Job(*job)), None))
     names = [name for name in step_time.selected_libraries() if name in SPEEDS]
-    print("| | | examples per second | from - to | time, bert_tf is 1 |")
-    print("| --- | --- | --- | --- | --- |", flush=True)
+    helpers.print_head("", "", "examples per second", "from - to", "time, bert_tf is 1")
     for dtype in FLAGS.dtypes:
         job = step_time.job_of_flags("train", dtype)
         speeds = {name: [] for name in names}
@@ -163,11 +162,11 @@ def main(_):
                 speeds[name].append(worker.first)
                 worker.close()
         for name, values in speeds.items():
-            print(
-                f"| {dtype} | {name} | {statistics.median(values):.2f} | {min(values):.2f} - "
-                f"{max(values):.2f} | {helpers.ratio(speeds[names[0]], values):.2f} |",
-                flush=True,
-            )
+            helpers.print_row(
+                dtype, name, f"{statistics.median(values):.2f}",
+                f"{min(values):.2f} - {max(values):.2f}",
+                f"{helpers.ratio(speeds[names[0]], values):.2f}",
+            )  # fmt: skip
 
 
 if __name__ == "__main__":

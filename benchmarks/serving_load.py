@@ -5,14 +5,12 @@ r"""Load test of TF Serving by REST: each thread sends a request, waits for the 
       --input_file=rows.jsonl
 
 Each line of --input_file is a row of the model's inputs as a JSON object, such as {"text": "a"}.
-The script prints requests per second, latencies and failed requests.
+The script prints requests per second and latencies. A failed request ends it.
 """
 
 import json
-import random
-import threading
-import time
 
+import helpers
 import numpy as np
 import requests
 from absl import flags
@@ -31,30 +29,23 @@ flags.DEFINE_float("seconds", 60.0, "Duration of the test.")
 def main():
     url = f"http://{FLAGS.server}/v1/models/{FLAGS.model_name}:predict"
     rows = [json.loads(line) for line in bert_tf.io.files.read_lines(FLAGS.input_file)]
-    latencies, failed, start = [], [], time.monotonic()
 
-    def send_requests(seed):
-        rng, session = random.Random(seed), requests.Session()
-        while time.monotonic() < start + FLAGS.seconds:
-            sent = time.monotonic()
-            try:
-                body = {"instances": rng.choices(rows, k=FLAGS.rows)}
-                session.post(url, json=body, timeout=60).raise_for_status()
-            except requests.RequestException as error:
-                failed.append(error)
-            else:
-                latencies.append(time.monotonic() - sent)
+    def make_client(rng):
+        session = requests.Session()
 
-    threads = [threading.Thread(target=send_requests, args=(i,)) for i in range(FLAGS.threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.monotonic() - start
-    if failed:
-        raise bert_tf.UserError(f"{len(failed)} requests failed, the first: {failed[0]}")
+        def send():
+            body = {"instances": rng.choices(rows, k=FLAGS.rows)}
+            session.post(url, json=body, timeout=60).raise_for_status()
+
+        return send
+
+    try:
+        latencies = helpers.request_latencies(make_client, FLAGS.threads, FLAGS.seconds)
+    except requests.RequestException as error:
+        raise bert_tf.UserError(f"a request failed: {error}") from None
     p50, p99 = np.percentile(latencies, (50, 99)) * 1e3
-    print(f"{len(latencies) / seconds:.1f} requests per second, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    rate = len(latencies) / FLAGS.seconds
+    print(f"{rate:.1f} requests per second, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
 
 
 if __name__ == "__main__":

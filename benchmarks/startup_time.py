@@ -9,12 +9,12 @@ program is a new process; they take turns, and the first turn, which reads from 
 out.
 """
 
+import functools
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import helpers
 from absl import flags
@@ -43,26 +43,19 @@ def main():
             "first answer of `predict.py`": [predict, f"--model={folder}/float32"],
             "first answer of transformers": ["-c", _PEER, f"{folder}/hugging_face"],
         }
-        seconds = {name: [] for name in programs}
-        for _ in range(FLAGS.turns + 1):
-            for name, arguments in programs.items():
-                seconds[name].append(run_seconds(arguments))
-    print("| | seconds | from - to |")
-    print("| --- | --- | --- |")
+        programs = {name: functools.partial(start, *words) for name, words in programs.items()}
+        seconds = helpers.take_turns(programs, FLAGS.turns + 1)
+    helpers.print_head("", "seconds", "from - to")
     for name, (_, *x) in seconds.items():
-        print(f"| {name} | {statistics.median(x):.2f} | {min(x):.2f} - {max(x):.2f} |")
+        helpers.print_row(name, f"{statistics.median(x):.2f}", f"{min(x):.2f} - {max(x):.2f}")
 
 
-def run_seconds(arguments):
-    """Return the seconds of a Python process, which must succeed (--help exits with 1)."""
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, *arguments], input="What a meal!\n", capture_output=True, text=True
+def start(*arguments):
+    """Run a Python process, which must succeed."""
+    command = [sys.executable, *arguments]
+    subprocess.run(
+        command, input="What a meal!\n", stdout=subprocess.DEVNULL, text=True, check=True
     )
-    seconds = time.perf_counter() - start
-    if done.returncode and arguments[-1] != "--help":
-        sys.exit(f"{arguments}: {done.stderr[-2000:]}")
-    return seconds
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ The settings of each library:
 | | forward, bfloat16 | training, bfloat16 | optimizer |
 | --- | --- | --- | --- |
 | bert_tf | weights in bfloat16 | policy mixed_bfloat16 | its own, in the loop of `training` |
-| bert_tf, Keras fit | | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
+| bert_tf, Keras fit | | policy mixed_bfloat16 | its own, `train_on_batch` with its losses |
 | keras-hub | weights in bfloat16 | policy mixed_bfloat16 | Keras' AdamW, `train_on_batch` |
 | tf-models-official | weights in bfloat16 | policy mixed_bfloat16 | tf_keras' AdamW, as above |
 | transformers | weights in bfloat16 | torch.autocast | torch's AdamW, fused |
@@ -122,7 +122,7 @@ def bert_tf_step(job):
     import tensorflow as tf
 
     from bert_tf import BertConfig, configs, modeling, optimization, training
-    from bert_tf.io.processes import keep_freed_memory
+    from bert_tf.cli.tensorflow_start import keep_freed_memory
     from bert_tf.tasks.classification.task import ClassificationTask
 
     config, batch = BertConfig(**sizes(job)), features(job)
@@ -130,35 +130,34 @@ def bert_tf_step(job):
         del batch["label_ids"]
         model = modeling.BertModel(config, dtype=job.policy)
         return _keras_forward(model, batch, ("sequence_output", "pooled_output"))
-    keep_freed_memory()  # as `Trainer.fit` does
+    keep_freed_memory()  # as the scripts do
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
-        trainer = training.Trainer(
+        loop = training.Loop(
             lambda: ClassificationTask(modeling.BertClassifier(config, LABELS, dtype=job.policy)),
             strategy,
             folder,
         )
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
-    optimizer.build(training.checkpointing.weights(trainer.model))
+    optimizer.build(training.checkpointing.weights(loop.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
-    step = training.TrainStep(trainer.task, optimizer, configs.TrainConfig())
-    run_step = tf.function(lambda: strategy.run(step.replica_step, args=(next(batches),))["loss"])
+    step = training.make_train_step(loop.task, optimizer, configs.TrainConfig())
+    run_step = tf.function(lambda: strategy.run(step, args=(next(batches),))["loss"])
     return lambda: run_step().numpy()
 
 
 def bert_tf_fit_step(job):
     if not job.trains:
         return None
-    import keras
-
-    from bert_tf import BertConfig, modeling
+    from bert_tf import BertConfig, modeling, optimization
+    from bert_tf.tasks.classification.task import ClassificationTask
 
     batch = features(job)
-    labels = batch.pop("label_ids")
-    classifier = modeling.BertClassifier(BertConfig(**sizes(job)), LABELS, dtype=job.policy)
-    logits = classifier(classifier.input)["logits"]
-    return _keras_train(keras.Model(classifier.input, logits), batch, labels)
+    model = modeling.BertClassifier(BertConfig(**sizes(job)), LABELS, dtype=job.policy)
+    model.task, model.skip_padding = ClassificationTask(model), True
+    model.compile(optimization.AdamWeightDecay(RATE, DECAY))
+    return lambda: model.train_on_batch(batch)
 
 
 def keras_hub_backbone(job):
@@ -340,8 +339,8 @@ def main(_):
         return helpers.serve(lambda: start(name, Job(*job)))
     names = selected_libraries()
     first = names[0]
-    print(f"| | | milliseconds | from - to | ratio to {first} | processor time | ratio |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    columns = ("milliseconds", "from - to", f"ratio to {first}", "processor time", "ratio")
+    helpers.print_head("", "", *columns)
     for mode in FLAGS.modes:
         for dtype in FLAGS.dtypes:
             times = measure(names, job_of_flags(mode, dtype), FLAGS.turns)
@@ -349,12 +348,11 @@ def main(_):
             times = {name: list(zip(*spent, strict=True)) for name, spent in times.items()}
             for name, (wall, cpu) in times.items():
                 ratios = [helpers.ratio(times[name][i], times[first][i]) for i in range(2)]
-                print(
-                    f"| {mode}, {dtype} | {name} | {statistics.median(wall):.0f} | "
-                    f"{min(wall):.0f} - {max(wall):.0f} | {ratios[0]:.2f} | "
-                    f"{statistics.median(cpu):.0f} | {ratios[1]:.2f} |",
-                    flush=True,
-                )
+                helpers.print_row(
+                    f"{mode}, {dtype}", name, f"{statistics.median(wall):.0f}",
+                    f"{min(wall):.0f} - {max(wall):.0f}", f"{ratios[0]:.2f}",
+                    f"{statistics.median(cpu):.0f}", f"{ratios[1]:.2f}",
+                )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ threads.
 import multiprocessing.pool
 import os
 import statistics
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import helpers
 from absl import app, flags
 
 FLAGS = flags.FLAGS
@@ -105,19 +105,11 @@ def main(_):
 
     turns = tokenizers(texts)
     counts = {name: turn() for name, turn in turns.items()}  # also traces and warms up
-    speeds = {name: [] for name in turns}
-    for _ in range(FLAGS.turns):
-        for name, turn in turns.items():
-            start = time.perf_counter()
-            turn()
-            speeds[name].append(size / 1e6 / (time.perf_counter() - start))
-    print("| tokenizer | MB/s | from - to | tokens |")
-    print("| --- | --- | --- | --- |")
-    for name, x in speeds.items():
-        print(
-            f"| {name} | {statistics.median(x):.1f} | {min(x):.1f} - {max(x):.1f} | "
-            f"{counts[name]} |"
-        )
+    helpers.print_head("tokenizer", "MB/s", "from - to", "tokens")
+    for name, seconds in helpers.take_turns(turns, FLAGS.turns).items():
+        x = [size / 1e6 / time for time in seconds]
+        speed, limits = f"{statistics.median(x):.1f}", f"{min(x):.1f} - {max(x):.1f}"
+        helpers.print_row(name, speed, limits, counts[name])
 
 
 if __name__ == "__main__":

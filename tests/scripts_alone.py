@@ -10,7 +10,6 @@ from absl.testing import flagsaver
 
 from bert_tf.cli import flags as cli_flags
 from bert_tf.cli.main import COMMANDS
-from tests.common import write_model as write_model
 
 
 def module_of(script):

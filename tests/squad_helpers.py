@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
 from tests import golden_inputs
 
 # The data files of the release's outputs in the folder `shared`.
@@ -56,9 +56,9 @@ class Recording(NamedTuple):
 
     @property
     def config(self):
-        names = QuestionAnsweringConfig.saved_options()
+        names = QuestionAnsweringOptions.saved_options()
         given = {name: self.settings[name] for name in names if name in self.settings}
-        return QuestionAnsweringConfig(**given).resolve()
+        return QuestionAnsweringOptions(**given)
 
 
 def project_recording(version, golden, manifest, tmp_path):

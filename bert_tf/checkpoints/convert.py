@@ -1,13 +1,13 @@
 """Convert weights, config and vocabulary between formats, and resize embedding tables."""
 
 import os
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.hugging_face_hub import local_folder
+from bert_tf.checkpoints.hub import local_folder
 from bert_tf.checkpoints.metadata import (
     VOCABULARY_FILES,
     add_published_casing,
@@ -27,11 +27,8 @@ from bert_tf.checkpoints.warm_start import (
 from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
-from bert_tf.tokenization.settings import extra_settings, resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.tokenization.settings import extra_settings, is_tokenizer_json, resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, load_vocab, vocabulary_text
-
-RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 _WORDS = "bert/embeddings/word_embeddings"
 _POSITIONS = "bert/embeddings/position_embeddings"
@@ -44,13 +41,11 @@ def convert(
     to_format: str,
     config: BertConfig | None = None,
     vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
     architecture: str | None = None,
     keep_optimizer: bool = False,
     max_position_embeddings: int | None = None,
     vocab_size: int | None = None,
-    strip_accents: bool | None = None,
-    tokenize_chinese_chars: bool | None = None,
+    **settings: Any,
 ) -> None:
     """Convert a checkpoint to another format in a new folder, or resize its embedding tables.
 
@@ -63,20 +58,19 @@ def convert(
         "hugging_face" writes the files that `transformers` loads.
       config: None for the configuration next to the weights.
       vocab_file: None for the vocabulary next to the weights, if any.
-      do_lower_case: casing for Hugging Face's tokenizer files. None reads it from the metadata next
-        to the weights, else means True.
       architecture: class of `transformers` to write for. None reads it from the metadata next to
         the weights, or infers it from the head.
       keep_optimizer: whether to keep the optimizer's moments and the step ("release" only).
       max_position_embeddings: new number of positions, None for no change; see `resize`.
       vocab_size: new number of words, None for no change; see `resize`.
-      strip_accents: like `do_lower_case`; the default is the release's behavior.
-      tokenize_chinese_chars: like `strip_accents`.
+      **settings: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` for Hugging Face's
+        tokenizer files. None reads them from the metadata next to the weights, else means the
+        release's behavior.
 
     Raises:
       UserError: if a file cannot be read, or weights, config and vocabulary do not match.
     """
-    if tf.io.gfile.exists(output_dir):
+    if files.exists(output_dir):
         raise UserError(f"`output_dir`: {output_dir} already exists")
     files.remove_partial(output_dir)
     if keep_optimizer and to_format != "release":
@@ -84,12 +78,7 @@ def convert(
     path = local_folder(path)
     source = open_checkpoint(path, "input")
     config = config or load_config(path)
-    options = {
-        "do_lower_case": do_lower_case,
-        "strip_accents": strip_accents,
-        "tokenize_chinese_chars": tokenize_chinese_chars,
-    }
-    settings = _settings(path, vocab_file, options)
+    settings = _settings(path, vocab_file, settings)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
     names = [name for name in source.shapes if to_hugging_face(name)]
@@ -110,12 +99,14 @@ def convert(
         _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
         return
     with files.replacing(output_dir) as (temporary,):
-        release.write(os.path.join(temporary, RELEASE_CHECKPOINT), tensors)
+        release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors)
         files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
             text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
-    console.info("wrote %s: %d weights", os.path.join(output_dir, RELEASE_CHECKPOINT), len(tensors))
+    console.info(
+        "wrote %s: %d weights", os.path.join(output_dir, release.RELEASE_CHECKPOINT), len(tensors)
+    )
     lost = _lost_metadata(path, tensors, settings)
     lost += [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
     if config.hidden_act not in RELEASE_ACTIVATIONS:
@@ -156,9 +147,9 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
     recorded = (metadata.get("architectures") or [None])[0]
     if recorded in hugging_face.ARCHITECTURES:
         architecture = architecture or recorded
-    architecture = hugging_face.write(
-        output_dir, tensors, config, vocab_file, settings["do_lower_case"], labels, architecture,
-        metadata.get("task_type"), settings,
+    architecture = hugging_face.write_hugging_face(
+        output_dir, tensors, config, vocab_file, labels, architecture, metadata.get("task_type"),
+        **settings,
     )  # fmt: skip
     console.info(
         "wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), architecture
@@ -180,7 +171,7 @@ def _lost_metadata(path, tensors, settings):
     return lost
 
 
-def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=0):
+def resize(tensors, config, max_position_embeddings=None, vocab_size=None):
     """Return (tensors, config) with a different number of positions, or with more words.
 
     New positions repeat the rows of the table (Longformer, arXiv:2004.05150, section 5); the model
@@ -213,7 +204,7 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None, seed=
         console.info("positions: %d instead of %d", positions, len(table))
     if changes_words:
         table, num_new = tensors[_WORDS], words - config.vocab_size
-        noise = np.random.default_rng(seed).normal(
+        noise = np.random.default_rng(0).normal(
             scale=config.initializer_range, size=(num_new, table.shape[1])
         )
         tensors[_WORDS] = np.concatenate([table, (table.mean(0) + noise).astype(table.dtype)])

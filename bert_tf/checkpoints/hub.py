@@ -1,17 +1,24 @@
-"""Download and cache the models published with the 2018 release.
+"""Download and cache published models, and models of the Hugging Face hub.
 
-`BERT_TF_CACHE` sets the cache folder (default `~/.cache/bert_tf`), `BERT_TF_MODELS_URL` the
-address of a mirror with the same paths.
+`BERT_TF_CACHE` sets the cache folder of the models published with the 2018 release (default
+`~/.cache/bert_tf`), `BERT_TF_MODELS_URL` the address of a mirror with the same paths.
+
+The others are named `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`. huggingface_hub reads the
+environment variables `HF_HOME` (the cache), `HF_TOKEN`, `HF_ENDPOINT` (a mirror) and
+`HF_HUB_OFFLINE`.
 """
 
 import contextlib
-import functools
 import itertools
 import os
 import sys
 import zipfile
 
-from bert_tf.checkpoints.convert import RELEASE_CHECKPOINT
+from bert_tf import console
+from bert_tf.checkpoints.hugging_face import INDEX, PICKLE, WEIGHTS
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
+from bert_tf.checkpoints.release import RELEASE_CHECKPOINT
+from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, locks
 
@@ -44,7 +51,7 @@ MODELS = {
 }
 
 
-def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> str:
+def fetch(name: str) -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.
 
     The configuration and the vocabulary are in the same folder. If several processes request a
@@ -55,8 +62,6 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
 
     Args:
       name: one of `MODELS`.
-      cache: folder for downloaded models, None for the default.
-      base_url: address of a mirror, None for the default.
 
     Raises:
       UserError: if the name is unknown, or the model cannot be downloaded or differs from the
@@ -67,8 +72,8 @@ def fetch(name: str, cache: str | None = None, base_url: str | None = None) -> s
             f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}; models "
             "of the Hugging Face hub are named hf://OWNER/NAME"
         )
-    cache = cache or os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
-    base_url = (base_url or os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
+    cache = os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
+    base_url = (os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
     if not os.path.isdir(folder):
         with locks.locked(cache, "model", "downloads", waits=True) as is_locked:
@@ -97,7 +102,7 @@ def _download(name, url, folder):
                 f"unpack the files of {url} into {folder}"
             ) from None
         os.remove(archive)
-        expected = {**dict.fromkeys(_REQUIRED), **_known_digests().get(name, {})}
+        expected = {**dict.fromkeys(_REQUIRED), **_known_digests(name)}
         for base, digest in expected.items():
             path = os.path.join(temporary, base)
             if not os.path.exists(path):
@@ -116,14 +121,63 @@ def _unpack(archive, folder):
                 opened.extract(entry, folder)
 
 
-@functools.cache
-def _known_digests():
-    """Return {model name: {file name: SHA-256}}."""
-    digests: dict[str, dict[str, str]] = {}
+def _known_digests(name):
+    """Return the published SHA-256 of a model's files, by file name."""
     path = os.path.join(os.path.dirname(__file__), "published_sha256.txt")
-    for line in files.read_lines(path):
-        if not line.startswith("#"):
-            digest, _, file = line.strip().partition("  ")
-            name, _, base = file.rpartition("/")
-            digests.setdefault(name, {})[base] = digest
-    return digests
+    lines = (line.split() for line in files.read_lines(path) if not line.startswith("#"))
+    return {os.path.basename(x): digest for digest, x in lines if os.path.dirname(x) == name}
+
+
+# The weights or their shards, the tokenizer, and the settings of sentence-transformers.
+_WEIGHT_FILES = (WEIGHTS, INDEX, "model-*-of-*.safetensors")
+_OTHER_FILES = (
+    HUGGING_FACE_CONFIG, files.VOCABULARY, files.TOKENIZER, files.TOKENIZER_CONFIG,
+    "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
+    "*_Pooling/config.json",
+)  # fmt: skip
+
+
+def local_folder(path: str) -> str:
+    """Return the local folder of a model `hf://...`, downloading it if it is not cached.
+
+    Other paths are returned unchanged. Only files that bert_tf reads are downloaded, and weights
+    only if the architecture is supported.
+
+    Raises:
+      UserError: if the model does not exist, or cannot be accessed or read.
+    """
+    if not path.startswith(files.HUB):
+        return path
+    name, _, revision = path.removeprefix(files.HUB).partition("@")
+    folder = _download_snapshot(path, name, revision or None, [HUGGING_FACE_CONFIG])
+    config = os.path.join(folder, HUGGING_FACE_CONFIG)
+    if not os.path.exists(config):
+        raise UserError(f"{path}: the model has no {HUGGING_FACE_CONFIG}")
+    try:
+        BertConfig.from_json_file(config)
+    except UserError as error:
+        raise UserError(f"{path}: {str(error).removeprefix(f'{config}: ')}") from None
+    # Pin the commit, in case the branch moves in between.
+    folder = _download_snapshot(
+        path, name, os.path.basename(folder), [*_OTHER_FILES, *_WEIGHT_FILES]
+    )
+    if not any(os.path.exists(os.path.join(folder, x)) for x in (WEIGHTS, INDEX)):
+        raise UserError(
+            f"{path}: the model has no {WEIGHTS}; pickled weights ({PICKLE}) are not safe to read, "
+            "convert them with `save_pretrained(FOLDER)` of transformers"
+        )
+    console.info("%s: revision %s in %s", path, os.path.basename(folder), folder)
+    return folder
+
+
+def _download_snapshot(path, name, revision, patterns):
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        message = f"{path} requires huggingface_hub: pip install 'bert_tf[hub]'"
+        raise UserError(message) from None
+    try:
+        return snapshot_download(name, revision=revision, allow_patterns=patterns)
+    except Exception as error:  # from the client, its HTTP library or the file system
+        message = " ".join(str(error).split())
+        raise UserError(f"{path}: cannot be downloaded ({message})") from None

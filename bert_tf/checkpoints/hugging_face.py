@@ -7,7 +7,6 @@ import json
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.checkpoints import names
@@ -15,8 +14,7 @@ from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, read_json
 from bert_tf.configs.architectures import find_architecture
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
-from bert_tf.tokenization.settings import resolve_settings
-from bert_tf.tokenization.tokenizer_json import tokenizer_config, tokenizer_json
+from bert_tf.tokenization.settings import resolve_settings, tokenizer_config, tokenizer_json
 from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 
 WEIGHTS = "model.safetensors"
@@ -33,7 +31,7 @@ _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 # Classes of `transformers` without a pooler, which would report its weights as unexpected.
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 _MULTIPLE_CHOICE = "BertForMultipleChoice"
-# Classes of `transformers` that `write` supports.
+# Classes of `transformers` that `write_hugging_face` supports.
 ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
@@ -46,8 +44,8 @@ PROBLEM_TYPES = {
 
 
 def is_folder(path):
-    return tf.io.gfile.isdir(path) and any(
-        tf.io.gfile.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX, PICKLE)
+    return files.is_folder(path) and any(
+        files.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX, PICKLE)
     )
 
 
@@ -94,16 +92,15 @@ class HuggingFaceFolder:
         return np.ascontiguousarray(value, "float32")
 
 
-def write(
+def write_hugging_face(
     folder,
     tensors,
     config,
     vocab_file=None,
-    do_lower_case=True,
     labels=None,
     architecture=None,
     task_type=None,
-    settings=None,
+    **settings,
 ):
     """Write a folder that `transformers` loads, atomically.
 
@@ -112,12 +109,11 @@ def write(
       tensors: dict from the release's names to arrays; all names must be in the name table.
       config: the `BertConfig`.
       vocab_file: the vocabulary or None, written as `tokenizer.json` and `vocab.txt`.
-      do_lower_case: casing, for the tokenizer's files.
       labels: labels of a classifier in the order of their ids, or None.
       architecture: `transformers` class to write for, None to infer it from the head. Required
         for token classifiers, whose heads look like text classifiers' heads.
       task_type: the task of a classifier, a key of `TASK_CLASSES`, or None.
-      settings: dict of further arguments of `FullTokenizer`, None for the release's values.
+      **settings: `do_lower_case` and other arguments of `FullTokenizer`, for the tokenizer's files.
 
     Returns:
       The name of the `transformers` class.
@@ -154,18 +150,17 @@ def write(
         )
         for name, value in tensors.items()
     }
-    if tf.io.gfile.exists(folder):
+    if files.exists(folder):
         raise UserError(f"{folder} already exists")
     with files.replacing(folder) as (temporary,):
         files.make_folder(temporary)
         data = save(arrays, metadata={"format": "pt"})
-        with tf.io.gfile.GFile(os.path.join(temporary, WEIGHTS), "wb") as writer:
+        with files.open_file(os.path.join(temporary, WEIGHTS), "wb") as writer:
             writer.write(data)
         _write_json(os.path.join(temporary, HUGGING_FACE_CONFIG), values)
         if vocab_file:
             text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
-            settings = {**(settings or {}), "do_lower_case": do_lower_case}
             settings = resolve_settings(vocab_file, **settings)
             values = tokenizer_config(settings, config.max_position_embeddings)
             _write_json(os.path.join(temporary, files.TOKENIZER_CONFIG), values)
@@ -197,10 +192,10 @@ def _write_json(path, values):
 
 def shards(path):
     """Return the names of the weight files in a folder; UserError if one is missing."""
-    if tf.io.gfile.exists(os.path.join(path, WEIGHTS)):
+    if files.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)
-    if not tf.io.gfile.exists(index):
+    if not files.exists(index):
         raise UserError(
             f"{path}: pickled weights ({PICKLE}) are not safe to read; convert them to {WEIGHTS} "
             "with `save_pretrained(FOLDER)` of transformers"
@@ -210,7 +205,7 @@ def shards(path):
     for shard in shards:
         if shard != os.path.basename(shard):
             raise UserError(f"{index}: the shard {shard!r} is outside the folder")
-        if not tf.io.gfile.exists(os.path.join(path, shard)):
+        if not files.exists(os.path.join(path, shard)):
             raise UserError(f"{path}: the shard {shard} listed in {INDEX} is missing")
     return shards
 

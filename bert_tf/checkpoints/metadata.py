@@ -3,15 +3,13 @@
 import os
 import re
 
-import tensorflow as tf
-
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
-from bert_tf.tokenization.settings import RELEASE_SETTINGS
-from bert_tf.tokenization.tokenizer_json import (
+from bert_tf.tokenization.settings import (
+    RELEASE_SETTINGS,
     is_tokenizer_json,
     read_tokenizer_json_settings,
     read_tokenizer_settings,
@@ -27,13 +25,13 @@ VOCABULARY_FILES = (files.VOCABULARY, files.TOKENIZER)
 
 def containing_folder(path):
     """Return `path` if it is a folder, else the folder of the checkpoint."""
-    return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    return path if files.is_folder(path) else os.path.dirname(path)
 
 
 def find_companion_file(path, names):
     """Return the first of `names` that exists next to a checkpoint, else None."""
     paths = (os.path.join(containing_folder(path), name) for name in names)
-    return next(filter(tf.io.gfile.exists, paths), None)
+    return next(filter(files.exists, paths), None)
 
 
 def load_config(path):
@@ -72,7 +70,7 @@ def read_json(folder, name):
     """Read a JSON file as a dict, empty if the file does not exist."""
     path = os.path.join(folder, name)
     fields = {**_FIELDS, **_TASK_CONFIG_FIELDS} if name in files.TASK_CONFIG_FILES else _FIELDS
-    return json_files.read(path, fields) if tf.io.gfile.exists(path) else {}
+    return json_files.read(path, fields) if files.exists(path) else {}
 
 
 def read_metadata(path):

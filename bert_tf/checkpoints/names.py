@@ -11,9 +11,8 @@ import numpy as np
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.base import PretrainedModel, named_layers
 from bert_tf.modeling.models import BertModel
-from bert_tf.modeling.pretrained import PretrainedModel
 
 _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")

@@ -11,6 +11,8 @@ from google.protobuf import text_format, wrappers_pb2
 from bert_tf.errors import DamagedFile, UserError, reason
 from bert_tf.io import files
 
+RELEASE_CHECKPOINT = "bert_model.ckpt"
+
 # The checkpoint reader converts TensorFlow's error codes to several Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 
@@ -36,7 +38,7 @@ def named_checkpoint(folder: str) -> str | None:
     been moved. Raises UserError if the file is damaged or the named checkpoint does not exist.
     """
     path = os.path.join(folder, "checkpoint")
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         return None
     match = _NEWEST.search(files.read_text(path))
     try:
@@ -46,7 +48,7 @@ def named_checkpoint(folder: str) -> str | None:
     if not name or "\0" in name:
         raise UserError(f"{path}: found no line with model_checkpoint_path, expected one")
     for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
-        if tf.io.gfile.exists(prefix + ".index"):
+        if files.exists(prefix + ".index"):
             return prefix
     index = os.path.basename(name) + ".index"
     raise UserError(f"{path} names {name!r}, but there is no {index!r} in {folder}")
@@ -60,10 +62,10 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
     """
     check_path(path, argument)
     prefix: str | None = path
-    if tf.io.gfile.isdir(path):
+    if files.is_folder(path):
         prefix = named_checkpoint(path)
     if prefix is None:
-        indices = sorted(name for name in tf.io.gfile.listdir(path) if name.endswith(".index"))
+        indices = sorted(name for name in files.list_folder(path) if name.endswith(".index"))
         if len(indices) != 1:
             raise UserError(
                 f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {path}, "
@@ -72,10 +74,10 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
         prefix = os.path.join(path, indices[0])
     for ending in (".index", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
-        if dot and not files.system(prefix).exists(prefix + ".index"):
+        if dot and not files.exists(prefix + ".index"):
             prefix = head
-    if not files.system(prefix).exists(prefix + ".index"):
-        if tf.io.gfile.exists(path):
+    if not files.exists(prefix + ".index"):
+        if files.exists(path):
             raise UserError(f"`{argument}`: {path} is not a checkpoint: {prefix}.index is missing")
         raise UserError(f"`{argument}`: there is no checkpoint {path} (no file {prefix}.index)")
     return prefix
@@ -120,28 +122,28 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
                 shape_and_slices=[""] * len(names),
                 tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
             )
-        if files.system(prefix).exists(prefix + ".index"):
-            files.system(prefix).remove(prefix + ".index")
+        if files.exists(prefix + ".index"):
+            files.remove(prefix + ".index")
         for ending in (".data-00000-of-00001", ".index"):
             files.rename(temporary + ending, prefix + ending)
     except files.io_errors() as error:
         raise UserError(f"{prefix}: cannot be written ({reason(error)})") from None
     finally:
         for path in find_files(temporary):
-            files.system(prefix).remove(path)
+            files.remove(path)
 
 
 def remove(prefix):
     """Remove a checkpoint, its index file first."""
-    files.system(prefix).remove(prefix + ".index")
+    files.remove(prefix + ".index")
     for path in find_files(prefix + ".data-"):
-        files.system(prefix).remove(path)
+        files.remove(path)
 
 
 def find_files(start):
     # Without glob, because the path may contain brackets.
     folder, prefix = os.path.split(start)
-    if not tf.io.gfile.isdir(folder or "."):
+    if not files.is_folder(folder or "."):
         return []
-    names = tf.io.gfile.listdir(folder or ".")
+    names = files.list_folder(folder)
     return [os.path.join(folder, name) for name in names if name.startswith(prefix)]

@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_tf import console
-from bert_tf.checkpoints.hub import MODELS, fetch
-from bert_tf.checkpoints.hugging_face_hub import local_folder
+from bert_tf.checkpoints.hub import MODELS, fetch, local_folder
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
     VOCABULARY_FILES,
@@ -24,8 +23,12 @@ from bert_tf.configs.model import BertConfig, ModelConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.settings import RELEASE_SETTINGS, extra_settings, resolve_settings
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json
+from bert_tf.tokenization.settings import (
+    RELEASE_SETTINGS,
+    extra_settings,
+    is_tokenizer_json,
+    resolve_settings,
+)
 from bert_tf.tokenization.vocabulary import check_vocabulary, validate_case_matches_checkpoint
 
 # Option of `ModelConfig` -> names of the companion files that provide its default.
@@ -165,7 +168,7 @@ def resolve(
 def _find_source(given, is_preset):
     """Return the path of the model, downloaded if necessary, or of the checkpoint."""
     model = given.model
-    exists = files.system(model or "").exists
+    exists = files.exists
     if model and not any(exists(model + ending) for ending in ("", ".index")):
         if is_preset and model not in MODELS:
             similar = difflib.get_close_matches(os.path.basename(model), MODELS)

@@ -18,8 +18,7 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.modeling.layer_states import named_layers
-from bert_tf.modeling.pretrained import PretrainedModel
+from bert_tf.modeling.base import PretrainedModel, named_layers
 
 # Variables of the optimizer and the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")

@@ -22,7 +22,7 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.console import write
 
-define_options(DeviceConfig())
+define_options(DeviceConfig)
 flags.DEFINE_bool("quick", False, "Whether to check only float32 and skip the speed measurement.")
 flags.DEFINE_multi_enum(
     "dtype",
@@ -63,7 +63,7 @@ def main():
             config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
         if FLAGS.num_logical_devices:
             device_checks.set_logical_devices(FLAGS.num_logical_devices)
-        strategy = bert_tf.training.make_strategy(**dataclasses.asdict(from_flags(DeviceConfig())))
+        strategy = bert_tf.training.make_strategy(from_flags(DeviceConfig))
         checks = device_checks.Checks(strategy, dtypes)
     report = describe(checks)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
@@ -86,13 +86,18 @@ def main():
 
 def _jax_checks(dtypes):
     """Return the `JaxChecks`; raise UserError for flags that require TensorFlow."""
-    names = ["num_logical_devices", "model", "seconds", *dataclasses.asdict(DeviceConfig())]
+    names = [
+        "num_logical_devices",
+        "model",
+        "seconds",
+        *(x.name for x in dataclasses.fields(DeviceConfig)),
+    ]
     for name in names:
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:
         raise bert_tf.UserError("--dtype=float16 requires KERAS_BACKEND=tensorflow")
-    from bert_tf.device_check.jax_checks import JaxChecks
+    from bert_tf.device_check.checks import JaxChecks
 
     return JaxChecks([x for x in dtypes if x != "float16"])
 

@@ -23,7 +23,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "Format to write.")
-define_options(ModelConfig(), only=("bert_config_file", "vocab_file", *TOKENIZER_FLAGS))
+define_options(ModelConfig, only=("bert_config_file", "vocab_file", *TOKENIZER_FLAGS))
 flags.DEFINE_string(
     "architecture",
     None,

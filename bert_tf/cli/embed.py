@@ -17,7 +17,7 @@ import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingOptions
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
 
 pipelines.define_pipeline_flags()
@@ -25,7 +25,8 @@ flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
     "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
 )
-define_options(SentenceEmbeddingConfig(), only=("pooling", "layer", "normalize"))
+_OPTIONS = ("pooling", "layer", "normalize")
+define_options(SentenceEmbeddingOptions, only=_OPTIONS)
 flags.DEFINE_multi_string(
     "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."
 )
@@ -44,7 +45,7 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
     "num_candidates", 50, "Number of neighbors to score with rerank_model.", lower_bound=1
 )
-define_options(ExportConfig(), only=("export_dir", "version"))
+define_options(ExportConfig, only=("export_dir", "version"))
 
 # Flags that have an effect only with another one.
 _REQUIRES = {
@@ -60,13 +61,11 @@ _REQUIRES = {
 
 def main():
     check_flags()
-    options, reranker = from_flags(SentenceEmbeddingConfig()), None
+    options, reranker = from_flags(SentenceEmbeddingOptions), None
     with pipelines.make_strategy().scope():
         encoder = bert_tf.SentenceEncoder.from_preset(
             pipelines.model_files(),
-            pooling=options.pooling,
-            layer=options.layer,
-            normalize=options.normalize,
+            **{x: getattr(options, x) for x in _OPTIONS if options.is_given(x)},
             **pipelines.pipeline_options(),
         )
         if FLAGS.rerank_model:
@@ -98,7 +97,7 @@ def read_sentences():
 
 def embed(encoder, reranker):
     """Write the vectors and print the neighbors of the queries."""
-    from bert_tf.tasks.features.vector_files import array_writer  # imports TensorFlow
+    from bert_tf.tasks.features.pipeline import array_writer  # imports TensorFlow
 
     neighbors = None
     if FLAGS.query:

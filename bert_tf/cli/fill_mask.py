@@ -15,7 +15,8 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import lines, pipelines
-from bert_tf.cli.flags import FLAGS
+from bert_tf.cli.flags import FLAGS, define_options
+from bert_tf.configs.export import ExportConfig
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_multi_string(
@@ -30,7 +31,7 @@ flags.DEFINE_string(
     None,
     "File of JSON lines to write. Default: results are printed.",
 )
-flags.DEFINE_integer("num_best", 5, "Number of predictions per [MASK].", lower_bound=1)
+define_options(ExportConfig, only=("num_best",))
 
 
 def main():

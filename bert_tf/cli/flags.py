@@ -6,20 +6,23 @@ Flags of the release keep their names, defaults and meanings. The help of all ot
 
 import contextlib
 import dataclasses
+import gc
 import os
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 import typing
 
 from absl import app, flags, logging
 
 from bert_tf import console
-from bert_tf.cli import tensorflow_start, usage
-from bert_tf.configs.base import Config
+from bert_tf.cli import tensorflow_start
+from bert_tf.configs.base import Config, hints_of
 from bert_tf.configs.train import FineTuneConfig
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
-from bert_tf.io import files
+from bert_tf.io import files, json_files
 
 FLAGS = flags.FLAGS
 
@@ -87,6 +90,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             console.error(f"{name}: interrupted")
             sys.exit(130)
 
+    # Reading SQuAD took two and a half times as long with Python's thresholds.
+    gc.set_threshold(50_000, 20, 100)
     # Hide TensorFlow's own log lines; --verbosity=0 shows them.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
@@ -98,7 +103,8 @@ def command_line():
 
 def make_main(name, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(FineTuneConfig(task=config_class()), skip=("num_warmup_steps",))
+    define_options(config_class.OPTIONS)
+    define_options(FineTuneConfig, skip=("num_warmup_steps",))
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 
@@ -106,7 +112,8 @@ def make_main(name, config_class):
         from bert_tf.tasks.registry import TASKS  # imports TensorFlow
         from bert_tf.training import fine_tune
 
-        config = from_flags(FineTuneConfig(task=config_class()))
+        tensorflow_start.keep_freed_memory()
+        config = from_flags(FineTuneConfig, task=from_flags(config_class.OPTIONS))
         fine_tune(TASKS[name], config, command_line())
 
     return main
@@ -142,7 +149,7 @@ def _parse(argv):
 
 def _print_help(argument):
     if FLAGS["help"].parser.parse(argument):
-        console.write(usage.describe(sys.argv[0]))
+        console.write(_describe_program(sys.argv[0]))
         sys.exit(0)
 
 
@@ -153,32 +160,67 @@ def _check_remote_paths():
             files.check_reachable(flag.value, flag.name)
 
 
+class _OptionParser(flags.ArgumentParser):
+    """Parses a flag and checks it against the type and limits of its option."""
+
+    def __init__(self, hint, kind):
+        self._hint = hint
+        self._parser = {int: flags.IntegerParser, float: flags.FloatParser}.get(
+            kind, flags.ArgumentParser
+        )()
+        self.enum_values = typing.get_args(hint)[1].choices
+        self._expected = json_files.describe(hint)
+        self.syntactic_help = self._expected.replace("a string", "")
+
+    def parse(self, argument):
+        try:
+            value = self._parser.parse(argument)
+        except ValueError:
+            value = argument
+        if json_files.problem(value, self._hint):
+            raise ValueError(f"expected {self._expected}")
+        return value
+
+    def flag_type(self):
+        return "string enum" if self.enum_values else self._parser.flag_type()
+
+
 def define_options(config, only=None, skip=()):
-    """Define a flag for each option of a `Config` and its nested configs."""
-    hints = typing.get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        name, metadata, default = field.name, field.metadata, getattr(config, field.name)
-        if isinstance(default, Config):
-            define_options(default, only, skip)
+    """Define a flag for each option of a `Config` class and its nested configs.
+
+    `config` may also be an instance, whose values are the defaults.
+    """
+    cls = config if isinstance(config, type) else type(config)
+    for field in dataclasses.fields(cls):
+        name, metadata = field.name, field.metadata
+        if nested := _nested_default(config, field):
+            define_options(nested, only, skip)
         help = metadata.get("help")
         if not help or name in skip or (only is not None and name not in only):
             continue
-        default = metadata["default"] if default is None else default
-        types, limits = typing.get_args(hints[name]) or (hints[name],), metadata["limits"]
-        if limits.choices:
-            flags.DEFINE_enum(name, default, limits.choices, help)
-        elif typing.get_origin(hints[name]) is list:
+        default = getattr(config, name, None)
+        default = metadata["flag_default"] if default is None else default
+        hint = hints_of(cls)[name]
+        annotation = typing.get_args(hint)[0]
+        types = typing.get_args(annotation) or (annotation,)
+        if metadata["repeated"]:
             flags.DEFINE_multi_string(name, list(default), help)
-        elif typing.get_origin(hints[name]) is tuple:
+        elif typing.get_origin(annotation) is tuple:
             flags.DEFINE_list(name, list(default) or None, help)
         elif bool in types:
             flags.DEFINE_bool(name, default, help)
-        elif int in types or float in types:
-            define = flags.DEFINE_integer if int in types else flags.DEFINE_float
-            define(name, default, help, limits.minimum, limits.maximum)
         else:
-            flags.DEFINE_string(name, default, help)
-        FLAGS[name].group = config.find_group(name)
+            serializer = flags.ArgumentSerializer()
+            flags.DEFINE(_OptionParser(hint, types[0]), name, default, help, serializer=serializer)
+        FLAGS[name].group = cls.find_group(name)
+
+
+def _nested_default(config, field):
+    """Return the default of a field if it is a `Config`."""
+    value = getattr(config, field.name, None)
+    if value is None and field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    return value if isinstance(value, Config) else None
 
 
 TOKENIZER_FLAGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -189,24 +231,24 @@ def tokenizer_options():
     return {name: FLAGS[name].value for name in TOKENIZER_FLAGS if FLAGS[name].present}
 
 
-def from_flags(config):
-    """Return a copy of a `Config` with each option set to the flag of the same name."""
-    values, hints = {}, typing.get_type_hints(type(config))
+def from_flags(config, **values):
+    """Return a `Config` with the flags that were given; `values` are other attributes.
+
+    `config` is a class, or an instance with other defaults.
+    """
+    is_class = isinstance(config, type)
+    hints = typing.get_type_hints(config if is_class else type(config))
     for field in dataclasses.fields(config):
-        name, value = field.name, getattr(config, field.name)
-        if isinstance(value, Config):
-            values[name] = from_flags(value)
-        elif (
-            field.metadata.get("help")
-            and name in FLAGS
-            and (value is not None or FLAGS[name].present)
-        ):
-            given = FLAGS[name].value
-            if isinstance(value, tuple):
-                kind = typing.get_args(hints[name])[0]
-                given = parse_numbers(name, int) if given and kind is int else tuple(given or ())
-            values[name] = given
-    return dataclasses.replace(config, **values)
+        name = field.name
+        if name in values:
+            continue
+        if nested := _nested_default(config, field):
+            values[name] = from_flags(nested)
+        elif field.metadata.get("help") and name in FLAGS and FLAGS[name].present:
+            is_list = typing.get_origin(hints[name]) is tuple
+            is_numbers = is_list and typing.get_args(hints[name])[0] is int
+            values[name] = parse_numbers(name, int) if is_numbers else FLAGS[name].value
+    return config(**values) if is_class else config.with_options(**values)
 
 
 def parse_numbers(name, kind):
@@ -219,3 +261,65 @@ def parse_numbers(name, kind):
         raise UserError(
             f"--{name}={','.join(texts)}: expected {expected} separated by commas"
         ) from None
+
+
+# Titles in order. Flags that are not options of a config come first.
+_TITLES = (
+    "Flags", "Run", "Data", "TensorFlow Datasets", "Columns and labels", "Model", "Task",
+    "Sequences", "Instances", "Shards", "Training", "Optimizer", "Evaluation and prediction",
+    "Answers", "Serving", "Devices, speed and memory",
+)  # fmt: skip
+
+_VALUES = {
+    "int": "N",
+    "float": "X",
+    "comma separated list of strings": "A,B",
+    "string enum": "CHOICE",
+    "multi string enum": "CHOICE",
+}
+_PATHS = {"file": "FILE", "dir": "FOLDER"}
+
+_END = (
+    "--[no]x is a switch: --x or --nox. (bert_tf) marks additions to the flags of the 2018 "
+    "release. --helpfull also shows the limits of values and the flags of absl, such as "
+    "--flagfile, --undefok and --verbosity."
+)
+
+# Width of the flag name column.
+_INDENT = 28
+
+
+def _describe_program(program):
+    """Return the help of a program, given its `sys.argv[0]`."""
+    width = max(60, min(100, shutil.get_terminal_size().columns))
+    paragraphs = (sys.modules["__main__"].__doc__ or "").strip().split("\n\n")
+    # Indented text is an example and is not wrapped.
+    parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
+    groups: dict[str, list[str]] = {title: [] for title in _TITLES}
+    for flag in FLAGS.get_key_flags_for_module(program):
+        groups.setdefault(getattr(flag, "group", "Flags"), []).append(_describe_flag(flag, width))
+    parts += ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
+    return "\n\n".join([*parts, textwrap.fill(_END, width)]) + "\n"
+
+
+def _describe_flag(flag, width):
+    """Return the name, help, choices and default of a flag in two columns."""
+    name = f"  --[no]{flag.name}"
+    if not flag.boolean:
+        value = _PATHS.get(flag.name.rpartition("_")[2], "TEXT")
+        name = f"  --{flag.name}={_VALUES.get(flag.flag_type(), value)}"
+    choices = getattr(flag.parser, "enum_values", None)
+    notes = [", ".join(choices)] if choices else []
+    if any("must have a value" in validator.message for validator in flag.validators):
+        notes.append("required")
+    if flag.default not in (None, [], "") and flag.default is not False:
+        default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+        notes.append(f"default\xa0{str(default).lower() if flag.boolean else default}")
+    # Remove absl's additions: the choices before the text, and a note on repetition after it.
+    text = flag.help.partition(";\n")[0]
+    text = text.partition(">: ")[2] if text.startswith("<") else text
+    text += f" [{'; '.join(notes)}]" if notes else ""
+    margin = " " * _INDENT
+    first = name.ljust(_INDENT) if len(name) < _INDENT - 1 else f"{name}\n{margin}"
+    lines = textwrap.wrap(text, width - _INDENT, break_on_hyphens=False)
+    return first + f"\n{margin}".join(lines).replace("\xa0", " ")

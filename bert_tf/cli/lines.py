@@ -1,17 +1,22 @@
-"""Flags and loop of the commands that answer lines of text."""
+"""Flags and loop of the commands that answer lines of text or the rows of a table."""
 
 import contextlib
+import csv
+import dataclasses
+import io
 import itertools
 import json
 import os
 import select
 import sys
+from typing import NamedTuple
 
 from absl import flags
 
-import bert_tf
 from bert_tf import console
-from bert_tf.cli import table_answers
+from bert_tf.data import tables
+from bert_tf.errors import UserError
+from bert_tf.io import files
 
 FLAGS = flags.FLAGS
 
@@ -52,47 +57,45 @@ def define_line_flags():
 
 def check_line_flags():
     if FLAGS.input_file:
-        bert_tf.io.files.require(FLAGS.input_file, "input_file")
+        files.require(FLAGS.input_file, "input_file")
     for name in ("text_columns", "delimiter"):
         if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
-            raise bert_tf.UserError(f"--{name} requires a table as --input_file, without --json")
+            raise UserError(f"--{name} requires a table as --input_file, without --json")
     if FLAGS.output_file:
-        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
+        files.check_writable(FLAGS.output_file, "output_file")
     elif sys.stdout is None:
-        raise bert_tf.UserError("--output_file is required, because standard output is closed")
+        raise UserError("--output_file is required, because standard output is closed")
 
 
 def answer_lines(predictor, title):
     """Answer the input that the flags name: plain lines as JSON lines, tables as tables."""
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
-        table = table_answers.open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
+        table = open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
         if table:
-            table_answers.answer_table(predictor, table, FLAGS.output_file, console.write)
+            answer_table(predictor, table, FLAGS.output_file, console.write)
             return
     if FLAGS.input_file:
-        lines = bert_tf.io.files.read_lines(FLAGS.input_file)
+        lines = files.read_lines(FLAGS.input_file)
         chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
     else:
         chunks = stdin_chunks(predictor.inputs, title)
     with open_output() as write:
         num_invalid = _answer(predictor, chunks, write)
     if num_invalid:
-        raise bert_tf.UserError(
-            f"{num_invalid} lines were invalid; their answers contain the errors"
-        )
+        raise UserError(f"{num_invalid} lines were invalid; their answers contain the errors")
 
 
 def open_output():
     """Return a context with a function that writes to `output_file` or standard output."""
     path = FLAGS.output_file
-    return bert_tf.io.files.writing_text(path) if path else contextlib.nullcontext(console.write)
+    return files.writing_text(path) if path else contextlib.nullcontext(console.write)
 
 
 def stdin_chunks(inputs, title):
     """Yield lists of the lines available on standard input, without waiting for more."""
     if sys.stdin is None:
-        raise bert_tf.UserError("--input_file is required, because standard input is closed")
+        raise UserError("--input_file is required, because standard input is closed")
     if sys.stdin.isatty():
         names = " <tab> ".join(inputs)
         console.error(f"{title}: type {names}, one per line; Ctrl-D to end")
@@ -104,7 +107,7 @@ def stdin_chunks(inputs, title):
         try:
             data = os.read(stdin, 1 << 16)
         except OSError as error:
-            raise bert_tf.UserError(f"standard input cannot be read ({error})") from None
+            raise UserError(f"standard input cannot be read ({error})") from None
         *complete, rest = (rest + data).split(b"\n")
         lines += complete if data or not rest else [rest]
         has_more = data and select.select([stdin], [], [], 0)[0]
@@ -137,3 +140,170 @@ def _answer(predictor, chunks, write):
         answers = [errors.get(i) or next(valid) for i in range(len(chunk))]
         write("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
     return num_invalid
+
+
+# Files with these extensions are tables even if their column names are unknown.
+_ENDINGS = (".csv", *tables.ENDINGS)
+
+# Inputs whose columns may have any of the usual names.
+_USUAL_INPUTS = (["text"], ["text_a", "text_b"])
+
+
+class Inputs(NamedTuple):
+    """The rows of a table, as `cells` and as `inputs` for a `serving.Predictor`."""
+
+    path: str
+    format: tables.TableFormat
+    names: tuple
+    cells: list
+    inputs: list
+
+
+def open_table(predictor, path, text_columns=(), delimiter=None):
+    """Read a table with inputs of a model; return None for plain lines.
+
+    `text_columns` are names or numbers from 0. By default, they are the columns used for training,
+    else columns with the usual names.
+    """
+    from bert_tf.data.columns import Columns, Layout
+    from bert_tf.tasks.classification.examples import read_header, row_example
+    from bert_tf.tasks.classification.glue import custom_dataset
+
+    inputs = [name for name in predictor.inputs if name != "numbers"]
+    if "endings" in inputs:
+        if text_columns or delimiter:
+            raise UserError(
+                "`text_columns` and `delimiter` have no effect on multiple choice; pass the "
+                "endings as `json`"
+            )
+        return None
+    metadata = predictor.metadata
+    saved = metadata.get("columns", {})
+    texts = text_columns or saved.get("text_columns") or (inputs not in _USUAL_INPUTS and inputs)
+    layout = Layout(
+        tuple(texts or ()),
+        header="auto" if text_columns else saved.get("header", "auto"),
+        numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
+        numeric_as="vector" if metadata.get("numbers") else "text",
+        delimiter=delimiter or saved.get("delimiter"),
+        restored=() if text_columns else ("text", "header"),
+    )
+    table = tables.open_table(path, layout.delimiter, layout.likely_names)
+    first = next(table.rows, None)
+    is_table = text_columns or delimiter or tables.file_extension(path) in _ENDINGS
+    if not first or not (is_table or (not first[2] and _has_columns(first[1], inputs, layout))):
+        return None
+    table = table._replace(rows=itertools.chain([first], table.rows))
+    dataset, train = custom_dataset(layout=layout), Columns((), width=len(inputs) + 1)
+    columns, rows = read_header(table, dataset, "test", train=train)
+    names = list(map(columns.name, columns.texts))
+    if len(names) < len(inputs) or len(text_columns) > len(inputs):
+        raise UserError(
+            f"{path}: found the text columns {', '.join(names)}, expected one for each of "
+            f"{', '.join(inputs)}; name them with `text_columns`"
+        )
+    columns = dataclasses.replace(columns, texts=columns.texts[: len(inputs)])
+    result = Inputs(path, table.format, columns.names, [], [])
+    for index, (number, row, problem) in enumerate(rows):
+        try:
+            example = row_example(dataset, "", index, row, problem, columns)
+            values = dict(zip(inputs, (example.text_a, example.text_b), strict=False))
+            result.inputs.append(predictor.check({**values, "numbers": list(example.numbers)}))
+        except ValueError as error:
+            raise UserError(f"{table.place(number)}: {error}") from None
+        result.cells.append(row)
+    if not result.cells:
+        raise UserError(f"{path}: the table has no rows")
+    used = ", ".join(f"{name} ({x})" for x, name in zip(inputs, names, strict=False))
+    console.info("%s: %s; columns %s; %d rows", path, table.format, used, len(result.cells))
+    if table.format.kind == "excel":
+        return result._replace(format=tables.TableFormat("delimited", ","))
+    return result
+
+
+def _has_columns(row, inputs, layout):
+    """Return whether the first row names the text columns; otherwise it is plain text."""
+    from bert_tf.data.columns import TEXT_A, TEXT_B
+
+    names = {name.strip().lower() for name in row}
+    if any(name.isdecimal() for name in layout.text):
+        return len(row) > max(len(inputs), *map(int, layout.text))
+    usual = (TEXT_A, TEXT_B)[: len(inputs)] if inputs in _USUAL_INPUTS else ()
+    groups = [[(name.lower(),) for name in layout.text], usual]
+    return any(group and all(names.intersection(x) for x in group) for group in groups)
+
+
+def answer_table(predictor, table, output_file, write):
+    """Write a table with added columns of predictions, in the format of the input."""
+    kind = table.format.kind
+    if kind == "parquet" and not output_file:
+        raise UserError("`output_file` is required, because the input is Parquet")
+    ending = os.path.splitext(output_file or "")[1].lower()
+    kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
+    if kinds.get(ending, kind) != kind:
+        raise UserError(
+            f"`output_file`: the answers to {table.path} are {table.format}; use an extension "
+            f"other than {ending}"
+        )
+    table_columns, metadata = predictor.answers.table_columns, predictor.metadata
+    added = [table_columns(answer, metadata) for answer in predictor(table.inputs)]
+    if kind not in ("json", "json_lines"):
+        separator = metadata.get("columns", {}).get("label_separator", ",")
+        added = [_flat(row, separator if kind == "delimited" else None) for row in added]
+    if taken := [name for name in added[0] if name in table.names]:
+        raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
+    if not table.names:
+        console.info("%s has no header; added columns: %s", table.path, ", ".join(added[0]))
+    if kind == "parquet":
+        _write_parquet(table, added, output_file)
+    elif output_file:
+        files.write_text(output_file, _as_text(table, added))
+    else:
+        write(_as_text(table, added))
+
+
+def _flat(row, separator):
+    """Return the answer with a column for each probability, and nested values as text."""
+    flat = {}
+    for name, value in row.items():
+        if name == "probabilities" and isinstance(value, dict):
+            flat |= {f"probability_{label}": p for label, p in value.items()}
+        elif name == "prediction" and isinstance(value, list):
+            flat[name] = separator.join(value) if separator else value
+        else:
+            is_nested = isinstance(value, (list, dict))
+            flat[name] = json.dumps(value, ensure_ascii=False) if is_nested else value
+    return flat
+
+
+def _as_text(table, added):
+    kind, delimiter = table.format
+    pairs = list(zip(table.cells, added, strict=True))
+    if kind != "delimited":
+        rows = ({**dict(zip(table.names, cells, strict=True)), **more} for cells, more in pairs)
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        return "[\n" + ",\n".join(lines) + "\n]\n" if kind == "json" else "\n".join([*lines, ""])
+    header = [[*table.names, *added[0]]] if table.names else []
+    # Rows may lack trailing empty cells.
+    width = max(map(len, [table.names, *table.cells]))
+    rows = [[*cells, *[""] * (width - len(cells)), *more.values()] for cells, more in pairs]
+    if delimiter == "\t":
+        texts = ([str(x).replace("\t", " ") for x in row] for row in [*header, *rows])
+        return "".join("\t".join(row) + "\n" for row in texts)
+    writer = io.StringIO()
+    csv.writer(writer, delimiter=delimiter, lineterminator="\n").writerows([*header, *rows])
+    return writer.getvalue()
+
+
+def _write_parquet(table, added, output_file):
+    import pyarrow
+    import pyarrow.parquet
+
+    result = tables.read_parquet(table.path)
+    for name in added[0]:
+        result = result.append_column(name, pyarrow.array([row[name] for row in added]))
+    with files.replacing(output_file) as (temporary,):
+        data = io.BytesIO()
+        pyarrow.parquet.write_table(result, data)
+        with files.open_file(temporary, "wb") as writer:
+            writer.write(data.getvalue())

@@ -1,13 +1,11 @@
 """Flags shared by the scripts of pre-trained models, and their conversion to arguments."""
 
-import dataclasses
-
 from absl import flags
 
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.task import TaskOptions
 from bert_tf.configs.train import BatchConfig, DeviceConfig, TrainConfig
 
 FLAGS = flags.FLAGS
@@ -16,16 +14,16 @@ flags.disclaim_key_flags()
 
 
 def define_pipeline_flags():
-    define_options(ModelConfig())
-    define_options(DeviceConfig())
-    define_options(TaskConfig(), only=("max_seq_length",))
-    define_options(BatchConfig())
-    define_options(TrainConfig(), only=("dtype",))
+    define_options(ModelConfig)
+    define_options(DeviceConfig)
+    define_options(TaskOptions, only=("max_seq_length",))
+    define_options(BatchConfig)
+    define_options(TrainConfig, only=("dtype",))
 
 
 def model_files():
     return bert_tf.checkpoints.resolve(
-        from_flags(ModelConfig()),
+        from_flags(ModelConfig),
         needs=("init_checkpoint", "bert_config_file", "vocab_file"),
         default_lower_case=FLAGS.do_lower_case,
     )
@@ -36,9 +34,9 @@ def make_strategy():
 
     if bert_tf.training.strategy.tf_config() > 1:
         raise bert_tf.UserError(SINGLE_PROCESS_MESSAGE)
-    device = from_flags(DeviceConfig())
+    device = from_flags(DeviceConfig)
     device.check_dtype(FLAGS.dtype)
-    return bert_tf.training.make_strategy(**dataclasses.asdict(device))
+    return bert_tf.training.make_strategy(device)
 
 
 def pipeline_options():

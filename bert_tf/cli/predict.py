@@ -33,7 +33,7 @@ lines.define_line_flags()
 def main():
     lines.check_line_flags()
     metadata = bert_tf.checkpoints.metadata
-    model = bert_tf.checkpoints.hugging_face_hub.local_folder(FLAGS.model)
+    model = bert_tf.checkpoints.hub.local_folder(FLAGS.model)
     has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
     is_other = has_config or model in bert_tf.checkpoints.MODELS
     if bert_tf.serving.find_version(model) or not is_other:

@@ -1,6 +1,7 @@
-"""Import TensorFlow without its start-up messages."""
+"""Process-wide settings: TensorFlow's start-up messages, and the memory of training."""
 
 import contextlib
+import ctypes
 import glob
 import importlib
 import os
@@ -55,3 +56,20 @@ def warn_of_unused_gpu():
         console.warning(
             "TensorFlow cannot use the GPU of this machine; TF_CPP_MIN_LOG_LEVEL=0 shows why"
         )
+
+
+# Parameters of glibc's `mallopt`, from <malloc.h>.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory():
+    """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
+
+    A training step allocates buffers of up to 100 MB, whose pages the kernel would map and clear in
+    every step, which took about 4 % of its time.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:  # musl has no such function
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_M_TOP_PAD, 2**26)

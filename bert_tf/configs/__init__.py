@@ -3,6 +3,5 @@
 from bert_tf.configs.base import Config, derived, option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.model import BertConfig, ModelConfig
-from bert_tf.configs.pretraining import PretrainingConfig
-from bert_tf.configs.pretraining_data import InstanceConfig, PretrainingDataConfig
+from bert_tf.configs.pretraining import InstanceConfig, PretrainingConfig, PretrainingDataConfig
 from bert_tf.configs.train import DeviceConfig, FineTuneConfig, OptimizerConfig, TrainConfig

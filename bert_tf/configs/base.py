@@ -1,14 +1,17 @@
 """Configurations as dataclasses whose options are declared once.
 
-The declaration of an option defines its validation, flag, JSON entry, resume check and docstring.
+The declaration of an option defines its validation, flag, `--help`, JSON entry, resume check and
+docstring. pydantic would need the same declarations, its messages do not say what was expected in
+one clause, and it has no `requires`.
 
 >>> @dataclasses.dataclass(frozen=True)
 ... class WindowConfig(Config):
 ...     "How to split long texts into windows."
-...     doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1, saved=True)
+...     doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1)
+>>> WindowConfig(doc_stride=0)
+UserError: `doc_stride=0`: expected an integer of at least 1
 """
 
-import copy
 import dataclasses
 import functools
 import inspect
@@ -20,36 +23,41 @@ from typing import Annotated, Any, ClassVar
 from bert_tf.errors import UserError, shown
 from bert_tf.io import json_files
 
+REQUIRED: Any = dataclasses.MISSING
+
 
 def option(
     default, help, *, choices=None, minimum=None, maximum=None,
-    saved=False, fixed=False, inferred=False, requires=None,
+    saved=False, fixed=False, inferred=False, requires=None, flag_default=None, repeated=False,
 ):  # fmt: skip
     """Declare an option of a `Config`.
 
     Args:
-      default: the default. None means "not given": the value is determined elsewhere.
+      default: the default; REQUIRED if there is none, `dict` for an empty dict.
       help: one or two sentences for `--help` and the docstring; None for a value without a flag.
       choices: the valid values.
       minimum: the smallest valid number.
       maximum: the largest valid number.
-      saved: whether the value is saved with the weights. If it is not given, the attribute is None
-        until `Config.resolve` sets it to the saved value or the default.
+      saved: whether the value is saved with the weights. It is the default of later commands.
       fixed: whether a resumed run must use the same value.
-      inferred: whether the value is inferred from the data if it is not given. `resolve` skips it.
+      inferred: whether the value is inferred from the data or the model if it is not given.
       requires: the option that enables this one: its name, or a tuple of its name and the enabling
         values.
+      flag_default: the default in `--help`, if None means a value that depends on the model.
+      repeated: whether the flag may be repeated.
     """
+    default = {"default_factory": dict} if default is dict else {"default": default}
     return dataclasses.field(
-        default=None if saved and help and not inferred else default,
+        **default,
         metadata={
             "help": help,
-            "default": default,
             "limits": json_files.Limits(minimum, maximum, choices and tuple(choices)),
             "saved": saved,
             "fixed": fixed,
             "inferred": inferred,
             "requires": (requires,) if isinstance(requires, str) else requires,
+            "flag_default": flag_default,
+            "repeated": repeated,
         },
     )
 
@@ -59,18 +67,43 @@ def derived(default, **properties):
     return option(default, None, **properties)
 
 
+def redeclared(cls, name, default):
+    """Declare an option of the base class `cls` again, with a different default."""
+    return dataclasses.field(default=default, metadata=cls.__dataclass_fields__[name].metadata)
+
+
 @functools.cache
-def _hints(cls):
-    return typing.get_type_hints(cls, include_extras=True)
+def hints_of(cls):
+    """Return a dict from field to its type, annotated with the limits of the option."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    limits = {x.name: x.metadata.get("limits") for x in dataclasses.fields(cls)}
+    return {name: Annotated[hints[name], x] if x else hints[name] for name, x in limits.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Base class of configurations: frozen dataclasses of `option`s and nested configs."""
+    """Base class of configurations: frozen dataclasses of `option`s and nested configs.
+
+    The constructor validates all values. `given` has the names of its arguments;
+    `dataclasses.replace` keeps them.
+    """
 
     # `--help` title of the options, and (title, names) for options under other titles.
     GROUP: ClassVar[str] = "Data"
     GROUPS: ClassVar[tuple] = ()
+
+    # Whether all saved options have their final values.
+    is_resolved: ClassVar[bool] = True
+
+    given: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
+
+    def __new__(cls, *args, given=None, **values):
+        config = super().__new__(cls)
+        if given is None:
+            names = [field.name for field in dataclasses.fields(cls) if not field.kw_only]
+            given = {*names[: len(args)], *values}
+        object.__setattr__(config, "given", frozenset(given))
+        return config
 
     def __init_subclass__(cls):
         """Add the help of each option to the docstring."""
@@ -89,93 +122,68 @@ class Config:
             text = inspect.cleandoc(cls.__doc__)
             cls.__doc__ = text + "\n\nAttributes:\n" + "\n".join(lines) + "\n"
 
-    def __post_init__(self):
-        """Convert paths to str, lists to tuples and NumPy scalars to Python numbers."""
-        for name in (field.name for field in dataclasses.fields(self)):
+    def __post_init__(self, given):
+        """Convert paths to str, lists to tuples and NumPy scalars to Python numbers; validate."""
+        for name in hints_of(type(self)):
             value = getattr(self, name)
             if isinstance(value, os.PathLike):
                 value = os.fspath(value)
-            elif isinstance(value, list):
+            elif isinstance(value, (list, range)):
                 value = tuple(value)
             elif type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
                 value = value.item()
             object.__setattr__(self, name, value)
+        self.validate()
 
     @classmethod
-    def take(cls, options: dict[str, Any], **values: Any) -> Any:
+    def take(cls, options, **values):
         """Remove the attributes of this config from `options`; return the config with them.
 
         `values` are other attributes, None for the default.
         """
-        names = {field.name for field in dataclasses.fields(cls)}
         given = {name: value for name, value in values.items() if value is not None}
-        given |= {name: options.pop(name) for name in names & options.keys()}
-        return cls(**given).validate()
+        given |= {name: options.pop(name) for name in hints_of(cls).keys() & options.keys()}
+        return cls(**given)
+
+    def with_options(self, **values):
+        """Return a copy with changed values that count as given."""
+        return dataclasses.replace(self, given=self.given | values.keys(), **values)
 
     def validate(self):
         """Check types, choices, bounds and `requires` of all options; return self."""
-        for field in dataclasses.fields(self):
-            name, value = field.name, getattr(self, field.name)
-            hint = _hint(type(self), field)
-            if value is None and field.default is None:
-                # Options without "| None" are required.
-                if field.metadata.get("default", "") is None and json_files.problem(None, hint):
-                    raise UserError(f"`{name}` must be given")
-            elif json_files.problem(value, hint):
-                text = shown(value).strip("'\"")
+        for name, hint in hints_of(type(self)).items():
+            if json_files.problem(getattr(self, name), hint):
+                text = shown(getattr(self, name)).strip("'\"")
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
-            elif isinstance(value, Config):
-                value.validate()
-        for field in dataclasses.fields(self):
-            name = field.name
-            if self.is_given(name) and not self._applies(field, is_unknown=True):
-                other, *values = field.metadata["requires"]
-                values = "=" + " or ".join(map(str, values)) if values else ""
-                raise UserError(f"`{name}` requires `{other}{values}`")
+        self.check_requirements(self.is_resolved)
         return self
 
-    def is_given(self, name: str) -> bool:
-        """Return whether an option differs from its default."""
-        return getattr(self, name) != self.__dataclass_fields__[name].default
+    def check_requirements(self, is_resolved=True):
+        """Raise UserError for an option that was given without the option that enables it."""
+        for field in dataclasses.fields(self):
+            if self.is_given(field.name) and not self._applies(field):
+                other, *values = field.metadata["requires"]
+                is_saved = self.__dataclass_fields__[other].metadata["saved"]
+                if is_resolved or not is_saved or self.is_given(other):
+                    values = "=" + " or ".join(map(str, values)) if values else ""
+                    raise UserError(f"`{field.name}` requires `{other}{values}`")
+
+    def is_given(self, name):
+        """Return whether an option was passed to the constructor, with a value."""
+        return name in self.given and getattr(self, name) not in (None, ())
 
     @classmethod
     def find_group(cls, name: str) -> str:
         groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
         return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
-    def _applies(self, field, is_unknown=False):
-        """Return whether an option has an effect, or `is_unknown` if that is not yet resolved."""
+    def _applies(self, field):
+        """Return whether an option has an effect."""
         if not (requires := field.metadata.get("requires")):
             return True
         name, *values = requires
         value = getattr(self, name)
-        if value is None and self.__dataclass_fields__[name].metadata["saved"] and is_unknown:
-            return True
         return value in values if values else bool(value)
-
-    @classmethod
-    def saved_options(cls) -> list[str]:
-        """Return the names of the options that `resolve` sets."""
-        fields = ((x.name, x.metadata) for x in dataclasses.fields(cls))
-        return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
-
-    def resolve(self, stored=None):
-        """Return a copy with the saved options set from `stored` or the defaults, unless given."""
-        config = copy.copy(self)
-        for name in self.saved_options():  # options come after those that they require
-            field = self.__dataclass_fields__[name]
-            if getattr(config, name) is None and config._applies(field):
-                value = getattr(stored, name, None)
-                value = field.metadata["default"] if value is None else value
-                object.__setattr__(config, name, value)
-        return config
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            field.name: _to_plain(getattr(self, field.name))
-            for field in dataclasses.fields(self)
-            if field.metadata.get("saved") and self._applies(field)
-        }
 
     def to_flags(self) -> dict[str, Any]:
         """Return the options that have an effect, as a dict from flag to value."""
@@ -185,50 +193,29 @@ class Config:
             if isinstance(value, Config):
                 values |= value.to_flags()
             elif field.metadata.get("help") and value is not None and self._applies(field):
-                values[field.name] = _to_plain(value)
+                values[field.name] = to_plain(value)
         return values
 
-    @classmethod
-    def from_json(cls, values, **others):
-        """Return the config for the values of a JSON file; `others` are additional attributes."""
-        hints = {}
-        for field in dataclasses.fields(cls):
-            if field.metadata.get("saved"):
-                may_miss = field.metadata["requires"] or field.metadata["inferred"]
-                hints[f"{field.name}{'?' if may_miss else ''}"] = _hint(cls, field)
-        json_files.check(values, hints)
-        names = [name for key in hints if (name := key.removesuffix("?")) in values]
-        read = {name: _from_plain(values[name], _hints(cls)[name]) for name in names}
-        return cls(**others, **read)
 
-    def fixed_values(self) -> dict[str, Any]:
-        """Return the values that a resumed run must not change, as a dict."""
-        fields = dataclasses.fields(self)
-        return {x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")}
-
-
-def _hint(cls, field):
-    return Annotated[_hints(cls)[field.name], field.metadata.get("limits", json_files.Limits())]
-
-
-def _to_plain(value):
+def to_plain(value):
+    """Return a value with lists and dicts in place of tuples and named tuples, for JSON."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
-        return {name: _to_plain(x) for name, x in value.items()}
-    return [_to_plain(x) for x in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_plain(x) for name, x in value.items()}
+    return [to_plain(x) for x in value] if isinstance(value, (list, tuple)) else value
 
 
-def _from_plain(value, hint):
+def from_plain(value, hint):
     """Convert a valid value of a JSON file to the type of its annotation."""
     if value is None:
         return None
     arguments = [x for x in typing.get_args(hint) if x is not type(None)]
     if isinstance(value, list):
-        return tuple(_from_plain(x, arguments[0] if arguments else Any) for x in value)
+        return tuple(from_plain(x, arguments[0] if arguments else Any) for x in value)
     for kind in (hint, *arguments):
         if hasattr(kind, "_fields"):
             return kind(**{name: value[name] for name in kind._fields if name in value})
     if isinstance(value, dict):
-        return {name: _from_plain(x, Any) for name, x in value.items()}
+        return {name: from_plain(x, Any) for name, x in value.items()}
     return value

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.configs.base import Config, option
+from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
 
 
@@ -69,7 +69,7 @@ class ExportConfig(Config):
     )
 
     export_dir: str = option(
-        None, "Folder for all versions of the model; each is a numbered subfolder."
+        REQUIRED, "Folder for all versions of the model; each is a numbered subfolder."
     )
     model_dir: str | None = option(
         None, "output_dir of the run that trained the model, or a Hugging Face folder."

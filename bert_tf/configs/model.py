@@ -250,9 +250,9 @@ class ModelConfig(Config):
         "init_checkpoint.",
     )
     do_lower_case: bool | None = option(
-        True,
+        None,
         "Whether to lower-case the text: true for uncased models, false for cased models.",
-        saved=True,
+        flag_default=True,
     )
     strip_accents: bool | None = option(
         None,

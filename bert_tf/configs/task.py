@@ -1,31 +1,118 @@
-"""The configuration of a fine-tuned model: options and labels, saved next to its weights."""
+"""The options of a task, and the configuration of its model, which is saved next to the weights."""
 
 import dataclasses
 import functools
 import json
 import os
-from typing import ClassVar
+import typing
+from typing import ClassVar, NamedTuple
 
-from bert_tf.configs.base import Config, derived, option
+from bert_tf.configs.base import Config, derived, from_plain, hints_of, option, to_plain
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
     RELEASE_SETTINGS,
+    SHORTEST,
     extra_settings,
     resolve_settings,
 )
-from bert_tf.tokenization.special_tokens import SHORTEST
 from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskOptions(Config):
+    """The options of a task that a user sets."""
+
+    GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
+    is_resolved = False
+
+    max_seq_length: int = option(
+        128,
+        "Maximum sequence length, in tokens; longer texts are truncated.",
+        minimum=1,
+        saved=True,
+    )
+
+    def check(self, config):
+        """Raise UserError for options of a `FineTuneConfig` that cannot be combined."""
+
+    @classmethod
+    def saved_options(cls) -> list[str]:
+        """Return the names of the options that `resolve` sets."""
+        fields = ((x.name, x.metadata) for x in dataclasses.fields(cls))
+        return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
+
+    def resolve(self, stored=None):
+        """Return the options with the values of a trained model, unless given."""
+        names = self.saved_options() if stored else ()
+        values = {name: getattr(stored, name) for name in names if not self.is_given(name)}
+        options = dataclasses.replace(self, **values)
+        options.check_requirements()
+        return options
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileOptions(TaskOptions):
+    """Data files of a task. Each task lists the file names that it expects in `data_dir`."""
+
+    data_dir: str | None = None
+    train_file: str | None = option(None, "Training set. Default: the file in data_dir.")
+    dev_file: str | None = option(None, "Development set. Default: the file in data_dir.")
+    test_file: str | None = option(None, "Test set. Default: the file in data_dir.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsOptions(TaskOptions):
+    """A dataset of TensorFlow Datasets (TFDS)."""
+
+    GROUPS: ClassVar[tuple] = (("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_splits"),)
+
+    tfds_name: str | None = option(
+        None,
+        "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc or squad/v1.1. (bert_tf)",
+    )
+    tfds_data_dir: str | None = option(
+        None,
+        "TFDS data directory with prepared datasets. (bert_tf)",
+        requires="tfds_name",
+    )
+    tfds_splits: tuple[str, ...] = option(
+        (),
+        "TFDS splits for training, development and test, such as "
+        "train[:90%],train[90%:],test. Default: the splits with the usual names. (bert_tf)",
+        requires="tfds_name",
+    )
+
+    def check_source(self, file_options):
+        """Raise UserError if `tfds_name` is combined with any of the options `file_options`."""
+        for name in file_options:
+            if self.tfds_name and self.is_given(name):
+                raise UserError(f"`{name}` cannot be combined with `tfds_name`")
+        if len(self.tfds_splits) > len(SPLITS):
+            raise UserError(
+                f"`tfds_splits`: found {len(self.tfds_splits)} splits, expected at most "
+                f"{len(SPLITS)}, for training, development and test"
+            )
+
+    def split_names(self):
+        """Return `tfds_splits` by their purpose: "train", "dev" and "test"."""
+        return dict(zip(SPLITS, self.tfds_splits, strict=False))
+
+
+class Vocabulary(NamedTuple):
+    """The mapping from piece to id, and the text of the vocabulary file."""
+
+    pieces: dict
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskConfig(Config):
-    """The configuration of a task and its trained model.
-
-    The `task` of a `FineTuneConfig` has only the options that the user sets. With a `bert_config`,
-    it is the complete config of a model, which is saved next to the weights.
+class TaskConfig(TaskOptions):
+    """The options of a trained model, and what describes the model; saved next to its weights.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -33,38 +120,38 @@ class TaskConfig(Config):
       do_lower_case: whether the model is uncased.
       strip_accents, tokenize_chinese_chars, max_input_chars_per_word: see `FullTokenizer`; None for
         the release's settings.
-      labels: label names in the order of their ids, () if the model has none.
+      vocabulary: the `Vocabulary`, after `keep_vocabulary`.
     """
 
-    GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
-
-    bert_config: BertConfig | None = derived(None, fixed=True)
-    vocab_file: str = derived("", fixed=True)
+    bert_config: BertConfig
+    vocab_file: str = derived("")
     do_lower_case: bool = derived(True, saved=True, fixed=True)
-    max_seq_length: int = option(
-        128,
-        "Maximum sequence length, in tokens; longer texts are truncated.",
-        minimum=1,
-        saved=True,
-    )
     strip_accents: bool | None = derived(None, saved=True, inferred=True)
     tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
     max_input_chars_per_word: int | None = derived(None, minimum=1, saved=True, inferred=True)
-    labels: tuple[str, ...] = derived((), fixed=True)
+    vocabulary: Vocabulary | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    is_resolved = True
 
     # The name of the side file, "" for a task without training by a script.
     FILE: ClassVar[str] = ""
+    # The options of a script; a task without a script has none of its own.
+    OPTIONS: ClassVar[type[TaskOptions]] = TaskOptions
 
     # The number of texts in a sequence; `ClassificationConfig` has an attribute.
-    _NUM_TEXTS: ClassVar[int] = 1
+    num_texts = 1
 
-    def __post_init__(self):
-        super().__post_init__()
-        if isinstance(self.bert_config, BertConfig):
-            vars(self).update(vars(self.resolve()))
-            self.bert_config.check_num_texts(getattr(self, "num_texts", self._NUM_TEXTS))
-            for i, label in enumerate(self.labels):
-                check_unicode(label, f"`labels`: label {i}")
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels in the order of their ids, () if the model has none."""
+        return ()
+
+    def validate(self):
+        super().validate()
+        self.bert_config.check_num_texts(self.num_texts)
+        for i, label in enumerate(self.labels):
+            check_unicode(label, f"`labels`: label {i}")
+        return self
 
     @property
     def tokenizer_settings(self):
@@ -74,33 +161,28 @@ class TaskConfig(Config):
     @functools.cached_property
     def vocab(self):
         """The mapping from piece to id, read once because the file may change later."""
-        return load_vocab(self.vocab_file)
+        return self.vocabulary.pieces if self.vocabulary else load_vocab(self.vocab_file)
 
     @functools.cached_property
     def vocabulary_text(self):
         """The text of the vocabulary file, also read once."""
-        return vocabulary_text(self.vocab_file)
+        return self.vocabulary.text if self.vocabulary else vocabulary_text(self.vocab_file)
 
-    def keep_vocabulary(self, other=None):
-        """Read the vocabulary, or copy it from a config with the same file; return self.
+    def keep_vocabulary(self):
+        """Return a copy with the vocabulary, which no longer needs the file."""
+        return dataclasses.replace(self, vocabulary=Vocabulary(self.vocab, self.vocabulary_text))
 
-        Afterwards, the file is no longer needed.
-        """
-        source = self if other is None else other
-        vars(self).update(vocab=source.vocab, vocabulary_text=source.vocabulary_text)
-        return self
-
-    def check(self, config):
-        """Raise UserError for options of a `FineTuneConfig` that cannot be combined."""
-
-    def of_model(self, model, **values):
-        """Return the config of a run from its `PretrainedFiles` and from `values` of the data."""
-        return dataclasses.replace(
-            self,
+    @classmethod
+    def of_model(cls, options, model, **values):
+        """Return the config of a run: its options, its `PretrainedFiles`, `values` of the data."""
+        names = [field.name for field in dataclasses.fields(options)]
+        given = {name: value for name in names if (value := getattr(options, name)) is not None}
+        return cls(
             bert_config=model.bert_config,
             vocab_file=model.vocab_file,
             do_lower_case=model.do_lower_case,
-            **values,
+            given=options.given,
+            **{**given, **values},
         )
 
     @classmethod
@@ -110,9 +192,11 @@ class TaskConfig(Config):
         `**options` are other attributes, None for the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        default = cls().resolve().max_seq_length
-        length = valid_length(given.pop("max_seq_length", None), bert_config, default)
-        return cls(bert_config, vocab_file, do_lower_case, max_seq_length=length, **given)
+        length = min(cls.max_seq_length, bert_config.max_position_embeddings)
+        given = {"max_seq_length": length, **given}
+        config = cls(bert_config, vocab_file, do_lower_case=do_lower_case, **given)
+        check_length(config.max_seq_length, bert_config)
+        return config
 
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
@@ -126,9 +210,27 @@ class TaskConfig(Config):
 
     def to_json(self):
         """Return the values of the side file; omit tokenizer settings with the release's values."""
-        values = super().to_json().items()
-        values = {name: value for name, value in values if name not in EXTRA_SETTINGS}
-        return {**values, **extra_settings(self.tokenizer_settings)}
+        values = {
+            x.name: to_plain(getattr(self, x.name))
+            for x in dataclasses.fields(self)
+            if x.metadata.get("saved") and self._applies(x) and x.name not in EXTRA_SETTINGS
+        }
+        start = {"do_lower_case": self.do_lower_case}
+        return {**start, **values, **extra_settings(self.tokenizer_settings)}
+
+    @classmethod
+    def from_json(cls, values, **others):
+        """Return the config for the values of a side file; `others` are additional attributes."""
+        hints = {}
+        for field in dataclasses.fields(cls):
+            if field.metadata.get("saved"):
+                may_miss = field.metadata["requires"] or field.metadata["inferred"]
+                hints[f"{field.name}{'?' if may_miss else ''}"] = hints_of(cls)[field.name]
+        json_files.check(values, hints)
+        names = [name for key in hints if (name := key.removesuffix("?")) in values]
+        types = typing.get_type_hints(cls)
+        read = {name: from_plain(values[name], types[name]) for name in names}
+        return cls(given=(), **others, **read)
 
     @classmethod
     def load(cls, folder):
@@ -138,7 +240,7 @@ class TaskConfig(Config):
           UserError: if a file is damaged, or was not written by this task's script.
         """
         path = os.path.join(folder, cls.FILE)
-        if not cls.FILE or not files.system(path).exists(path):
+        if not cls.FILE or not files.exists(path):
             return None
         script = files.TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
@@ -154,7 +256,7 @@ class TaskConfig(Config):
         """Raise UserError if a folder contains a run of another task's script."""
         for name, script in files.TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
-            if name != cls.FILE and files.system(path).exists(path):
+            if name != cls.FILE and files.exists(path):
                 raise UserError(
                     f"`output_dir`: found {name} of a {script} run in {folder}; use another "
                     "`output_dir`"
@@ -165,10 +267,15 @@ class TaskConfig(Config):
         return self
 
     def fixed_values(self):
-        values = super().fixed_values()
-        if values["vocab_file"]:
-            values["vocab_file"] = self.vocabulary_text
-        return values | self.tokenizer_settings
+        """Return the values that a resumed run must not change, as a dict."""
+        fields = dataclasses.fields(self)
+        return {
+            "bert_config": self.bert_config,
+            "vocab_file": self.vocab_file and self.vocabulary_text,
+            "labels": self.labels,
+            **{x.name: getattr(self, x.name) for x in fields if x.metadata.get("fixed")},
+            **self.tokenizer_settings,
+        }
 
     def check_resume(self, folder):
         """Raise UserError if a run in `folder` has different `fixed_values`, such as the model."""
@@ -210,14 +317,6 @@ def check_labels(labels):
             names = ", ".join(labels)
             raise UserError(f"`labels`: label {i} of {names} is empty or occurs twice")
     return labels
-
-
-def valid_length(max_seq_length, config, default=128):
-    """Return a checked length; None means the default or, if lower, the model's limit."""
-    if max_seq_length is None:
-        max_seq_length = min(default, config.max_position_embeddings)
-    check_length(max_seq_length, config)
-    return max_seq_length
 
 
 def check_length(max_seq_length, config):

@@ -3,8 +3,9 @@
 import dataclasses
 
 from bert_tf import console
-from bert_tf.configs.base import Config, option
+from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.task import TaskOptions
 from bert_tf.errors import UserError
 
 # The inputs of a larger batch alone would take gigabytes.
@@ -231,12 +232,12 @@ class DeviceConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(Config):
-    """The configuration of `training.fine_tune`; `task` is the `TaskConfig` of the task."""
+    """The configuration of `training.fine_tune`; `task` has the options of the task."""
 
     GROUP = "Run"
 
-    output_dir: str = option(None, "Folder for checkpoints, summaries and results.")
-    task: Config | None = None
+    output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
+    task: TaskOptions = derived(REQUIRED)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -256,8 +257,7 @@ class FineTuneConfig(Config):
         return {split for split, is_needed in needed.items() if is_needed}
 
     def check(self):
-        """Raise UserError for invalid values, before any data is read."""
-        self.validate()
+        """Raise UserError for values that cannot be combined, before any data is read."""
         if not (self.do_train or self.do_eval or self.do_predict):
             raise UserError("at least one of `do_train`, `do_eval` and `do_predict` must be set")
         self.train.check(self.do_train)

@@ -1,14 +1,101 @@
-"""Tables from Python containers: mappings, DataFrames, datasets and lists of dicts."""
+"""Tables from the arguments of `fit`: lists, mappings, DataFrames and datasets."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Set
 
+import keras
 import numpy as np
+import tensorflow as tf
 
+from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.errors import UserError, reason
+from bert_tf.data.columns import read_number
+from bert_tf.data.rows import class_names, plain_rows
+from bert_tf.data.tables import TO_PYTHON, plain
+from bert_tf.errors import UserError, check_unicode, counted
 
-# Methods of arrays, tensors, ragged tensors and series.
-_TO_PYTHON = ("to_list", "tolist", "numpy")
+
+def read_table(columns, arguments, names, required, known=(), known_labels=()):
+    """Return the `Table` of the first arguments of `fit`, and the other arguments.
+
+    Args:
+      columns: the values of the arguments, None if not given. The first may be a table that also
+        has the others, or a dataset of tuples.
+      arguments: the names of the arguments, for messages.
+      names: the name of each argument's column in the table, or a tuple of names if it may have
+        several columns.
+      required: the number of arguments that must be given, unless the first is a table.
+      known: lower-case column names; a DataFrame without any of them has only texts.
+      known_labels: those that cannot be columns of texts.
+    """
+    first, *others = columns
+    if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
+        first, others = _read_dataset(first, others, arguments)
+    if len(others) >= len(arguments):
+        count = 1 + len(others)
+        raise UserError(f"`{arguments[0]}`: found {count} columns, expected {len(arguments)}")
+    table = from_columns(first, arguments[0])
+    if table is not None:
+        header = next(table.rows, (0, [], None))
+        found = [str(name) for name in header[1]]
+        lower_names = {x.lower() for x in found}
+        is_text = hasattr(first, "to_numpy") and known and not lower_names & {*known}
+        is_given = any(x is not None for x in others[: len(names) - 1])
+        if not is_given and (not is_text or required > 1):
+            rows = itertools.chain([header], table.rows)
+            return table._replace(rows=rows), others[len(names) - 1 :]
+        if is_given and len(found) > 1 and lower_names & {*known_labels}:
+            raise UserError(
+                f"`{arguments[1]}` cannot be combined with the columns {', '.join(found)} of "
+                f"`{arguments[0]}`, which contain it; pass the texts only"
+            )
+        if len(found) > 1:
+            console.notice(
+                "columns of `%s`: %s; all are read as texts, in this order",
+                arguments[0], ", ".join(found),
+            )  # fmt: skip
+        rows = [tuple(cells) for _, cells, _ in table.rows]
+        first = [row[0] for row in rows] if len(found) == 1 else rows
+    columns = (first, *others)
+    if (count := sum(x is not None for x in columns[:required])) < required:
+        if len({*arguments}) < len(arguments):  # a tuple
+            raise UserError(f"`{arguments[0]}`: found {count} columns, expected {required}")
+        missing = next(x for x, y in itertools.zip_longest(arguments, columns) if y is None)
+        raise UserError(f"`{missing}` must be given")
+    values = {}
+    for column, argument, name in zip(columns, arguments, names, strict=False):
+        if column is None:
+            continue
+        if isinstance(name, tuple):
+            parts = split_texts(column, argument, range(1, len(name) + 1))
+            values |= dict(zip(name, parts, strict=False))
+            parts = parts[0]
+        else:
+            values[name] = parts = check_list(column, argument)
+        check_same_length(arguments[0], next(iter(values.values())), argument, parts)
+    return from_columns(values, arguments[0]), columns[len(names) :]
+
+
+def _read_dataset(dataset, others, arguments):
+    """Read a dataset of batches of tuples; return its first column and the others."""
+    if isinstance(dataset, keras.utils.PyDataset):
+        batches = [dataset[i] for i in range(dataset.num_batches)]
+    else:
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
+        if isinstance(dataset.element_spec, dict):
+            return dataset, others
+        batches = list(dataset.as_numpy_iterator())
+    for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
+        raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
+    batches = [x if isinstance(x, tuple) else (x,) for x in batches]
+    columns = []
+    for parts in zip(*batches, strict=True):
+        # A pair of texts is a tuple.
+        parts = [x if isinstance(x, tuple) else (x,) for x in parts]
+        values = [np.concatenate([*map(np.atleast_1d, x)]) for x in zip(*parts, strict=True)]
+        columns.append(tuple(values) if len(values) > 1 else values[0])
+    return columns[0], [*columns[1:], *others[len(columns) - 1 :]]
 
 
 def from_columns(values, argument):
@@ -20,8 +107,6 @@ def from_columns(values, argument):
     """
     label_names = {}
     if hasattr(values, "element_spec"):  # tf.data.Dataset
-        import tensorflow as tf
-
         if not isinstance(values.element_spec, Mapping):
             return None
         elements = list(values.as_numpy_iterator())
@@ -72,7 +157,7 @@ def _rows_of_dicts(rows):
 
 
 def _as_list(column):
-    for method in _TO_PYTHON:
+    for method in TO_PYTHON:
         if hasattr(column, method):
             return list(getattr(column, method)())
     return list(column)
@@ -82,37 +167,96 @@ def _is_cell(value):
     return isinstance(value, (str, bytes, int, float)) or getattr(value, "shape", None) == ()
 
 
-def plain(value):
-    """Convert a value of a container to Python values; UnicodeDecodeError for other encodings."""
-    if type(value) in (str, int, float, bool, type(None)):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    if isinstance(value, Mapping):
-        return {str(name): plain(x) for name, x in value.items()}
-    if isinstance(value, (list, tuple)):
-        return list(map(plain, value))
-    if isinstance(value, np.floating):
-        return float(str(value))  # 0.1, not 0.10000000149011612, for a float32
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    for method in _TO_PYTHON:
-        if hasattr(value, method):
-            return plain(getattr(value, method)())
-    return None if type(value).__name__ == "NAType" else value  # of pandas
+def check_list(values, argument, expected="a list"):
+    """Convert a list, array or series to a list; raise UserError for anything else."""
+    if isinstance(values, (str, bytes, Mapping, Set)):  # `list` would return letters or keys
+        found = type(values).__name__
+        raise UserError(f"`{argument}`: found a single {found}, expected {expected}")
+    if isinstance(values, tf.Tensor):
+        values = values.numpy()
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
+        values = values.to_numpy()
+        values = values[:, 0] if values.shape[1] == 1 else values
+    try:
+        return list(values)
+    except TypeError:
+        raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
 
 
-def plain_rows(rows):
-    """Yield (number, list or dict of Python values, problem) for each list or dict in `rows`."""
-    for number, row in enumerate(rows):
-        try:
-            yield number, plain(row), None
-        except UnicodeDecodeError as error:
-            yield number, [], f"not UTF-8 text ({reason(error)})"
+def check_texts(texts, argument):
+    """Convert texts to a list of str; raise UserError for anything else."""
+    return list(iterate_texts(texts, argument))
 
 
-def class_names(features):
-    """Return a dict from each feature of class labels, or of lists of them, to their names."""
-    items = {x: getattr(feature, "feature", feature) for x, feature in features.items()}
-    names = {x: getattr(feature, "names", None) for x, feature in items.items()}
-    return {x: tuple(labels) for x, labels in names.items() if labels}
+def iterate_texts(texts, argument):
+    """Yield the texts of an iterable as str; an iterator is read lazily."""
+    if not isinstance(texts, Iterator):
+        texts = check_list(texts, argument, "a list of texts")
+    for i, text in enumerate(texts):
+        yield _check_text(text, f"`{argument}`: item {i}")
+
+
+def _check_text(text, where, expected="a text"):
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if not isinstance(text, str):
+        raise UserError(f"{where} is {text!r:.50}, expected {expected}")
+    check_unicode(text, where)
+    return text
+
+
+def split_texts(texts, argument, counts):
+    """Return the columns of texts, lists of str.
+
+    `texts` is a list of str, a list of tuples of str, or a tuple of lists of str; `counts` are the
+    valid numbers of columns. A text without a second one has None there.
+    """
+    numbers = " or ".join(map(str, counts))
+    if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
+        if all(isinstance(x, tuple) and len(x) == len(texts) for x in texts):
+            raise UserError(
+                f"`{argument}`: found a tuple of tuples of {len(texts)} texts, which is ambiguous; "
+                "expected a list of tuples or a tuple of lists"
+            )
+        columns = [check_texts(x, argument) for x in texts]
+        for column in columns[1:]:
+            check_same_length(f"{argument}[0]", columns[0], f"{argument}[1]", column)
+        return columns
+    rows = []
+    for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
+        row = [item] if isinstance(item, (str, bytes)) else item
+        if not isinstance(row, (tuple, list, np.ndarray)) or len(row) not in counts:
+            raise UserError(f"`{argument}`: item {i} is {item!r:.50}, expected {numbers} texts")
+        rows.append([
+            None if k and (text is None or text != text)
+            else _check_text(text, f"`{argument}`: item {i}", f"{numbers} texts")
+            for k, text in enumerate(row)
+        ])  # fmt: skip
+    width = max(map(len, rows), default=1)
+    rows = [[*row, *[None] * (width - len(row))] for row in rows]
+    return [list(column) for column in zip(*rows, strict=True)] or [[]]
+
+
+def check_same_length(argument, values, other_argument, others):
+    if len(values) != len(others):
+        raise UserError(
+            f"`{argument}` and `{other_argument}`: found {len(values)} and {len(others)} items, "
+            "expected the same number"
+        )
+
+
+def _is_column(values):
+    # Scalar strings of NumPy and TensorFlow have the shape ().
+    return isinstance(values, (list, tuple)) or len(getattr(values, "shape", ())) > 0
+
+
+def check_numbers(values, argument, count):
+    """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
+    values = check_list(values, argument, "a list of numbers")
+    values = [x[0] if getattr(x, "shape", ()) == (1,) else x for x in values]
+    if len(values) != count:
+        raise UserError(f"`{argument}`: found {counted(len(values), 'number')}, expected {count}")
+    try:
+        return [read_number(plain(x), f"item {i}") for i, x in enumerate(values)]
+    except ValueError as error:
+        raise UserError(f"`{argument}`: {error}") from None

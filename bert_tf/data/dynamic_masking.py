@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization.special_tokens import CLS, SEP
+from bert_tf.tokenization.settings import CLS, SEP
 from bert_tf.tokenization.vocabulary import mask_id
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files, processes
-from bert_tf.tokenization.packing import LengthCounter
+from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
 # Number of examples to convert at a time, and of texts to tokenize at a time.
@@ -82,6 +81,45 @@ class Features:
     num_processes: int = 0
     masking: Any = None
     counts: dict = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of_examples(
+        cls, examples, schema, convert, tokenizer, config, data, axes, num_labels=2, options=(),
+        fingerprint=(), **limits,
+    ):  # fmt: skip
+        """Make the features of a list of examples.
+
+        Args:
+          examples: the examples.
+          schema: see `Features`.
+          convert: see `Convert`, which gets the `tokenizer` and `options`.
+          tokenizer: the `FullTokenizer`.
+          config: the `TaskConfig`.
+          data: iterable of JSON values, the content of each example.
+          axes: see `Features`.
+          num_labels: see `Features`.
+          options: dict of further arguments of `convert`.
+          fingerprint: dict of further JSON values that the records depend on.
+          **limits: arguments of `log_truncated` other than those for `max_seq_length`.
+        """
+        length, max_limit = config.max_seq_length, config.bert_config.max_position_embeddings
+        limits = {"limit": length, "max_limit": max_limit, **limits}
+        return cls(
+            schema,
+            examples,
+            Convert(convert, schema, limits["limit"], tokenizer=tokenizer, **dict(options)),
+            {
+                "data": digest(data),
+                "examples": len(examples),
+                "max_seq_length": length,
+                **dict(fingerprint),
+                **tokenizer_fingerprint(tokenizer),
+            },
+            axes,
+            num_labels=num_labels,
+            num_examples=len(examples),
+            log_truncated=functools.partial(log_truncated, **limits),
+        )
 
     def serialize(self, description):
         """Yield lists of records, and set `counts`."""
@@ -155,11 +193,11 @@ class FeatureCache:
     def _check(self):
         """Return why the file must be rebuilt, or None after reading the counts of its records."""
         path, metadata_path = self.path, f"{self.path}.json"
-        if tf.io.gfile.isdir(path):
+        if files.is_folder(path):
             raise UserError(f"{path} is a folder, expected a file of features; remove or rename it")
-        if not tf.io.gfile.exists(path):
+        if not files.exists(path):
             return "this file does not exist yet"
-        if not tf.io.gfile.exists(metadata_path):
+        if not files.exists(metadata_path):
             return f"its metadata file, {metadata_path}, is missing"
         try:
             metadata = json_files.read(metadata_path, dict)
@@ -198,3 +236,17 @@ def digest(values):
     for value in values:
         sha.update(json.dumps(value, ensure_ascii=True).encode() + b"\n")
     return sha.hexdigest()
+
+
+def log_long_texts(argument, rows, tokenizer, config):
+    """Warn if the texts of rows are truncated; each row is a list of one or two texts."""
+    limit = config.max_seq_length
+    lengths = LengthCounter(limit)
+    for texts in rows:
+        size = 1 + len(texts)
+        # A token has at least one byte, so most texts need not be tokenized.
+        if sum(len(x.encode()) for x in texts) > limit - size:
+            size += sum(map(len, tokenizer.encode_batch(texts)))
+        lengths.add(size)
+    max_limit = config.bert_config.max_position_embeddings
+    log_truncated(f"`{argument}`", lengths.counts, limit, max_limit)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data.columns import is_number, read_number
-from bert_tf.data.tables import as_text
+from bert_tf.data.tables import as_text, plain
 from bert_tf.errors import UserError, abbreviate, shown
 
 _MISSING = "the label is missing"
@@ -260,34 +260,17 @@ class Labels:
 
 
 def _simplify(value):
-    """Convert containers to lists, bytes to text, and NumPy's scalars, except floats, to Python."""
-    if isinstance(value, (str, bytes)):
-        return value.decode("utf-8") if isinstance(value, bytes) else str(value)
-    if isinstance(value, (set, frozenset)):
-        return sorted(value, key=str)
-    if isinstance(value, tuple):
-        return list(value)
-    if hasattr(value, "__array__") and not isinstance(value, np.generic):
-        array = np.asarray(value)
-        return list(array) if array.ndim else _simplify(array[()])
-    # float32 has a shorter plain form than the equal Python float.
-    if isinstance(value, np.generic) and not isinstance(value, np.floating):
-        return value.item()
-    return value
+    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else plain(value)
 
 
 def _is_missing(value):
-    if isinstance(value, (str, list)):
-        return isinstance(value, str) and not value.strip()
-    # A comparison with pandas' NA is neither true nor false.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def _plain_form(number):
     if isinstance(number, int):
         return str(number)
-    number = number if isinstance(number, np.floating) else float(number)
-    return np.format_float_positional(number + 0.0, trim="-")  # "0" for -0.0
+    return np.format_float_positional(float(number) + 0.0, trim="-")  # "0" for -0.0
 
 
 @functools.cache

@@ -107,8 +107,8 @@ def naming_bad_records(paths, check_all=None):
 
 
 def _first_record(path):
-    with files.naming_errors(f"{path}: cannot be read"), tf.io.gfile.GFile(path, "rb") as reader:
-        size = reader.size()
+    with files.naming_errors(f"{path}: cannot be read"), files.open_file(path, "rb") as reader:
+        size = files.size_and_time(path)[0]
         header = reader.read(12)
         length = int.from_bytes(header[:8], "little") if len(header) == 12 else size
         # In other file types the length is arbitrary, so compare before allocating.

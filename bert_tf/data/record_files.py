@@ -120,7 +120,7 @@ def _count(path):
 
 
 def _read(path):
-    if not files.system(path).exists(path):
+    if not files.exists(path):
         return {}
     try:
         entries = json_files.read(path, _FIELDS)["files"]

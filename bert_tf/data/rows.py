@@ -1,10 +1,10 @@
 """The file of a split, its columns by name, and the handling of bad rows."""
 
+import functools
 import os
 
-import tensorflow as tf
-
 from bert_tf import console
+from bert_tf.data.tables import named_rows, plain
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files
 
@@ -50,9 +50,33 @@ class BadRows:
                     results.append(result)
         return results
 
+    def examples(self, name, rows, make):
+        """Return the results of `collect` and report skipped rows; UserError if there are none."""
+        results = self.collect(rows, make)
+        self.report()
+        if not results:
+            raise UserError(f"{self.first or name}: found no valid examples")
+        return results
+
     def report(self, what="bad rows skipped"):
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
+
+
+def plain_rows(rows):
+    """Yield (number, list or dict of Python values, problem) for each list or dict in `rows`."""
+    for number, row in enumerate(rows):
+        try:
+            yield number, plain(row), None
+        except UnicodeDecodeError as error:
+            yield number, [], f"not UTF-8 text ({reason(error)})"
+
+
+def class_names(features):
+    """Return a dict from each feature of class labels, or of lists of them, to their names."""
+    items = {x: getattr(feature, "feature", feature) for x, feature in features.items()}
+    names = {x: getattr(feature, "names", None) for x, feature in items.items()}
+    return {x: tuple(labels) for x, labels in names.items() if labels}
 
 
 def find_file(split, names, data_dir=None, path=None):
@@ -63,14 +87,20 @@ def find_file(split, names, data_dir=None, path=None):
     if not data_dir:
         raise UserError(f"`data_dir` or `{argument}` must be given")
     for name in names:
-        if tf.io.gfile.exists(os.path.join(data_dir, name)):
+        if files.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
-    if not tf.io.gfile.isdir(data_dir):
+    if not files.is_folder(data_dir):
         raise UserError(f"`data_dir`: there is no folder {data_dir}")
     raise UserError(
         f"`data_dir={data_dir}`: found no {' or '.join(names)}; for a file with another name use "
         f"`{argument}`"
     )
+
+
+def columns_of(table):
+    """Return the column names of a `Table`, `find_column` for them, and its rows as dicts."""
+    names, rows = named_rows(table)
+    return names, functools.partial(find_column, table.header_place, names), rows
 
 
 def find_column(place, names, wanted, argument=None):
@@ -88,3 +118,15 @@ def find_column(place, names, wanted, argument=None):
             f"{place}: found the columns {names}, expected {' or '.join(map(repr, wanted))}{advice}"
         )
     return None
+
+
+def split_last(examples, share):
+    """Return training and development examples; the last ones are for development."""
+    size = len(examples)
+    first = size - int(size * share)
+    if not 0 < first < size:
+        raise UserError(
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} examples on both sides"
+        )
+    return {"train": examples[:first], "dev": examples[first:]}

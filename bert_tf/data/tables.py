@@ -7,9 +7,10 @@ import itertools
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
@@ -36,6 +37,9 @@ _UNITS = {"delimited": "line", "json_lines": "line", "columns": "item", "tfds": 
 # First bytes of zip, old Excel, bzip2, xz and zstd files, and of UTF-16 text.
 _OTHERS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd",
            b"\xff\xfe", b"\xfe\xff")  # fmt: skip
+
+# Methods of arrays, tensors, ragged tensors and series.
+TO_PYTHON = ("to_list", "tolist", "numpy")
 
 # How much of a file is read to recognize its format.
 _SAMPLE_BYTES = 1 << 16
@@ -204,9 +208,8 @@ def _sample_rows(lines, delimiter):
     """Split lines at a delimiter, up to the first malformed line."""
     if delimiter == "\t":
         return [line.rstrip("\r\n").split("\t") for line in lines]
-    raise_field_limit()
     rows = []
-    with contextlib.suppress(csv.Error):
+    with contextlib.suppress(csv.Error), long_cells():
         rows.extend(filter(None, csv.reader(lines, delimiter=delimiter)))
     return rows
 
@@ -252,18 +255,23 @@ def _split_tabs(lines, delimiter):
             yield number, text.split(delimiter), None
 
 
-def raise_field_limit():
-    # The default limit is 128 kB. Raising it affects the whole process, but is harmless.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+@contextlib.contextmanager
+def long_cells():
+    """Raise the limit of `csv`, 128 kB for a cell, in this context: it is one for all readers."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _split_quoted(lines, delimiter):
-    raise_field_limit()
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
         try:
-            row = next(reader)
+            with long_cells():
+                row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
@@ -312,7 +320,7 @@ def read_parquet(path):
             f"{path}: Parquet requires the package pyarrow (pip install 'bert_tf[parquet]')"
         ) from None
     try:
-        with files.system(path).GFile(path, "rb") as reader:
+        with files.open_file(path, "rb") as reader:
             return pyarrow.parquet.ParquetFile(io.BytesIO(reader.read())).read()
     except (pyarrow.ArrowException, *files.io_errors()) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
@@ -336,7 +344,7 @@ def _excel_rows(path):
             "sheet as .csv"
         ) from None
     try:
-        with files.system(path).GFile(path, "rb") as reader:
+        with files.open_file(path, "rb") as reader:
             data = io.BytesIO(reader.read())
         sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).worksheets[0]
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
@@ -363,3 +371,23 @@ def as_text(value):
     if isinstance(value, (list, dict, bytes)):
         raise ValueError(f"found {str(value)[:40]}, expected a text or a number")
     return str(value)
+
+
+def plain(value):
+    """Convert a value of a container to Python values; UnicodeDecodeError for other encodings."""
+    if type(value) in (str, int, float, bool, type(None)):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, Mapping):
+        return {str(name): plain(x) for name, x in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(plain, value))
+    if isinstance(value, np.floating):
+        return float(str(value))  # 0.1, not 0.10000000149011612, for a float32
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    for method in TO_PYTHON:
+        if hasattr(value, method):
+            return plain(getattr(value, method)())
+    return None if type(value).__name__ == "NAType" else value  # of pandas

@@ -1,8 +1,9 @@
 """Data from tensorflow-datasets, which is imported on first use."""
 
 from bert_tf import console
-from bert_tf.data import containers, tables
-from bert_tf.data.pretraining.sources import Document
+from bert_tf.data import tables
+from bert_tf.data.pretraining.corpus import Document
+from bert_tf.data.rows import class_names, plain_rows
 from bert_tf.errors import UserError, reason
 
 # Usual names of the splits.
@@ -28,7 +29,7 @@ class TfdsDataset:
         self.info = self._builder.info
         self.features = self.info.features
         self.supervised_keys = self.info.supervised_keys or (None, None)
-        self.label_names = containers.class_names(self.features)
+        self.label_names = class_names(self.features)
 
     def find_split(self, split):
         """Return the name of a split in the dataset; None if there is none."""
@@ -60,7 +61,7 @@ class TfdsDataset:
             raise UserError(f"`tfds_splits`: {self.name}, {name}: {reason(error)}") from None
         names = list(self.features)
         yield 0, names, None
-        yield from containers.plain_rows([row.get(name) for name in names] for row in rows)
+        yield from plain_rows([row.get(name) for name in names] for row in rows)
 
 
 class TfdsTextSource:

@@ -124,7 +124,7 @@ def _checksum(data):
 def writing(paths):
     """Yield a function that distributes lists of records over the files in turn."""
     with files.replacing(*paths) as temporary, contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(files.system(path).GFile(path, "wb")) for path in temporary]
+        writers = [stack.enter_context(files.open_file(path, "wb")) for path in temporary]
         for writer in writers:
             writer.write(b"")  # TensorFlow creates a file on the first write
         turn = 0

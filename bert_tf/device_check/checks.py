@@ -1,4 +1,4 @@
-"""Checks of tokenizer, model, optimizer, training and export on the devices of a strategy."""
+"""Checks of tokenizer, model, training and export on the devices of a strategy, or of JAX."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import platform
 import tempfile
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
@@ -17,14 +18,16 @@ from bert_tf import checkpoints
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import TrainConfig
 from bert_tf.data import input_pipeline, records
+from bert_tf.modeling import BertPretrainer
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.training.checkpointing import weights
+from bert_tf.training.jax_devices import use_all_devices
+from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining_task import PretrainingTask
-from bert_tf.training.step import TrainStep
+from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import set_seed
-from bert_tf.training.trainer import Trainer
 
 # Outputs of the release, see tests/golden/README.md.
 RECORDED = pathlib.Path(__file__).parent / "recorded"
@@ -247,14 +250,12 @@ class Checks:
                 for last in parts:
                     set_seed(0)
                     output_dir = os.path.join(folder, name)
-                    trainer = Trainer(
-                        lambda: PretrainingTask(self._config), self.strategy, output_dir
-                    )
+                    loop = Loop(lambda: PretrainingTask(self._config), self.strategy, output_dir)
                     data = input_pipeline.TrainingInput(
                         [path], records.PRETRAINING, _SIZES, batch_size, 0
                     )
-                    trainer.fit(data, _optimizer(4), last)
-                results.append({name: x.numpy() for name, x in weights(trainer.model).items()})
+                    loop.train(data, lambda: _optimizer(4), last)
+                results.append({name: x.numpy() for name, x in weights(loop.model).items()})
         whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
         yield Check("stopped and resumed", float(worst), 0, "weights")
@@ -285,12 +286,73 @@ class Checks:
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)
-            step = TrainStep(task, optimizer, TrainConfig(**options))
-        run = self._compile(step.replica_step, strategy)
+            loss_scale = LossScale.of(task.model)
+            step = make_train_step(task, optimizer, TrainConfig(**options), loss_scale)
+        run = self._compile(step, strategy)
         # Twice the rows, for accumulation.
         batch = {name: np.concatenate([x, x]) for name, x in self._batch.items()}
         losses = [float(run(batch)["loss"]) for _ in range(STEPS)]
         return [x.numpy() for x in variables.values()], losses
+
+
+class JaxChecks:
+    """Checks on all devices of JAX; each method yields `Check`s in `dtypes`."""
+
+    def __init__(self, dtypes):
+        import jax  # optional dependency
+
+        self._devices = jax.devices()
+        kind = self._devices[0].platform.upper()
+        self.kind = "GPU" if kind in ("CUDA", "ROCM") else kind
+        self.dtypes = dtypes
+        self._config, self._batch, self._recorded = recorded_batch()
+
+    def describe(self):
+        return f"{len(self._devices)} x {self.kind} ({self._devices[0].device_kind}), JAX"
+
+    def all(self):
+        yield from Checks.tokens()
+        yield from self.training_steps()  # first, because it starts with one device
+        yield from self.outputs()
+        model = self._make_model("float32").get_layer("bert")
+        yield check_export(model, self.kind, "CPU")
+
+    def outputs(self):
+        """Compare layers and heads with the outputs of the release."""
+        for dtype in self.dtypes:
+            outputs = compute_outputs(self._make_model(dtype), self._batch)
+            outputs = {name: keras.ops.convert_to_numpy(x) for name, x in outputs.items()}
+            yield check_outputs(outputs, self._recorded, dtype, self.kind)
+
+    def training_steps(self):
+        """Compare weights or losses after a few steps with one device in float32."""
+        expected = self._train("float32")
+        use_all_devices()
+        for dtype in self.dtypes:
+            yield check_steps("", self._train(dtype), expected, dtype, self.kind)
+
+    def _make_model(self, dtype):
+        policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+        model = BertPretrainer(self._config, dtype=policy)
+        checkpoints.warm_start(model, str(RECORDED / "bert_model.ckpt"))
+        return model
+
+    def _train(self, dtype):
+        model = self._make_model(dtype)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        names = ("masked_lm_logits", "next_sentence_logits")
+        model.compile(AdamWeightDecay(1e-3), dict.fromkeys(names, loss))
+        # One device and all devices use the same batch, so it is divisible by their number.
+        count = 2 * len(self._devices)
+        batch = {name: np.concatenate([x] * count) for name, x in self._batch.items()}
+        labels = dict(
+            zip(names, (batch["masked_lm_ids"], batch["next_sentence_labels"]), strict=True)
+        )
+        inputs = {x.name: batch[x.name] for x in model.inputs}
+        losses = []
+        for _ in range(STEPS):
+            losses.append(float(model.train_on_batch(inputs, labels, return_dict=True)["loss"]))
+        return model.get_weights(), losses
 
 
 def _optimizer(num_steps):

@@ -11,7 +11,7 @@ from bert_tf.errors import out_of_memory_errors
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.pretraining_task import PretrainingTask
-from bert_tf.training.step import TrainStep
+from bert_tf.training.step import make_train_step
 from bert_tf.training.strategy import use_xla
 
 # The search for the best batch size ends when a larger batch gains less than this factor.
@@ -40,12 +40,12 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
         optimizer = AdamWeightDecay(1e-5)
         optimizer.build(weights(task.model))
         train_config = TrainConfig(xla=use_xla(None, strategy))
-        step = TrainStep(task, optimizer, train_config)
+        step = make_train_step(task, optimizer, train_config)
 
     def predict(batch):
         return {"logits": task.model(batch, training=False)["next_sentence_logits"]}
 
-    for mode, function in (("train", step.replica_step), ("predict", predict)):
+    for mode, function in (("train", step), ("predict", predict)):
         for length in sorted({min(x, config.max_position_embeddings) for x in lengths}):
             size, best = 4 * strategy.num_replicas_in_sync, 0.0
             while True:

@@ -1,5 +1,7 @@
 """Atomic file access on any file system that TensorFlow supports (local, `gs://`, ...).
 
+All modules access files with these functions.
+
 A file is written under a temporary name in its folder and renamed when complete, so a crash keeps
 the previous version. Local paths do not need TensorFlow, which takes seconds to import and half a
 gigabyte of memory per process.
@@ -72,6 +74,21 @@ def system(path):
     return tf.io.gfile
 
 
+def _on_any_system(name):
+    def function(path, *arguments, **options):
+        return getattr(system(path), name)(path, *arguments, **options)
+
+    return function
+
+
+exists, is_folder, open_file = map(_on_any_system, ("exists", "isdir", "GFile"))
+
+
+def list_folder(path):
+    """Return the names in a folder, without the slashes after folders that object stores list."""
+    return [name.rstrip("/") for name in system(path).listdir(path or ".")]
+
+
 def io_errors():
     """Return the exception classes for I/O errors, with TensorFlow's if it has been imported."""
     loaded = sys.modules.get("tensorflow")
@@ -99,14 +116,14 @@ def naming_errors(problem):
 @contextlib.contextmanager
 def reading(path):
     """Open a file, which may be gzip, as a binary reader; I/O errors become a UserError."""
-    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+    with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
         yield unpack(reader)
 
 
 def copy_model_files(source, target):
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
-        if system(path).exists(path):
+        if exists(path):
             write_text(os.path.join(target, name), read_text(path))
 
 
@@ -129,7 +146,7 @@ def check_reachable(value, argument):
         paths = [path for path in paths if not path.startswith(HUB)]
     for path in filter(_SCHEME.match, paths):
         try:
-            system(path).exists(path)
+            exists(path)
         except io_errors() as error:
             raise UserError(
                 f"`{argument}`: {path} cannot be accessed ({reason(error)}); check the network and "
@@ -147,9 +164,9 @@ def check_all_reachable(config):
 
 
 def require(path, argument):
-    if not system(path).exists(path):
+    if not exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
-    if system(path).isdir(path):
+    if is_folder(path):
         raise UserError(f"`{argument}`: {path} is a folder, expected a file")
     return path
 
@@ -162,9 +179,8 @@ def expand(patterns, argument):
     """
     paths = []
     for pattern in filter(None, map(str.strip, patterns.split(","))):
-        exists = system(pattern).exists(pattern)
         matches = [pattern]
-        if not exists:
+        if not exists(pattern):
             found = sorted(system(pattern).glob(pattern))
             matches = [path for path in found if not path.endswith(RECORD_COUNTS)]
         if not matches:
@@ -177,7 +193,7 @@ def expand(patterns, argument):
 
 def read_text(path):
     """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
-    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+    with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
         data = unpack(io.BytesIO(reader.read())).read()  # pipes are not seekable
     try:
         return data.decode("utf-8-sig")
@@ -192,7 +208,7 @@ def read_lines(path, on_progress=None, strict=False):
     UTF-8 is dropped, as in the release's tokenizer, with one warning per file.
     """
     num_invalid, first_invalid = 0, 0
-    with naming_errors(f"{path}: cannot be read"), system(path).GFile(path, "rb") as reader:
+    with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
         position = 0
         for number, line in enumerate(unpack(reader), 1):
             line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -219,7 +235,7 @@ def read_lines(path, on_progress=None, strict=False):
 def digest(path):
     """Return the SHA-256 of a file, in hexadecimal."""
     sha = hashlib.sha256()
-    with system(path).GFile(path, "rb") as reader:
+    with open_file(path, "rb") as reader:
         while data := reader.read(1 << 20):
             sha.update(data)
     return sha.hexdigest()
@@ -241,11 +257,11 @@ def temporary_name(path):
 
 def rename(source, target):
     """Rename a folder, or a complete file, which is flushed to disk because of power loss."""
-    is_folder = system(source).isdir(source)
-    if not is_folder and "://" not in source:
+    is_file = not is_folder(source)
+    if is_file and "://" not in source:
         with open(source, "r+b") as written:
             os.fsync(written.fileno())
-    system(source).rename(source, target, overwrite=not is_folder)
+    system(source).rename(source, target, overwrite=is_file)
 
 
 def remove_partial(path):
@@ -297,13 +313,13 @@ def replacing(*paths):
 
 def remove(path):
     """Remove a file or a folder."""
-    (system(path).rmtree if system(path).isdir(path) else system(path).remove)(path)
+    (system(path).rmtree if is_folder(path) else system(path).remove)(path)
 
 
 def _try_remove(path):
     """Remove `path` if it exists; a failure must not hide an earlier error."""
     try:
-        if system(path).exists(path):
+        if exists(path):
             remove(path)
     except io_errors() as error:
         console.warning("%s: cannot be removed (%s)", path, reason(error))
@@ -315,7 +331,7 @@ def check_writable(path, argument):
     temporary = temporary_name(path)
     with naming_errors(f"`{argument}`: {path} cannot be written"):
         system(path).makedirs(os.path.dirname(path) or ".")
-        with system(temporary).GFile(temporary, "wb") as writer:
+        with open_file(temporary, "wb") as writer:
             writer.write(b"")
         system(path).remove(temporary)
 
@@ -328,14 +344,14 @@ def write_texts(texts):
     """Write a dict from path to text; rename when all are complete."""
     with replacing(*texts) as temporary:
         for path, text in zip(temporary, texts.values(), strict=True):
-            with system(path).GFile(path, "wb") as writer:
+            with open_file(path, "wb") as writer:
                 writer.write(text.encode("utf-8"))
 
 
 @contextlib.contextmanager
 def writing_text(path):
     """Yield a function that appends text; the file appears when the block succeeds."""
-    with replacing(path) as (temporary,), system(temporary).GFile(temporary, "wb") as writer:
+    with replacing(path) as (temporary,), open_file(temporary, "wb") as writer:
         yield lambda text: writer.write(text.encode("utf-8"))
 
 

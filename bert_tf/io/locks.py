@@ -111,10 +111,8 @@ def is_abandoned(path, is_locked):
 
 def remove_temporary_files(folder, is_locked=True):
     """Remove partial files of killed processes from a folder; see `is_abandoned`."""
-    gfile = files.system(folder)
-    if gfile.isdir(folder):
-        # Object stores list folders with a trailing slash.
-        for name in filter(_TEMPORARY.match, (x.rstrip("/") for x in gfile.listdir(folder))):
+    if files.is_folder(folder):
+        for name in filter(_TEMPORARY.match, files.list_folder(folder)):
             path = os.path.join(folder, name)
             if is_abandoned(path, is_locked):
                 files.remove(path)

@@ -1,7 +1,6 @@
-"""A parallel `map` that preserves order and reads its input as needed; memory settings."""
+"""A parallel `map` that preserves order and reads its input as needed."""
 
 import collections
-import ctypes
 import gc
 import os
 import signal
@@ -14,23 +13,6 @@ from bert_tf.errors import UserError
 
 def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-# Parameters of glibc's `mallopt`, from <malloc.h>.
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
-
-
-def keep_freed_memory():
-    """Make the C library of Linux reuse freed memory instead of returning it to the kernel.
-
-    A training step allocates buffers of up to 100 MB, whose pages the kernel would map and clear in
-    every step, which took about 4 % of its time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:  # musl has no such function
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_M_TOP_PAD, 2**26)
 
 
 def shared_map(function, items, num_processes, fork=True):

@@ -12,7 +12,7 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.modeling import cpu_graph
-from bert_tf.modeling.layer_states import CALL_ARGUMENTS, ConfigLayer, register
+from bert_tf.modeling.base import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
 
 # The release adds this to the attention scores of padding. It is finite, so that the softmax is
@@ -147,7 +147,7 @@ def _keep_mask(shape, rate, seed):
 class Dropout(keras.layers.Layer):
     """Dropout in training, with different masks on each replica.
 
-    Call: `x` of any shape; `training`; `replica_id`, see `layer_states`; `seed`, a result of
+    Call: `x` of any shape; `training`; `replica_id`, see `base`; `seed`, a result of
     `draw_seed`, None to draw one.
     """
 
@@ -274,7 +274,7 @@ class TransformerLayer(ConfigLayer):
     """The encoder layer of "Attention is all you need" (arXiv:1706.03762), section 3.1.
 
     Call: `x` (B, S, H); `input_mask` (B, S), 1 for tokens and 0 for padding; `training`,
-    `replica_id`, `recompute`, see `layer_states` -> (B, S, H). With `with_probs` it returns a pair
+    `replica_id`, `recompute`, see `base` -> (B, S, H). With `with_probs` it returns a pair
     of the output and the attention probabilities (B, N, S, S). With a `TokenLayout`, `x` and the
     output are rows (T, H). If the layout selects P positions, only they are computed, and the
     probabilities are (B, N, P, S).

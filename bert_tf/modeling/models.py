@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling.base import PretrainedModel, register
 from bert_tf.modeling.heads import (
     FoldChoices,
     MaskedLMHead,
@@ -16,11 +17,9 @@ from bert_tf.modeling.heads import (
     RepeatForWindows,
     UnfoldChoices,
 )
-from bert_tf.modeling.layer_states import register
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activation, dense
-from bert_tf.modeling.pretrained import PretrainedModel
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
-from bert_tf.tokenization.special_tokens import INPUTS
+from bert_tf.tokenization.settings import INPUTS
 
 # As in the release, these do not depend on the config: the dropout before a classifier, and the
 # standard deviation of a head's initial weights.

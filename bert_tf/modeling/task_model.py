@@ -6,11 +6,14 @@ import types
 
 import keras
 
+from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
     import tensorflow as tf
+
+RATE_CALLBACKS = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
 
 
 def _replica_context():
@@ -114,6 +117,15 @@ class TaskModel:
 
     @functools.wraps(keras.Model.fit)
     def fit(self, *arguments, **options):
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if callable(getattr(optimizer, "_learning_rate", None)):
+            for callback in keras.tree.flatten(options.get("callbacks")):
+                if isinstance(callback, RATE_CALLBACKS):
+                    raise UserError(
+                        f"`callbacks`: {type(callback).__name__} cannot set the learning rate, "
+                        "because the optimizer has a schedule; compile the model with a constant "
+                        "rate, such as bert_tf.AdamWeightDecay(2e-5)"
+                    )
         with self._skipping_padding():
             return super().fit(*arguments, **options)
 
@@ -147,7 +159,7 @@ class TaskModel:
 
         @tf.autograph.experimental.do_not_convert
         def train_step(self, data):
-            """Make the step of `training.TrainStep`, with any Keras optimizer."""
+            """Make the step of `training.make_train_step`, with any Keras optimizer."""
             if not self._uses_task:
                 return super().train_step(data)
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
@@ -161,15 +173,7 @@ class TaskModel:
             optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
             return self._update_means(batch, outputs, weights, losses["loss"], training=True)
 
-        @tf.autograph.experimental.do_not_convert
-        def test_step(self, data):
-            if not self._uses_task:
-                return super().test_step(data)
-            batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-            self._is_training = False
-            return self.compute_metrics(batch, None, self(batch, training=False))
-
-    # The step on JAX calls the following two methods.
+    # The steps of evaluation, and of training on JAX, call the following two methods.
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if self._uses_task:

@@ -12,7 +12,6 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.optimization.layer_decay import rate_factors
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
@@ -25,6 +24,10 @@ COMPILED_SIZE = 2**14
 
 # "_norm" for the paths of Keras variables, such as "layer_0/attention_norm/gamma".
 NO_DECAY = ("LayerNorm", "_norm", "bias")
+
+# Names are the release's or the paths of Keras variables; both write the layer number in the same
+# form. `embeddings_project` is ELECTRA's projection to the hidden size.
+_LAYER = re.compile(r"(?:^|/)(?:embeddings(?:_project)?|layer_(\d+))/")
 
 
 @keras.saving.register_keras_serializable("bert_tf")
@@ -109,27 +112,14 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     @property
     def hyperparameters(self):
         """The arguments that define the update, except the learning rate."""
-        return {
-            "weight_decay": self.weight_decay,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "global_clipnorm": self.global_clipnorm,
-            "exclude_from_weight_decay": list(self.no_decay_patterns),
-            "bias_correction": self.bias_correction,
-            "layer_decay": self.layer_decay,
-        }
+        names = ("weight_decay", "beta_1", "beta_2", "epsilon", "global_clipnorm")
+        names = (*names, "bias_correction", "layer_decay")
+        values = {name: getattr(self, name) for name in names}
+        return {**values, "exclude_from_weight_decay": list(self.no_decay_patterns)}
 
     def get_config(self):
         """Return the constructor's arguments."""
         return {**super().get_config(), **self.hyperparameters}
-
-    def unbuilt_copy(self):
-        """Return an unbuilt optimizer with the same arguments."""
-        rate = self._learning_rate
-        if not callable(rate):
-            rate = self.get_config()["learning_rate"]
-        return type(self)(rate, name=self.name, **self.hyperparameters)
 
     @property
     def rate_config(self):
@@ -378,3 +368,31 @@ def _global_norm(gradients):
 def _float32(x):
     """Cast smaller float types to float32."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+
+
+def _depth(name):
+    """Return 0 for the embeddings, i + 1 for layer i, and None for the pooler and heads."""
+    match = _LAYER.search(name)
+    return match and (int(match[1]) + 1 if match[1] else 0)
+
+
+def rate_factors(names, layer_decay):
+    """Return a dict from weight names to learning-rate factors.
+
+    The factor is 1 for the pooler, the heads and the last layer, and `layer_decay` times the factor
+    of the layer above for each lower layer (Sun et al., arXiv:1905.05583).
+    """
+    depths = {name: _depth(name) for name in names}
+    top = max((d for d in depths.values() if d is not None), default=0)
+    return {name: layer_decay ** (top - d) if d is not None else 1.0 for name, d in depths.items()}
+
+
+def trainable_weights(weights, num_frozen_layers):
+    """Return the entries of `weights` that are not frozen with the lowest layers.
+
+    The embeddings are frozen too, unless `num_frozen_layers` is 0.
+    """
+    if not num_frozen_layers:
+        return weights
+    frozen = range(num_frozen_layers + 1)
+    return {name: weight for name, weight in weights.items() if _depth(name) not in frozen}

@@ -236,16 +236,14 @@ class ServablePredictor(BasePredictor):
 
 
 def list_versions(folder):
-    names = (name.rstrip("/") for name in files.system(folder).listdir(folder))
-    return [name for name in names if name.isdecimal()]
+    return [name for name in files.list_folder(folder) if name.isdecimal()]
 
 
 def find_version(path):
     """Return a version's folder: `path` or the newest one in it; None if it is neither."""
-    system = files.system(path)
-    if system.exists(os.path.join(path, "saved_model.pb")):
+    if files.exists(os.path.join(path, "saved_model.pb")):
         return path
-    versions = list_versions(path) if system.isdir(path) else []
+    versions = list_versions(path) if files.is_folder(path) else []
     return os.path.join(path, max(versions, key=int)) if versions else None
 
 

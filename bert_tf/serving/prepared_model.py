@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.base import named_layers
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.jax_devices import predict_on_batch
 

@@ -1,7 +1,6 @@
 """`Pipeline`, the base of the classes on strings: presets, training, evaluation, prediction."""
 
 import dataclasses
-import operator
 import os
 import warnings
 from typing import Any, TypeVar
@@ -21,20 +20,18 @@ from bert_tf.configs.train import (
     TrainConfig,
 )
 from bert_tf.data.input_pipeline import FitInput, length_multiple
+from bert_tf.data.rows import split_last
 from bert_tf.errors import UserError
-from bert_tf.io import processes
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.arguments import split_last
 from bert_tf.tasks.folder_fit import fit_in_folder
 from bert_tf.tasks.saving import Savable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training.callbacks import AddScores, CheckLoss
 from bert_tf.training.jax_devices import divide_batches
-from bert_tf.training.prediction import BatchRunner
+from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
 from bert_tf.training.strategy import default_strategy, model_strategy, use_xla
-from bert_tf.training.task import TaskSpec
 
 # Losses that Keras computes from probabilities instead of logits if they are given by name.
 _CROSSENTROPIES = (
@@ -63,8 +60,6 @@ class Pipeline(Savable):
       tokenizer: the `FullTokenizer`.
     """
 
-    spec: TaskSpec
-    model: keras.Model
     # The first arguments of `fit` and `evaluate`, for messages.
     arguments: tuple[str, ...] = ("texts", "labels")
     # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
@@ -82,7 +77,7 @@ class Pipeline(Savable):
         self.tokenizer = FullTokenizer(
             config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
         )
-        self._caches: dict[str, tuple] = {}
+        self._cache = ModelCache()
 
     @classmethod
     def from_preset(
@@ -111,6 +106,10 @@ class Pipeline(Savable):
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
         """
+        known = {field.name for field in dataclasses.fields(cls.spec.config_class)}
+        known |= {"labels"} & vars(cls.spec.config_class).keys()  # may be a property
+        for name in options.keys() - known | options.keys() & {"bert_config", "vocab_file"}:
+            raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset")
         files = checkpoints.resolve(preset, do_lower_case=do_lower_case)
         stored = cls.spec.config_class.load(files.folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
@@ -118,7 +117,7 @@ class Pipeline(Savable):
         values = cls._config_values(files.checkpoint, stored, given)
         values = {**values, **files.tokenizer_settings}
         if stored:
-            config = dataclasses.replace(stored, vocab_file=files.vocab_file, **values)
+            config = stored.with_options(vocab_file=files.vocab_file, **values)
         else:
             config = cls.spec.config_class.from_pretrained(
                 files.bert_config, files.vocab_file, **values
@@ -149,6 +148,10 @@ class Pipeline(Savable):
     def _examples(self, columns, names, split):
         """Return the examples of the columns of `fit`, which have `names` in messages."""
         raise NotImplementedError
+
+    def _trained_config(self, examples):
+        """Return the config after training on a dict from split to examples."""
+        return self.config
 
     def _data(self, examples, **options):
         """Return the `TaskData` of a dict from split to examples, for `options` of `fit`."""
@@ -216,9 +219,9 @@ class Pipeline(Savable):
                 raise UserError("`validation_split` cannot be combined with `validation_data`")
             examples = split_last(examples["train"], config.validation_split)
         elif validation_data is not None:
-            columns = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             names = ["validation_data"] * len(self.arguments)
-            examples["dev"] = self._examples(columns, names, "dev")
+            examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
+        self.config = self._trained_config(examples)
         data = self._data(examples, **task_options)
         if config.output_dir:
             history = fit_in_folder(self, data, config, optimizer_config, options)
@@ -227,7 +230,7 @@ class Pipeline(Savable):
         for name in options.keys() & {x.name for x in dataclasses.fields(TrainConfig)}:
             raise UserError(f"`{name}` requires `output_dir`")
         task = data.make_task(self.model, TrainConfig())
-        batches, num_steps = self._batches(data, task, config)
+        batches, num_steps = self._batches(self._features(data, "train"), task, config)
         self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
         data.start_training(self.model)
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
@@ -235,9 +238,8 @@ class Pipeline(Savable):
             records = self._features(data, "dev")
             callbacks.insert(0, AddScores(lambda: self._scores(task, records, config.batch_size)))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
-                validation = self._validation(examples["dev"], config.batch_size, **task_options)
+                validation = self._validation(examples["dev"], records, task, config.batch_size)
                 options["validation_data"], options["validation_steps"] = validation
-        processes.keep_freed_memory()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
             history = self.model.fit(
@@ -251,10 +253,18 @@ class Pipeline(Savable):
         self._is_random = False
         return history
 
-    def _batches(self, data, task, config):
-        """Return an endless dataset of training batches, and the number of batches per epoch."""
+    def _columns(self, data):
+        """Return `validation_data` as the first arguments of `fit`; a list may be like a tuple."""
+        is_list = isinstance(data, list) and 1 < len(data) <= len(self.arguments)
+        is_list = is_list and all(isinstance(x, (list, tuple)) or hasattr(x, "ndim") for x in data)
+        # For a class without labels, a list of lists of str is a list of pairs.
+        is_list = is_list and (self.has_head or not isinstance(next(iter(data[-1]), ""), str))
+        return tuple(data) if is_list or isinstance(data, tuple) else (data,)
+
+    def _batches(self, records, task, config):
+        """Return an endless dataset of batches, and the number of batches per epoch."""
         strategy, limit = model_strategy(self.model), self.config.max_seq_length
-        features, serialized = self._features(data, "train")
+        features, serialized = records
         is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
         batches = FitInput(
             serialized,
@@ -307,15 +317,15 @@ class Pipeline(Savable):
 
     def _evaluate(self, columns, batch_size, options, **task_options):
         """Return a dict of the script's metrics of the columns, the first arguments of `fit`."""
-        batch_size = BatchConfig(batch_size).validate().batch_size
-        data = self._data({"dev": self._examples(columns, self.arguments, "dev")}, **task_options)
-        task = data.make_task(self.model, TrainConfig())
-        scores = self._scores(task, self._features(data, "dev"), batch_size)
+        batch_size = BatchConfig(batch_size).batch_size
+        examples = {"dev": self._examples(columns, self.arguments, "dev")}
+        data = self._data(examples, **task_options)
+        task, records = data.make_task(self.model, TrainConfig()), self._features(data, "dev")
+        scores = self._scores(task, records, batch_size)
         if self._has_own_scores:
             self.model.task = self.model.task or task
-            examples = data.examples["dev"]
-            batches, num_steps = self._validation(examples, batch_size, **task_options)
-            scores |= self.model.evaluate(batches, steps=num_steps, return_dict=True, **options)
+            batches, steps = self._validation(examples["dev"], records, task, batch_size)
+            scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
         else:
             for name in options.keys() - {"verbose"}:
                 raise UserError(f"`{name}` requires a loss or metrics set by `compile`")
@@ -325,12 +335,9 @@ class Pipeline(Savable):
     def _has_own_scores(self):
         return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
 
-    def _validation(self, examples, batch_size, **task_options):
-        """Return the batches for Keras' evaluation, and their number."""
-        task_options.pop("class_weight", None)  # evaluation ignores it
-        data = self._data({"train": examples}, **task_options)
-        config = FitConfig(batch_size=batch_size, shuffle=False)
-        return self._batches(data, data.make_task(self.model, TrainConfig()), config)
+    def _validation(self, examples, records, task, batch_size):
+        """Return the batches of the "dev" records for Keras' evaluation, and their number."""
+        return self._batches(records, task, FitConfig(batch_size=batch_size, shuffle=False))
 
     def _scores(self, task, records, batch_size):
         scores = task.metrics(self._predictions(task, records, batch_size))
@@ -339,39 +346,34 @@ class Pipeline(Savable):
     def _predictions(self, task, records, batch_size):
         """Return the `predictions` of the task for the result of `_features`, arrays (N, ...)."""
         features, serialized = records
-        record_format = features.record_format(self.config.bert_config)
-        runner = self._runner(task.predictions, record_format, batch_size)
-        rows = [x for _, x in runner.run(((None, x) for x in serialized), "predicting", "examples")]
+        form = features.record_format(self.config.bert_config)
+        schema, lengths = form["schema"], form["lengths"]
+        # An equal task has equal predictions.
+        runner = self._runner(task.predictions, schema, lengths, (type(task), task.key))
+        rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
+        rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
-    def _cached(self, name, settings, make):
-        """Return the result of `make`, again only if `settings` or the model's variables changed.
+    def _runner(self, function, schema, lengths, key=None):
+        """Return the `BatchRunner` of a function of outputs; `key` identifies it, None for itself.
 
-        `quantize`, for example, replaces variables.
+        The function may depend on the config.
         """
-        variables = self.model.variables
-        old_settings, old_variables, result = self._caches.get(name, (None, (), None))
-        is_same = old_settings == settings and len(variables) == len(old_variables)
-        if not is_same or not all(map(operator.is_, variables, old_variables)):
-            result = make()
-            self._caches[name] = settings, variables, result
-        return result
+        key = key or function
+        arguments = function, self.model, model_strategy(self.model), schema, lengths
+        name, settings = function.__qualname__, (key, self.config, schema, lengths)
+        return self._cache.get(self.model, name, settings, lambda: BatchRunner(*arguments))
 
-    def _runner(self, function, record_format, batch_size, bytes_per_row=0):
-        """Return the `BatchRunner` of the model, or of a function that calls it."""
-        strategy, settings = model_strategy(self.model), (self.config, record_format, batch_size)
-        arguments = function, self.model, strategy, batch_size, record_format
-        return self._cached("runner", settings, lambda: BatchRunner(*arguments, bytes_per_row))
-
-    def _servable(self, serving_config):
-        return self.spec.make_servable(self.model, self.config, serving_config)
+    def _warn_if_blank(self, argument, texts):
+        if count := sum(not text.strip() for text in texts):
+            console.warning("`%s`: %d of %d texts are blank", argument, count, len(texts))
 
     def _answers(self, rows, batch_size, **changes):
         """Return the answers to rows, dicts of inputs; `changes` override the config."""
         if batch_size is not None:
-            batch_size = BatchConfig(batch_size).validate().batch_size
+            batch_size = BatchConfig(batch_size).batch_size
         self._warn_if_random("the answers")
-        config = dataclasses.replace(self.config, **changes).keep_vocabulary(self.config)
+        config = dataclasses.replace(self.config, **changes)
 
         def make():
             skip_padding = can_skip_padding(model_strategy(self.model))
@@ -381,4 +383,4 @@ class Pipeline(Savable):
 
         # By number of texts, because a caller may alternate between texts and pairs.
         name = "predictor", getattr(config, "num_texts", None)
-        return self._cached(name, config, make)(rows, batch_size)
+        return self._cache.get(self.model, name, config, make)(rows, batch_size)

@@ -6,14 +6,12 @@ import keras
 
 from bert_tf.configs.train import FineTuneConfig, FitConfig, TrainConfig
 from bert_tf.errors import UserError
-from bert_tf.training.fine_tuning import Run, check_run
-from bert_tf.training.loop import exclusive_directory
+from bert_tf.modeling.task_model import RATE_CALLBACKS
+from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.strategy import model_strategy
 
 # Options of the loop that are arguments of `fit`.
 _FIT_NAMES = {"num_train_epochs": "epochs", "train_batch_size": "batch_size"}
-# They need the optimizer of the model.
-_RATE_CALLBACKS = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
 
 
 def fit_in_folder(pipeline, data, config, optimizer_config, options):
@@ -36,7 +34,7 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
     callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
     options.pop("verbose", None)  # the loop logs its progress
     for callback in callbacks:
-        if isinstance(callback, _RATE_CALLBACKS):
+        if isinstance(callback, RATE_CALLBACKS):
             name = type(callback).__name__
             raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
     if "dtype" in options:
@@ -66,19 +64,18 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
     run_config = FineTuneConfig(
         config.output_dir, data.config, train=train, optimizer=optimizer_config, do_train=True
     )
-    data.config = data.config.resumed(config.output_dir)
     data.config.check_folder(config.output_dir)
-    check_run(run_config, pipeline.config.bert_config)
+    train.check()
+    train.check_frozen_layers(pipeline.config.bert_config)
+    data.config.check(run_config)
     files = types.SimpleNamespace(tokenizer=pipeline.tokenizer, checkpoint=None, revision=None)
-    run = Run(
+    run = FineTuning(
         pipeline.spec, run_config, data, strategy, files,
         keras_model=pipeline.model, callbacks=callbacks,
     )  # fmt: skip
     skip_padding = pipeline.model.skip_padding
     try:
-        with exclusive_directory(config.output_dir, run.workers):
-            metrics = run.run()
-            run.workers.chief_first(lambda: run.record.finish(metrics))
+        run.run()
     finally:
         pipeline.model.skip_padding = skip_padding
     return run.epochs.callbacks._history

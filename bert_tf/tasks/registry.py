@@ -1,7 +1,7 @@
 """The registry of tasks.
 
 To add a task, write a package with a `TaskSpec` and add it here, or call `register` (see
-docs/architecture.md).
+docs/adding_a_task.md).
 """
 
 import dataclasses
@@ -65,8 +65,8 @@ def load_servable(model_files, serving_config):
     """Load `PretrainedFiles` as a `Servable`; the run or the head determines the task."""
     spec, config = load_config(model_files.folder)
     if spec is None:
-        pipeline = _find_pipeline(model_files.checkpoint)
-        return pipeline.from_preset(model_files)._servable(serving_config)
+        pipeline = _find_pipeline(model_files.checkpoint).from_preset(model_files)
+        return pipeline.spec.make_servable(pipeline.model, pipeline.config, serving_config)
     config = dataclasses.replace(
         config,
         bert_config=model_files.bert_config,

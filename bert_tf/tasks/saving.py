@@ -17,8 +17,8 @@ from bert_tf.commands import environment
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
-from bert_tf.tokenization.vocabulary import to_text
 from bert_tf.training import checkpointing
+from bert_tf.training.task import TaskSpec
 
 
 class Savable:
@@ -26,7 +26,7 @@ class Savable:
 
     model: keras.Model
     config: Any
-    _servable: Any
+    spec: TaskSpec
     # Whether the head was neither loaded nor trained.
     _is_random = False
 
@@ -86,7 +86,7 @@ class Savable:
             return self._export_by_tensorflow(
                 os.fspath(folder), version, inputs, buckets, weights, warm_up, dtype, skip_padding
             )
-        servable = self._servable(serving_config)
+        servable = self.spec.make_servable(self.model, self.config, serving_config)
         return serving.export(servable, os.fspath(folder), version)
 
     def _export_by_tensorflow(self, folder, *options):
@@ -130,8 +130,7 @@ class Savable:
         """
         self._warn_if_random("the saved weights")
         folder = os.fspath(folder).rstrip("/")
-        system = files.system(folder)
-        if system.exists(folder) and (not system.isdir(folder) or system.listdir(folder)):
+        if files.exists(folder) and (not files.is_folder(folder) or files.list_folder(folder)):
             if not overwrite:
                 raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
             if find_companion_file(folder, CONFIG_FILES) is None:
@@ -140,8 +139,8 @@ class Savable:
                 )
         with files.replacing(folder) as (temporary,):
             self._write_preset(temporary)
-            if system.exists(folder):
-                system.rmtree(folder)
+            if files.exists(folder):
+                files.remove(folder)
 
     def _warn_if_random(self, what):
         if self._is_random:
@@ -169,14 +168,3 @@ def _restore(pipeline_class, model, config, compile_arguments, is_default, is_ra
     if is_default and model.compiled:
         pipeline._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     return pipeline
-
-
-def write_pretrained(folder, tensors, config, tokenizer):
-    """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
-    with tempfile.TemporaryDirectory() as temporary:
-        vocab_file = os.path.join(temporary, files.VOCABULARY)
-        files.write_text(vocab_file, to_text(tokenizer.vocab))
-        settings = tokenizer.settings
-        checkpoints.write_hugging_face(
-            folder, tensors, config, vocab_file, settings["do_lower_case"], settings=settings
-        )

@@ -1,18 +1,18 @@
 """`StreamingPipeline`, the base of the classes that answer any number of texts, read lazily."""
 
-import itertools
+import os
+import tempfile
 from typing import Any
 
-from bert_tf import checkpoints
-from bert_tf.configs.train import BatchConfig
-from bert_tf.data import records
-from bert_tf.tasks.arguments import iterate_texts
-from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.saving import write_pretrained
-from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
+import numpy as np
 
-# Number of texts to serialize at a time.
-_CHUNK = 250
+from bert_tf import checkpoints, console
+from bert_tf.configs.train import BatchConfig
+from bert_tf.data.containers import iterate_texts
+from bert_tf.io import files
+from bert_tf.tasks.base import Pipeline
+from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
+from bert_tf.tokenization.vocabulary import to_text
 
 
 class StreamingPipeline(Pipeline):
@@ -30,28 +30,40 @@ class StreamingPipeline(Pipeline):
             return self.predict([texts], batch_size)[0]
         return list(self.stream(texts, batch_size))
 
-    def _run(self, function, rows, record_format, batch_size, description, bytes_per_row=0):
-        """Yield (item, dict of arrays) for pairs (item, dict of features).
+    def _run(self, function, rows, schema, batch_size, description, bytes_per_row=0, **lengths):
+        """Yield (item, dict of arrays) for pairs (item, dict of lists, the features of `schema`).
 
-        `function` converts outputs of the model, as in `BatchRunner`, and depends on the config.
+        `function` converts outputs of the model, as in `BatchRunner`.
         """
-        batch_size = BatchConfig(batch_size).validate().batch_size
-        runner = self._runner(function, record_format, batch_size, bytes_per_row=bytes_per_row)
-        return runner.run(_serialize(rows, record_format["schema"]), description)
+        batch_size = BatchConfig(batch_size).batch_size
+        runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths})
+        items = ((item, {name: np.array(x[name]) for name in schema}) for item, x in rows)
+        return runner.run(items, batch_size, description, bytes_per_row=bytes_per_row)
 
     def _pack(self, rows):
         """Yield (item, dict of features) for (item, ids of a text, ids of a second text or [])."""
         limit, config = self.config.max_seq_length, self.config.bert_config
-        lengths = LengthCounter(limit)
+        lengths, num_blank = LengthCounter(limit), 0
         for item, ids_a, ids_b in rows:
+            num_blank += not ids_a
             if ids_b:
                 config.check_num_texts(2)
-            yield item, pack_pair(ids_a, ids_b, self.tokenizer, limit, lengths)
+            yield item, pack_pair(ids_a, ids_b, self.tokenizer, limit, lengths, pad=False)
+        if num_blank:
+            total = lengths.counts["texts"]
+            console.warning("`texts`: %d of %d texts are blank", num_blank, total)
         log_truncated("input", lengths.counts, limit, config.max_position_embeddings)
 
     def _write_preset(self, folder):
-        tensors = checkpoints.tensors(self.model)
-        write_pretrained(folder, tensors, self.config.bert_config, self.tokenizer)
+        self._write_pretrained(folder, checkpoints.tensors(self.model), self.config.bert_config)
+
+    def _write_pretrained(self, folder, tensors, bert_config):
+        """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
+        settings = self.tokenizer.settings
+        with tempfile.TemporaryDirectory() as temporary:
+            vocab_file = os.path.join(temporary, files.VOCABULARY)
+            files.write_text(vocab_file, to_text(self.tokenizer.vocab))
+            checkpoints.write_hugging_face(folder, tensors, bert_config, vocab_file, **settings)
 
 
 def read_pairs(texts):
@@ -59,10 +71,3 @@ def read_pairs(texts):
     for text in iterate_texts(texts, "texts"):
         first, separator, second = text.strip().rpartition(" ||| ")
         yield (first, second) if separator else (second, "")
-
-
-def _serialize(rows, schema):
-    rows = iter(rows)
-    while chunk := list(itertools.islice(rows, _CHUNK)):
-        items, features = zip(*chunk, strict=True)
-        yield from zip(items, records.serialize(schema, features), strict=True)

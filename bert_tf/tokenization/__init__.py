@@ -1,35 +1,19 @@
 """Tokenization exactly as in the 2018 release, and vocabularies."""
 
+from bert_tf.tokenization.vocabulary import add_words as add_words
+from bert_tf.tokenization.vocabulary import load_vocab as load_vocab
 from bert_tf.tokenization.vocabulary import (
-    add_words,
-    load_vocab,
-    validate_case_matches_checkpoint,
-    validate_case_matches_vocabulary,
+    validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
-from bert_tf.tokenization.wordpiece import (
-    BasicTokenizer,
-    FullTokenizer,
-    WordpieceTokenizer,
-    convert_by_vocab,
-    convert_ids_to_tokens,
-    convert_to_unicode,
-    convert_tokens_to_ids,
-    printable_text,
-    whitespace_tokenize,
+from bert_tf.tokenization.vocabulary import (
+    validate_case_matches_vocabulary as validate_case_matches_vocabulary,
 )
-
-__all__ = [
-    "BasicTokenizer",
-    "FullTokenizer",
-    "WordpieceTokenizer",
-    "add_words",
-    "convert_by_vocab",
-    "convert_ids_to_tokens",
-    "convert_to_unicode",
-    "convert_tokens_to_ids",
-    "load_vocab",
-    "printable_text",
-    "validate_case_matches_checkpoint",
-    "validate_case_matches_vocabulary",
-    "whitespace_tokenize",
-]
+from bert_tf.tokenization.wordpiece import BasicTokenizer as BasicTokenizer
+from bert_tf.tokenization.wordpiece import FullTokenizer as FullTokenizer
+from bert_tf.tokenization.wordpiece import WordpieceTokenizer as WordpieceTokenizer
+from bert_tf.tokenization.wordpiece import convert_by_vocab as convert_by_vocab
+from bert_tf.tokenization.wordpiece import convert_ids_to_tokens as convert_ids_to_tokens
+from bert_tf.tokenization.wordpiece import convert_to_unicode as convert_to_unicode
+from bert_tf.tokenization.wordpiece import convert_tokens_to_ids as convert_tokens_to_ids
+from bert_tf.tokenization.wordpiece import printable_text as printable_text
+from bert_tf.tokenization.wordpiece import whitespace_tokenize as whitespace_tokenize

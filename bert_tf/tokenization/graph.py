@@ -25,8 +25,7 @@ from bert_tf.tokenization.graph_normalization import (
 )
 from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
-from bert_tf.tokenization.settings import resolve_settings
-from bert_tf.tokenization.special_tokens import SHORTEST, UNK
+from bert_tf.tokenization.settings import SHORTEST, UNK, resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")

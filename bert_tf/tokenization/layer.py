@@ -9,8 +9,14 @@ import tensorflow as tf
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.graph import GraphTokenizer, to_strings
-from bert_tf.tokenization.settings import EXTRA_SETTINGS, RELEASE_SETTINGS, resolve_settings
-from bert_tf.tokenization.special_tokens import INPUTS, REQUIRED_TOKENS, SHORTEST
+from bert_tf.tokenization.settings import (
+    EXTRA_SETTINGS,
+    INPUTS,
+    RELEASE_SETTINGS,
+    REQUIRED_TOKENS,
+    SHORTEST,
+    resolve_settings,
+)
 from bert_tf.tokenization.vocabulary import load_vocab
 
 if TYPE_CHECKING:

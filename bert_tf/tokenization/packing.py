@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.tokenization.special_tokens import CLS, SEP
+from bert_tf.tokenization.settings import CLS, SEP
 
 
 def truncate_pair(ids_a, ids_b, limit):

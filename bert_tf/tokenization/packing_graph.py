@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_tf.tokenization.graph_normalization import row_indices
-from bert_tf.tokenization.special_tokens import CLS, SEP
+from bert_tf.tokenization.settings import CLS, SEP
 
 # Number of windows per call of the model, to limit the memory for long texts.
 _WINDOWS_PER_STEP = 32

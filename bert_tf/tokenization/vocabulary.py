@@ -8,11 +8,15 @@ from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.normalization import normalize
-from bert_tf.tokenization.special_tokens import MASK, PAD, REQUIRED_TOKENS, SPECIAL_TOKENS
-from bert_tf.tokenization.tokenizer_json import is_tokenizer_json, read_tokenizer_json
-
-# The release's limit; longer words become [UNK].
-MAX_CHARS_PER_WORD = 200
+from bert_tf.tokenization.settings import (
+    MASK,
+    MAX_CHARS_PER_WORD,
+    PAD,
+    REQUIRED_TOKENS,
+    SPECIAL_TOKENS,
+    is_tokenizer_json,
+    read_tokenizer_json,
+)
 
 # Far more than the pieces of a vocabulary, but few enough for the memory of one machine.
 MAX_WORDS = 2_000_000

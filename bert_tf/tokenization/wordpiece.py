@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
-from bert_tf.tokenization.settings import resolve_settings
-from bert_tf.tokenization.special_tokens import UNK
-from bert_tf.tokenization.vocabulary import MAX_CHARS_PER_WORD, load_vocab, special_tokens
+from bert_tf.tokenization.settings import MAX_CHARS_PER_WORD, UNK, resolve_settings
+from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
 # Limits the memory for large corpora, whose names and numbers are endless.
 MAX_CACHED_WORDS = 500_000

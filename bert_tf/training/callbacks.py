@@ -46,8 +46,6 @@ class Epochs:
         self.callbacks = keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, epochs=len(ends), steps=ends[0]
         )
-        self.callbacks.on_train_begin()
-        model.stop_training = False
         self._model, self._ends, self._eval_data = model, ends, eval_data
         self._sums, self._num_steps, self._epoch = {}, 0, 0
 
@@ -62,7 +60,10 @@ class Epochs:
     def start(self, step):
         self._epoch = bisect.bisect_right(self._ends, step)
         self._step = step
-        self.callbacks.on_epoch_begin(self._epoch)
+        self.callbacks.on_train_begin()
+        self._model.stop_training = False
+        if self._epoch < len(self._ends):
+            self.callbacks.on_epoch_begin(self._epoch)
 
     def add(self, sums, step):
         """Add the sums of results over the steps up to `step`; return whether an epoch ends."""
@@ -72,10 +73,10 @@ class Epochs:
         return step == self.end
 
     def finish(self, evaluate):
-        """Call the callbacks; `evaluate` is `Trainer.evaluate`."""
+        """Call the callbacks; `evaluate` is `Loop.evaluate`."""
         logs = {name: value / self._num_steps for name, value in self._sums.items()}
         if self._eval_data:
-            scores = evaluate(self._eval_data, self.end)
+            scores = evaluate(self._eval_data)
             names = {name: name.removeprefix("eval_") for name in scores if name != "global_step"}
             logs |= {f"val_{short}": float(scores[name]) for name, short in names.items()}
         self.callbacks.on_epoch_end(self._epoch, logs)

@@ -1,16 +1,16 @@
-"""Checkpoints of a run: saving, resuming, and the best checkpoint.
+"""The folder of a run: its lock, its checkpoints, and the best checkpoint.
 
 `model.ckpt-1000` has the weights, `NAME/adam_m`, `NAME/adam_v` and `global_step` in the release's
 format, and other state under `bert_tf/`.
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import release
@@ -35,6 +35,39 @@ _RUN_STATE = "bert_tf/"
 # Excludes partial files of killed processes, such as model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
 _DATA_NAME = re.compile(r"(model\.ckpt-\d+)\.data-\d+-of-\d+")
+
+# The folders that this process has locked.
+_LOCKED: set[str] = set()
+
+
+@contextlib.contextmanager
+def exclusive_directory(output_dir, workers=None, is_training=True):
+    """Lock a folder for this process; UserError if another process trains there.
+
+    With several `workers`, the chief locks it. Locking a folder again in the same process has no
+    effect. Before training, partial files of killed processes are removed. After a UserError, a new
+    folder is removed if nothing was written to it.
+    """
+    folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
+    if folder in _LOCKED or (workers is not None and not workers.is_chief):
+        yield
+        return
+    is_new = not files.exists(output_dir)
+    files.make_folder(output_dir)
+    with locks.locked(output_dir, "output_dir", "trains") as is_locked:
+        if is_training:
+            locks.remove_temporary_files(output_dir, is_locked)
+            locks.remove_temporary_files(os.path.join(output_dir, BEST), is_locked)
+            remove_incomplete(output_dir, is_locked)
+        _LOCKED.add(folder)
+        try:
+            yield
+        except UserError:
+            if is_new:
+                locks.remove_unused(output_dir)
+            raise
+        finally:
+            _LOCKED.remove(folder)
 
 
 def weights(model, trainable_only=False):
@@ -139,10 +172,10 @@ def check_training_settings(prefix, training_settings):
 
 def _list_checkpoints(output_dir):
     """Return (step, prefix) pairs, oldest first."""
-    if not tf.io.gfile.isdir(output_dir):
+    if not files.is_folder(output_dir):
         return []
     # A glob would fail for paths that contain brackets.
-    names = filter(None, map(_NAME.fullmatch, tf.io.gfile.listdir(output_dir)))
+    names = filter(None, map(_NAME.fullmatch, files.list_folder(output_dir)))
     return sorted(
         (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
         for match in names
@@ -151,14 +184,13 @@ def _list_checkpoints(output_dir):
 
 def remove_incomplete(output_dir, is_locked=True):
     """Remove the data files of checkpoints without an index; see `locks.is_abandoned`."""
-    system = files.system(output_dir)
-    names = set(system.listdir(output_dir))
+    names = set(files.list_folder(output_dir))
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
         path = os.path.join(output_dir, name)
         is_incomplete = match and f"{match[1]}.index" not in names
         if is_incomplete and locks.is_abandoned(path, is_locked):
-            system.remove(path)
+            files.remove(path)
             console.info("removed %s, which has no index, because a process was killed", path)
 
 
@@ -225,7 +257,7 @@ def log_best_checkpoint(output_dir, argument=None):
 
 def _read_record(folder):
     path = os.path.join(folder, _RECORD)
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         return {}
     return json_files.read(path, _FIELDS, "a training run")
 

@@ -6,28 +6,18 @@ import os
 from bert_tf import checkpoints, console
 from bert_tf.configs.task import check_length
 from bert_tf.configs.train import FineTuneConfig
-from bert_tf.data import input_pipeline, record_checks
+from bert_tf.data import input_pipeline
 from bert_tf.data.features import FeatureCache, digest
 from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
 from bert_tf.training.callbacks import Epochs
-from bert_tf.training.checkpointing import check_metric, log_best_checkpoint
-from bert_tf.training.loop import exclusive_directory
-from bert_tf.training.results import result_file, result_name
-from bert_tf.training.run_record import RunRecord
-from bert_tf.training.strategy import (
-    Workers,
-    check_batch_sizes,
-    make_strategy,
-    set_seed,
-    use_xla,
-)
+from bert_tf.training.results import result_file
+from bert_tf.training.run import Run
+from bert_tf.training.strategy import check_batch_sizes, make_strategy, use_xla
 from bert_tf.training.task import TaskSpec
-from bert_tf.training.trainer import Trainer
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
@@ -54,35 +44,21 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     Raises:
       UserError: if an option or a file is not valid.
     """
-    config.validate()
+    config.check()
     files.check_all_reachable(config)
     spec.config_class.check_folder(config.output_dir)
     stored = None if config.do_train else spec.config_class.load(config.output_dir)
     config = _completed(config, stored)
-    check_run(config)
     model = load_model(config, spec.config_class)
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
-    strategy = make_strategy(**dataclasses.asdict(config.device))
+    strategy = make_strategy(config.device)
     data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
-    data.config = data.config.resumed(config.output_dir)
-    run = Run(spec, config, data, strategy, model, command_line)
-    with exclusive_directory(config.output_dir, run.workers, config.do_train):
-        metrics = run.run()
-        run.workers.chief_first(lambda: run.record.finish(metrics))
-        return metrics
-
-
-def check_run(config, bert_config=None):
-    """Check options that depend on each other and, if given, on the model."""
-    config.check()
-    config.task.check(config)
-    if bert_config:
-        config.train.check_frozen_layers(bert_config)
+    return FineTuning(spec, config, data, strategy, model, command_line).run()
 
 
 def _completed(config, stored):
-    """Fill in missing options from the trained model, and log which."""
+    """Fill in missing options from the trained model, log which, and check the options."""
     task_config, model = config.task.resolve(stored), config.model
     if stored:
         values = {
@@ -99,7 +75,9 @@ def _completed(config, stored):
         ]
         if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
-    return dataclasses.replace(config, task=task_config, model=model)
+    config = dataclasses.replace(config, task=task_config, model=model)
+    task_config.check(config)
+    return config
 
 
 def load_model(config, config_class):
@@ -117,41 +95,37 @@ def load_model(config, config_class):
     return model
 
 
-class Run:
-    """A run of `fine_tune`; `folder` has its files."""
+class FineTuning(Run):
+    """A run of `fine_tune`."""
 
     def __init__(
         self, spec, config, data, strategy, model, command_line=None, keras_model=None, callbacks=()
     ):
-        """Prepare a run.
+        """Check the data of a `TaskSpec`, a `TaskData`, against the options.
 
-        Args:
-          spec: the `TaskSpec`.
-          config: the `FineTuneConfig`.
-          data: the `TaskData`.
-          strategy: the `tf.distribute.Strategy`.
-          model: the `PretrainedFiles`, or an object with the same `tokenizer` and `checkpoint`.
-          command_line: the command, for the record, or None.
-          keras_model: a model with its initial weights; None to make it.
-          callbacks: Keras callbacks, called at the end of each epoch if there is a `keras_model`.
+        `keras_model` is a model with its initial weights, None to make it. With a model, Keras
+        `callbacks` are called at the end of each epoch.
         """
-        self.spec, self.config, self.data = spec, config, data
+        super().__init__(config, model, strategy, data.data_files, command_line)
+        self.spec, self.data = spec, data
         self.keras_model, self.callbacks = keras_model, callbacks
-        self.strategy, self.model = strategy, model
-        self.workers = Workers(strategy)
-        self.record = RunRecord(config, data.data_files, model, command_line)
+        data.config = data.config.resumed(self.folder)
         train = config.train
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
         check_batch_sizes(train, strategy, config.do_train, "dev" in config.splits, predicts)
-        check_metric(train.best_metric, data.metric_names)
         self.length_multiple = None
-        self.folder, self.trainer = config.output_dir, None
+        self.loop_options = {
+            "must_be_trained": not config.do_train,
+            "labels": data.config.labels or None,
+            "is_loaded": keras_model is not None,
+        }
         if config.do_train and (count := data.num_train_examples()) is not None:
             train.num_train_steps(count, data.unit)  # at least one batch
-        self.paths = {
+        self.feature_files = {
             split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
             for split in data.examples
         }
+        self.paths = self.feature_files.values()
         self._caches = {}
 
     @property
@@ -166,7 +140,7 @@ class Run:
 
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
-        for split, path in self.paths.items():
+        for split, path in self.feature_files.items():
             features = self.data.features(split, self.model.tokenizer)
             cache = self._caches[split] = FeatureCache(path, features)
             if self._must_rebuild(split, cache):
@@ -223,7 +197,7 @@ class Run:
     def _input_options(self, split):
         record_format = self._caches[split].features.record_format(self.data.config.bert_config)
         multiple = self.length_multiple
-        return {"paths": [self.paths[split]], "length_multiple": multiple, **record_format}
+        return {"paths": [self.feature_files[split]], "length_multiple": multiple, **record_format}
 
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
@@ -232,62 +206,38 @@ class Run:
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
-    def evaluate(self, split, on_predictions=None):
-        return self.trainer.evaluate(
-            self._batches(split, self.config.train.eval_batch_size),
-            total=self._count(split),
-            name=result_name("eval", split, ""),
-            on_predictions=on_predictions,
-        )
-
     def predict(self, split):
-        return self.trainer.predict(*self._to_predict(split))
-
-    def predict_all(self, split):
-        return self.trainer.predict_all(*self._to_predict(split))
-
-    def _to_predict(self, split):
+        """Yield the predictions of each batch; see `Loop.predict`."""
         batches = self._batches(split, self.config.train.predict_batch_size)
-        return batches, "predicting", self._count(split)
+        return self.loop.predict(batches, "predicting", self._count(split))
 
-    def run(self):
-        """Train, evaluate and predict; return the metrics of each evaluated split."""
-        config, train = self.config, self.config.train
-        # Before the other workers read checkpoints.
-        self.workers.chief_first(lambda: self.data.config.check_resume(self.folder))
-        set_seed(train.seed)
-        self.trainer = Trainer(
-            self._make_task,
-            self.strategy,
-            self.folder,
-            self.model.checkpoint,
-            must_be_trained=not config.do_train,
-            labels=self.data.config.labels or None,
-            is_loaded=self.keras_model is not None,
-        )
-        # Nothing is written until the weights are known to fit; the config is written last.
-        self.make_features()
-        steps = self._num_train_steps() if config.do_train else 0
-        self.save_config()
-        self.workers.chief_first(self.record.start)
-        if not train.best_metric and not config.do_train:
-            log_best_checkpoint(self.folder)
-        with record_checks.naming_bad_records(self.paths.values()):
-            if config.do_train:
-                self._train(steps)
-            if train.best_metric:
-                self.trainer.use_best(train.best_metric)
-            return self.data.evaluate_and_predict(self)
+    def predict_all(self, split, evaluates=False):
+        """Return all predictions as a dict of arrays; `evaluates` selects the batch size."""
+        train = self.config.train
+        size = train.eval_batch_size if evaluates else train.predict_batch_size
+        description = "evaluating" if evaluates else "predicting"
+        return self.loop.predict_all(self._batches(split, size), description, self._count(split))
 
-    def _make_task(self):
+    def check_folder(self):
+        self.data.config.check_resume(self.folder)
+
+    def make_task(self):
         model = self.keras_model
         if model is None:
             model = self.spec.make_model(self.data.config, self.config.train.dtype_policy)
         return self.data.make_task(model, self.config.train)
 
-    def _train(self, steps):
+    def prepare(self):
+        self.make_features()
+        if self.config.do_train:
+            self.num_steps = self._num_train_steps()
+        self.save_config()  # last, because predictions read it
+        if not (self.config.train.best_metric or self.config.do_train):
+            checkpointing.log_best_checkpoint(self.folder)
+
+    def train(self):
         train = self.config.train
-        self.data.start_training(self.trainer.model)
+        self.data.start_training(self.loop.model)
         (split,) = self.data.splits("train")
         batches = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
@@ -299,14 +249,18 @@ class Run:
         evaluation = None
         if train.eval_steps:
             evaluation = self._batches(self.data.splits("dev")[0], train.eval_batch_size)
-        optimizer = make_optimizer(self.config.optimizer, steps)
-        epochs = self._make_epochs(steps) if self.keras_model is not None else None
-        self.trainer.fit(batches, optimizer, steps, train, evaluation, epochs)
+        epochs = self._make_epochs() if self.keras_model is not None else None
+        self.train_on(batches, self.num_steps, evaluation, epochs)
 
-    def _make_epochs(self, steps):
+    def evaluate_and_predict(self):
+        if self.config.train.best_metric:
+            self.loop.use_best(self.config.train.best_metric)
+        return self.data.evaluate_and_predict(self)
+
+    def _make_epochs(self):
         train, splits = self.config.train, self.data.splits("dev")
         count = int(train.num_train_epochs)
-        ends = [steps // count * (i + 1) for i in range(count)]
+        ends = [self.num_steps // count * (i + 1) for i in range(count)]
         evaluation = self._batches(splits[0], train.eval_batch_size) if splits else None
         self.epochs = Epochs(self.keras_model, self.callbacks, ends, evaluation)
         return self.epochs

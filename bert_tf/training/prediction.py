@@ -1,7 +1,8 @@
-"""Run a function on records in memory: in batches of similar length, on all replicas."""
+"""Run a function on features in memory: in batches of similar length, on all replicas."""
 
 import functools
 import itertools
+import operator
 
 import keras
 import numpy as np
@@ -15,11 +16,14 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.training.jax_devices import predict_on_batch
 from bert_tf.training.strategy import Workers, on_all_replicas, per_replica
 
-_TENSOR_TYPES = {"int64": tf.int32, "float32": tf.float32}  # see `records.parse`
+_TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 
-# Records are sorted by length within windows of at most this many output bytes and batches.
+# Rows are sorted by length within windows of at most this many output bytes and batches.
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
+
+# Records to parse at a time.
+_CHUNK = 1000
 
 SINGLE_PROCESS_MESSAGE = (
     "TF_CONFIG lists several workers, but feature extraction, sentence embedding and masked-word "
@@ -29,41 +33,34 @@ SINGLE_PROCESS_MESSAGE = (
 
 
 class BatchRunner:
-    """Runs a function on batches of records and returns the outputs in input order.
+    """Runs a function on batches of features and returns the outputs in input order.
 
-    Within a window, records are sorted by length, so that batches need little padding. TPUs
-    recompile for each new shape, so their batches are full and padded to the maximum length.
+    Within a window, rows are sorted by length, so that batches need little padding. TPUs recompile
+    for each new shape, so their batches are full and padded to the maximum length.
     """
 
-    def __init__(self, function, model, strategy, batch_size, record_format, bytes_per_row=0):
+    def __init__(self, function, model, strategy, schema, lengths):
         """Create a runner.
 
         Args:
           function: function from (outputs of the model, batch) to a dict of tensors (B, ...).
           model: a Keras model, or a function with the same arguments.
           strategy: the single-process `tf.distribute.Strategy` of the model.
-          batch_size: the global batch size.
-          record_format: dict with the schema and the lengths of the records.
-          bytes_per_row: approximate size of the output for the longest record.
+          schema: the schema of the features, see `data.records`.
+          lengths: the lengths in the schema.
         """
         if Workers(strategy).is_multi_worker:
             raise UserError(SINGLE_PROCESS_MESSAGE)
-        per_replica(batch_size, strategy, "batch_size")
-        self._function, self._model, self._batch_size = function, model, batch_size
-        self._schema, self._lengths = record_format["schema"], record_format["lengths"]
+        self._function, self._model, self._strategy = function, model, strategy
+        self._schema, self._lengths = schema, lengths
         self._num_replicas = strategy.num_replicas_in_sync
-        self._multiple = length_multiple(strategy, False, self._lengths["S"])
-        num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
-        self._window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
-        # A graph, because the operations of a small batch take several milliseconds eagerly.
-        serialized = tf.TensorSpec([None], tf.string)
-        self._parse = tf.function(self._parse_batch, [serialized], autograph=False)
+        self._multiple = length_multiple(strategy, False, lengths["S"])
         self._step = self._step_of_one = self._run_on_host
         if keras.backend.backend() == "tensorflow":
             # If shapes may vary, a single trace covers all of them.
             any_shape = {
-                name: tf.TensorSpec([None] * (1 + len(x.shape({}))), _TENSOR_TYPES[x.dtype])
-                for name, x in self._schema.items()
+                name: tf.TensorSpec([None] * (1 + len(x.shape({}))), _TYPES[x.dtype])
+                for name, x in schema.items()
             }
             # For a single row, skipping padding takes more time.
             self._step, self._step_of_one = (
@@ -74,45 +71,56 @@ class BatchRunner:
                 for skip_padding in (can_skip_padding(strategy), False)
             )  # fmt: skip
 
-    def run(self, items, description, unit="texts"):
-        """Yield (item, dict of its output arrays) for each pair (item, record), read lazily."""
+    def run(self, items, batch_size, description, unit="texts", bytes_per_row=0):
+        """Yield (item, dict of its output arrays) for each pair (item, features), read lazily.
+
+        Features are dicts of arrays without padding. `batch_size` is for all
+        replicas, and `bytes_per_row` the approximate size of the output for the longest row.
+        """
+        per_replica(batch_size, self._strategy, "batch_size")
+        num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
+        window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
         progress = console.ProgressLog(description, unit, is_brief=True)
         items = iter(items)
-        while window := list(itertools.islice(items, self._window_size)):
+        while window := list(itertools.islice(items, window_size)):
             results = [None] * len(window)
-            for indices, outputs in self._run_window(tf.constant([x for _, x in window])):
+            for indices, outputs in self._run_window([x for _, x in window], batch_size):
                 for row, index in enumerate(indices):
                     results[index] = {name: values[row] for name, values in outputs.items()}
                 progress.add(len(indices))
             yield from zip((item for item, _ in window), results, strict=True)
         progress.done()
 
-    def _run_window(self, window):
+    def _run_window(self, window, batch_size):
         """Yield (indices into the window, dict of arrays with one row per index) by batch."""
-        order = np.arange(len(window))
-        if len(window) > 1:
-            sizes = records.num_tokens(window, self._schema, self._lengths)
-            order = np.argsort(sizes, kind="stable")
+        order = sorted(range(len(window)), key=lambda i: window[i]["input_mask"].size)
         previous = None
-        for start in range(0, len(order), self._batch_size):
-            indices = order[start : start + self._batch_size]
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
             step = self._step_of_one if len(indices) == 1 else self._step
-            outputs = step(self._make_batch(window, indices))
+            outputs = step(self._make_batch([window[i] for i in indices], batch_size))
             # Copy the previous outputs to the host while the device computes.
             if previous:
                 yield _to_host(*previous)
             previous = indices, outputs
         yield _to_host(*previous)
 
-    def _make_batch(self, window, indices):
-        """Return a dict of tensors (B, ...), filled up with copies of the first record."""
-        unit = self._num_replicas if self._multiple else self._batch_size
-        indices = np.concatenate([indices, np.repeat(indices[:1], -len(indices) % unit)])
-        return self._parse(tf.gather(window, indices))
-
-    def _parse_batch(self, serialized):
-        batch = records.parse(serialized, self._schema, self._lengths)
-        return records.trim(batch, self._schema, self._multiple) if self._multiple else batch
+    def _make_batch(self, rows, batch_size):
+        """Return a dict of arrays (B, ...), filled up with copies of the first row."""
+        unit = self._num_replicas if self._multiple else batch_size
+        rows = [*rows, *rows[:1] * (-len(rows) % unit)]
+        batch = {}
+        for name, feature in self._schema.items():
+            values = [row[name] for row in rows]
+            shape = limits = feature.shape(self._lengths)
+            if self._multiple:
+                shape = np.max([x.shape for x in values], 0).astype(int)
+                if feature.shape({})[-1:] == ["S"]:
+                    shape[-1] = min(-(-shape[-1] // self._multiple) * self._multiple, limits[-1])
+            batch[name] = np.zeros((len(rows), *shape), _TYPES[feature.dtype])
+            for i, value in enumerate(values):
+                batch[name][(i, *map(slice, value.shape))] = value
+        return batch
 
     def _run_replica(self, skip_padding, batch):
         """Run the function on this replica's rows; every replica receives the whole `batch`."""
@@ -126,9 +134,47 @@ class BatchRunner:
         return self._function(outputs, batch)
 
     def _run_on_host(self, batch):
-        batch = {name: x.numpy() for name, x in batch.items()}
         return self._function(predict_on_batch(self._model, batch), batch)
 
 
 def _to_host(indices, outputs):
     return indices, {name: np.asarray(x)[: len(indices)] for name, x in outputs.items()}
+
+
+def parse_rows(serialized, schema, lengths):
+    """Yield the features of serialized records as dicts of arrays, without padding."""
+    for start in range(0, len(serialized), _CHUNK):
+        chunk = tf.constant(serialized[start : start + _CHUNK])
+        batch = {k: x.numpy() for k, x in records.parse(chunk, schema, lengths).items()}
+        for i, mask in enumerate(batch["input_mask"]):
+            # After the last token of the longest sequence, and the last window of a document.
+            *counts, length = np.max(np.nonzero(mask), 1) + 1
+            row = {name: x[i] for name, x in batch.items()}
+            for name, feature in schema.items():
+                if feature.shape({})[-1:] == ["S"]:
+                    row[name] = row[name][..., :length]
+                if feature.is_windowed:
+                    row[name] = row[name][: counts[0]]
+            yield row
+
+
+class ModelCache:
+    """Keeps what depends on settings and on the variables of a model, such as traced functions."""
+
+    def __init__(self):
+        self._entries = {}
+
+    def get(self, model, name, settings, make):
+        """Return the result of `make`, again only if the settings or the variables changed.
+
+        `quantize` and `enable_lora` replace variables.
+        """
+        old, layers, variables, result = self._entries.get(name, (None, (), (), None))
+        # Keras takes much longer to list the variables.
+        found = [x for layer in layers for x in layer._trainable_variables]
+        is_same = old == (model, settings) and len(found) == len(variables)
+        if not is_same or not all(map(operator.is_, found, variables)):
+            result, layers = make(), [*model._flatten_layers()]
+            variables = [x for layer in layers for x in layer._trainable_variables]
+            self._entries[name] = (model, settings), layers, variables, result
+        return result

@@ -1,12 +1,8 @@
 """`pretrain`: pre-train from records, as run_pretraining.py does."""
 
-import contextlib
-import dataclasses
 import functools
 import json
 import os
-
-import tensorflow as tf
 
 from bert_tf import checkpoints, console, tokenization
 from bert_tf.checkpoints.metadata import add_published_casing
@@ -16,16 +12,12 @@ from bert_tf.configs.task import check_length
 from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.optimization import make_optimizer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
-from bert_tf.training.checkpointing import check_metric
-from bert_tf.training.loop import exclusive_directory
 from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
-from bert_tf.training.run_record import RunRecord
-from bert_tf.training.strategy import Workers, check_batch_sizes, make_strategy, set_seed
-from bert_tf.training.trainer import Trainer
+from bert_tf.training.run import Run
+from bert_tf.training.strategy import check_batch_sizes, make_strategy
 
 
 def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict | None:
@@ -43,36 +35,62 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     config.check()
     files.check_all_reachable(config)
     model = checkpoints.resolve(config.model, needs=["bert_config_file"])
-    bert_config, given = model.bert_config, config
-    paths = {
-        "init_checkpoint": model.checkpoint,
-        "bert_config_file": model.config,
-        "vocab_file": model.vocab_file,
-    }
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **paths))
-    check_length(config.max_seq_length, bert_config)
-    config.train.check_frozen_layers(bert_config)
-    data = PretrainingData(config, bert_config)
+    check_length(config.max_seq_length, model.bert_config)
+    config.train.check_frozen_layers(model.bert_config)
+    data = PretrainingData(config, model)
     data.check()
-    record = RunRecord(given, data.paths, model, command_line)
-    strategy = make_strategy(**dataclasses.asdict(config.device))
-    train = config.train
-    evaluates = config.do_eval or train.eval_steps > 0
-    check_batch_sizes(train, strategy, config.do_train, evaluates, predict=False)
-    with contextlib.ExitStack() as stack:
-        check_all = functools.partial(data.check, num_checked=None)
-        stack.enter_context(record_checks.naming_bad_records(data.paths, check_all))
-        if config.do_train:  # another process may evaluate during training
-            stack.enter_context(exclusive_directory(config.output_dir, Workers(strategy)))
-        results = _run(config, bert_config, strategy, data, record)
-        Workers(strategy).chief_first(lambda: record.finish({"eval": results} if results else {}))
-        return results
+    strategy = make_strategy(config.device)
+    evaluates = config.do_eval or config.train.eval_steps > 0
+    check_batch_sizes(config.train, strategy, config.do_train, evaluates, predict=False)
+    return Pretraining(config, data, strategy, model, command_line).run().get("eval")
+
+
+class Pretraining(Run):
+    """A run of `pretrain`."""
+
+    locks_evaluation = False  # another process may evaluate during training
+
+    def __init__(self, config, data, strategy, model, command_line):
+        super().__init__(config, model, strategy, data.paths, command_line)
+        self.data = data
+        self.check_records = functools.partial(data.check, num_checked=None)
+        self._new_files = {}
+
+    def check_folder(self):
+        if self.config.do_train:
+            self._new_files = _new_model_files(self.folder, self.model)
+
+    def make_task(self):
+        has_pairs = self.config.objective != "none"
+        return PretrainingTask(self.model.bert_config, self.config.train.dtype_policy, has_pairs)
+
+    def prepare(self):
+        self.workers.chief_first(lambda: files.write_texts(self._new_files))
+
+    def train(self):
+        data = self.data
+        if self.config.train.best_metric and data.evaluation.paths == data.train.paths:
+            console.warning(
+                "`best_metric` without `eval_file` selects the best checkpoint on the training "
+                "records"
+            )
+        self.train_on(data.train, self.config.num_train_steps, data.evaluation)
+
+    def evaluate_and_predict(self):
+        if not self.config.do_eval:
+            return {}
+        if self.config.train.best_metric:
+            self.loop.use_best(self.config.train.best_metric)
+        results = self.loop.evaluate(self.data.evaluation)
+        path = os.path.join(self.folder, "eval_results.txt")
+        self.workers.chief_first(lambda: write_eval_results(path, results))
+        return {"eval": results}
 
 
 class PretrainingData:
     """The records of a run; `evaluation` reads the training files without an `eval_file`."""
 
-    def __init__(self, config, bert_config):
+    def __init__(self, config, model):
         train, self._config = config.train, config
         has_pairs = config.objective != "none"
         schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
@@ -82,8 +100,8 @@ class PretrainingData:
         self._sizes = record_files.sizes(self.paths)
         self.train = input_pipeline.TrainingInput(
             paths, schema, config.lengths, train.train_batch_size, train.seed,
-            limits=records.limits(schema, bert_config, config.lengths),
-            masking=_make_masking(config, bert_config), sizes=self._sizes[: len(paths)],
+            limits=records.limits(schema, model.bert_config, config.lengths),
+            masking=_make_masking(config, model), sizes=self._sizes[: len(paths)],
             num_input_streams=config.num_input_streams,
         )  # fmt: skip
         self.evaluation = input_pipeline.EvaluationInput(
@@ -112,22 +130,25 @@ class PretrainingData:
                 )  # fmt: skip
 
 
-def _make_masking(config, bert_config):
+def _make_masking(config, model):
     if not config.dynamic_masking:
         return None
-    vocab_file = config.model.vocab_file
-    if not vocab_file:
+    if not model.vocab_file:
         raise UserError("`dynamic_masking` requires `vocab_file`")
-    vocab = tokenization.load_vocab(vocab_file)
-    check_vocabulary(vocab, bert_config, vocab_file, config_file=config.model.bert_config_file)
-    probability, seed = config.masked_lm_prob, config.train.seed
-    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, seed)
+    vocab, probability = _load_vocab(model), config.masked_lm_prob
+    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
-def _new_model_files(config, bert_config):
+def _load_vocab(model):
+    """Return the vocabulary; UserError if it does not fit the model."""
+    vocab = tokenization.load_vocab(model.vocab_file)
+    check_vocabulary(vocab, model.bert_config, model.vocab_file, config_file=model.config)
+    return vocab
+
+
+def _new_model_files(folder, model):
     """Return missing model files as {path: text}; UserError if existing ones differ."""
-    folder, model = config.output_dir, config.model
-    texts, exists = {}, tf.io.gfile.exists
+    bert_config, texts, exists = model.bert_config, {}, files.exists
     path = os.path.join(folder, files.CONFIG)
     if not exists(path):
         texts[path] = bert_config.to_json_string()
@@ -140,8 +161,7 @@ def _new_model_files(config, bert_config):
         )
     if not model.vocab_file:
         return texts
-    vocab = tokenization.load_vocab(model.vocab_file)
-    check_vocabulary(vocab, bert_config, model.vocab_file, config_file=model.bert_config_file)
+    _load_vocab(model)
     path, text = os.path.join(folder, files.VOCABULARY), vocabulary_text(model.vocab_file)
     if not exists(path):
         texts[path] = text
@@ -157,39 +177,3 @@ def _new_model_files(config, bert_config):
     if settings and not exists(path):
         texts[path] = json.dumps(settings, indent=2) + "\n"
     return texts
-
-
-def _run(config, bert_config, strategy, data, record):
-    train = config.train
-    set_seed(train.seed)
-    workers = Workers(strategy)
-    model_files: dict[str, str] = {}
-    if config.do_train:
-        # The chief locks the folder before the other workers read checkpoints.
-        workers.chief_first(lambda: model_files.update(_new_model_files(config, bert_config)))
-    trainer = Trainer(
-        lambda: PretrainingTask(bert_config, train.dtype_policy, config.objective != "none"),
-        strategy,
-        config.output_dir,
-        config.model.init_checkpoint,
-    )
-    check_metric(train.best_metric, trainer.task.metric_names)
-    workers.chief_first(lambda: files.write_texts(model_files))
-    workers.chief_first(record.start)
-    if config.do_train:
-        if train.best_metric and data.evaluation.paths == data.train.paths:
-            console.warning(
-                "`best_metric` without `eval_file` selects the best checkpoint on the training "
-                "records"
-            )
-        steps = config.num_train_steps
-        optimizer = make_optimizer(config.optimizer, steps)
-        trainer.fit(data.train, optimizer, steps, train, data.evaluation)
-    if not config.do_eval:
-        return None
-    if train.best_metric:
-        trainer.use_best(train.best_metric)
-    results = trainer.evaluate(data.evaluation)
-    path = os.path.join(config.output_dir, "eval_results.txt")
-    trainer.workers.chief_first(lambda: write_eval_results(path, results))
-    return results

@@ -9,6 +9,102 @@ MIN_SCALE = 1.0
 GROWTH_STEPS = 2000
 
 
+def make_train_step(task, optimizer, config, loss_scale=None):
+    """Return the function of one training step, in the strategy's scope.
+
+    It trains on a replica's share of a batch, in replica context, and returns float32 scalars: the
+    losses of the task, their sum "loss", the "gradient_norm" and the results of the `loss_scale`.
+
+    Args:
+      task: a `training.Task`.
+      optimizer: a built optimizer of `bert_tf.optimization`.
+      config: a `TrainConfig`.
+      loss_scale: the `LossScale` of a model in float16.
+    """
+
+    def compute(batch, weights, replica_id):
+        gradients, losses, _ = compute_gradients(
+            task.model, task, optimizer.weights, batch, weights,
+            scale_loss=lambda loss: loss * loss_scale.value if loss_scale else loss,
+            replica_id=replica_id, recompute=config.recompute,
+        )  # fmt: skip
+        return gradients, losses
+
+    # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
+    if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        compute = tf.function(compute, autograph=False, jit_compile=True if config.xla else None)
+
+    @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
+    def train_step(batch):
+        replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
+        weights = sum_over_replicas(task.loss_weights(batch))
+        sums = _sum_over_parts(
+            lambda part: compute(part, weights, replica_id),
+            batch,
+            config.gradient_accumulation_steps,
+        )
+        gradients, losses = sum_over_replicas(sums)
+        if loss_scale is None:
+            return {**losses, "gradient_norm": optimizer.apply_reduced(gradients)}
+        gradients, is_finite = loss_scale.unscale(gradients)
+        norm = optimizer.apply_reduced(gradients, is_finite, loss_scale.skipped_steps)
+        return {**losses, **loss_scale.update(is_finite, norm)}
+
+    return train_step
+
+
+def _sum_over_parts(function, batch, count):
+    """Return the sum of the results of a function for each of `count` parts of a batch."""
+    if count == 1:
+        return function(batch)
+
+    def split(value):
+        # The sequence length and the number of windows may be unknown.
+        shape = tf.shape(value)
+        sizes = (shape[i] if n is None else n for i, n in enumerate(value.shape[1:], 1))
+        return tf.reshape(value, (count, value.shape[0] // count, *sizes))
+
+    parts = {name: split(value) for name, value in batch.items()}
+
+    def call(i):
+        return function({name: value[i] for name, value in parts.items()})
+
+    def add(i, sums):
+        return i + 1, tf.nest.map_structure(tf.add, sums, call(i))
+
+    start = tf.constant(1), call(0)
+    return tf.while_loop(lambda i, _: i < count, add, start, maximum_iterations=count - 1)[1]
+
+
+def make_run_steps(train_step, task, strategy):
+    """Return a `tf.function` that makes a number of steps on all replicas.
+
+    It maps an iterator of distributed batches and the number to the sums of the results, and the
+    index of the first step whose results are not finite, or -1.
+    """
+    names = [*task.loss_names, "loss", "gradient_norm"]
+    if task.model.compute_type == "float16":
+        names += ["loss_scale", "skipped_steps"]
+
+    @tf.function
+    def run_steps(batches, steps):
+        sums = dict.fromkeys(names, tf.constant(0.0))
+        first_bad = tf.constant(-1)
+        for i in tf.range(steps):
+            values = strategy.run(train_step, args=(next(batches),))
+            # All replicas have the same values after the reduction: take the first.
+            values = {
+                name: strategy.experimental_local_results(value)[0]
+                for name, value in values.items()
+            }
+            sums = {name: sums[name] + values[name] for name in sums}
+            is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
+            first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
+        return sums, first_bad
+
+    return run_steps
+
+
 class LossScale:
     """The dynamic loss scale of Micikevicius et al., arXiv:1710.03740, section 3.2.
 
@@ -30,6 +126,11 @@ class LossScale:
             for name, value in initial.items()
         }
         self.value, self.good_steps, self.skipped_steps = self.variables.values()
+
+    @classmethod
+    def of(cls, model):
+        """Return the loss scale of a Keras model, None if it does not compute in float16."""
+        return cls() if model.compute_type == "float16" else None
 
     def unscale(self, gradients):
         """Divide reduced gradients by the scale; also return whether all are finite."""
@@ -54,72 +155,3 @@ class LossScale:
             "loss_scale": scale,
             "skipped_steps": tf.cast(is_scale_too_large, tf.float32),
         }
-
-
-class TrainStep:
-    """A training step of a `training.Task`; `names` are the names of its results."""
-
-    def __init__(self, task, optimizer, config):
-        """Create the loss scale, if any, in the strategy's scope; the `optimizer` must be built."""
-        self.task, self.optimizer, self.config = task, optimizer, config
-        self.names = (*task.loss_names, "loss", "gradient_norm")
-        self.loss_scale = None
-        if task.model.compute_type == "float16":
-            self.loss_scale = LossScale()
-            self.names += ("loss_scale", "skipped_steps")
-        self._gradients = self._compute_gradients
-        # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
-        if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
-            self._gradients = tf.function(
-                self._gradients, autograph=False, jit_compile=True if config.xla else None
-            )
-
-    @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
-    def replica_step(self, batch):
-        """Train on this replica's share of a batch. Return a dict of float32 scalars."""
-        replica = tf.distribute.get_replica_context()
-        weights = sum_over_replicas(self.task.loss_weights(batch))
-        gradients, losses = self._accumulate(batch, weights, replica.replica_id_in_sync_group)
-        gradients, losses = sum_over_replicas((gradients, losses))
-        if self.loss_scale is None:
-            return {**losses, "gradient_norm": self.optimizer.apply_reduced(gradients)}
-        gradients, is_finite = self.loss_scale.unscale(gradients)
-        norm = self.optimizer.apply_reduced(gradients, is_finite, self.loss_scale.skipped_steps)
-        return {**losses, **self.loss_scale.update(is_finite, norm)}
-
-    def _accumulate(self, batch, weights, replica_id):
-        count = self.config.gradient_accumulation_steps
-        if count == 1:
-            return self._gradients(batch, weights, replica_id)
-
-        def split(value):
-            # The sequence length and the number of windows may be unknown.
-            shape = tf.shape(value)
-            sizes = (shape[i] if n is None else n for i, n in enumerate(value.shape[1:], 1))
-            return tf.reshape(value, (count, value.shape[0] // count, *sizes))
-
-        micro_batches = {name: split(value) for name, value in batch.items()}
-
-        def gradients(i):
-            micro_batch = {name: value[i] for name, value in micro_batches.items()}
-            return self._gradients(micro_batch, weights, replica_id)
-
-        def add(i, sums):
-            return i + 1, tf.nest.map_structure(tf.add, sums, gradients(i))
-
-        return tf.while_loop(
-            lambda i, _: i < count,
-            add,
-            (tf.constant(1), gradients(0)),
-            maximum_iterations=count - 1,
-        )[1]
-
-    def _compute_gradients(self, batch, weights, replica_id):
-        def scale_loss(loss):
-            return loss if self.loss_scale is None else loss * self.loss_scale.value
-
-        gradients, losses, _ = compute_gradients(
-            self.task.model, self.task, self.optimizer.weights, batch, weights, scale_loss,
-            replica_id=replica_id, recompute=self.config.recompute,
-        )  # fmt: skip
-        return gradients, losses

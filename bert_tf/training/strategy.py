@@ -87,8 +87,8 @@ class Workers:
         self.mean(0.0)
 
 
-def make_strategy(*args, **options):
-    """Make a `tf.distribute.Strategy` from the arguments of `DeviceConfig`.
+def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
+    """Make a `tf.distribute.Strategy` for the devices of a `DeviceConfig`, by default all.
 
     >>> strategy = bert_tf.training.make_strategy()
     >>> with strategy.scope():
@@ -97,7 +97,7 @@ def make_strategy(*args, **options):
     Raises:
       UserError: if the device is not available.
     """
-    device = DeviceConfig(*args, **options)
+    device = device or DeviceConfig()
     distribution = device.distribution_strategy
     if device.use_tpu:
         if distribution != "auto":

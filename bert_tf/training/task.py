@@ -113,13 +113,11 @@ class TaskData:
       examples: dict from split to examples.
       config: the `TaskConfig` of the model.
       unit: plural noun for the training examples, in messages.
-      metric_names: names of the metrics of an evaluation.
       data_files: paths of the files that contain the examples.
       evaluates_predictions: whether evaluation uses predictions, with the prediction batch size.
     """
 
     unit = "examples"
-    metric_names: tuple[str, ...] = ()
     evaluates_predictions = False
 
     def __init__(self, examples, config, data_files=()):
@@ -153,18 +151,14 @@ class TaskData:
 
         Returns a dict of metrics, with `global_step`.
         """
-        reports = []
-
-        def collect(predictions):
-            reports.append(self.report(run.trainer.task, predictions))
-
-        with_report = getattr(self.config, "report", False)
-        evaluation = run.evaluate(split, on_predictions=collect if with_report else None)
+        predictions = run.predict_all(split, evaluates=True)
+        evaluation = run.loop.score(predictions, results.result_name("eval", split, ""))
 
         def write():
             path = results.result_file(run.folder, "eval_results", split, ".txt")
             results.write_eval_results(path, evaluation)
-            for text in reports:
+            if getattr(self.config, "report", False):
+                text = self.report(run.loop.task, predictions)
                 console.info("%s", text)
                 path = results.result_file(run.folder, "eval_report", split, ".txt")
                 files.write_text(path, text)
@@ -178,7 +172,7 @@ class TaskData:
 
     def predict(self, run, split):
         """Predict a "test" split of a `Run`; write test_results.tsv and test_predictions.tsv."""
-        answers = self.answers(run.trainer.task, run.predict_all(split), split)
+        answers = self.answers(run.loop.task, run.predict_all(split), split)
         ids = [example.id for example in self.examples[split]]
         run.workers.chief_first(lambda: results.write_predictions(run.folder, split, ids, *answers))
 

@@ -133,7 +133,8 @@ def main():
 
         def run(script, *arguments):
             if script == "fetch":
-                checkpoints.fetch(*arguments)
+                name, os.environ["BERT_TF_CACHE"], os.environ["BERT_TF_MODELS_URL"] = arguments
+                checkpoints.fetch(name)
             elif script == "fit":
                 fit(*arguments)
             else:

@@ -13,40 +13,34 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, locks
 
 
-def run_out_of_memory():
-    raise tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
-
-
 def test_errors_of_the_block_are_not_changed(tmp_path):
-    path = str(tmp_path / "x")
-    with pytest.raises(tf.errors.ResourceExhaustedError), files.replacing(path):
-        run_out_of_memory()
+    error = tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
+    with pytest.raises(type(error)), files.replacing(str(tmp_path / "x")):
+        raise error
     assert not list(tmp_path.iterdir())
 
 
-def test_temporary_files_of_killed_processes_are_removed(tmp_path):
-    names = ["x.tmp-1", "c.tmp-12.index", "c.tmp-12.index.tempstate7"]
-    data = "c.tmp-12.data-00000-of-00001"
-    names += [data, f"{data}.tempstate10894372816"]
-    kept = ["c.index", "c.data-00000-of-00001", "notes.tmp", "a.tempstate1", "x.tmp-1.txt"]
-    for name in [*names, *kept]:
-        (tmp_path / name).write_text("")
-    locks.remove_temporary_files(str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
-
-
-def test_partial_versions_of_killed_processes_are_removed(tmp_path):
+def test_partial_files_of_killed_processes_are_removed(tmp_path):
     """Versions written by running processes stay, and so do other files."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    partial = [f"x.tmp-{dead.pid}", f"x.counts.json.tmp-{dead.pid}", f"x.tmp-{10**30}"]
-    kept = [f"x.tmp-{os.getpid()}", f"xx.tmp-{dead.pid}", f"x.json.tmp-{dead.pid}", "x.tmp-", "x"]
-    for name in [*partial, *kept]:
-        (tmp_path / name).write_text("")
-    (tmp_path / f"x.tmp-0{dead.pid}").mkdir()
-    (tmp_path / f"x.tmp-0{dead.pid}" / "weights").write_text("")
-    files.remove_partial(str(tmp_path / "x"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    data = "c.tmp-12.data-00000-of-00001"
+    for remove, partial, kept in (
+        (lambda folder: locks.remove_temporary_files(str(folder)),
+         ["x.tmp-1", "c.tmp-12.index", "c.tmp-12.index.tempstate7", data, f"{data}.tempstate108"],
+         ["c.index", "c.data-00000-of-00001", "notes.tmp", "a.tempstate1", "x.tmp-1.txt"]),
+        (lambda folder: files.remove_partial(str(folder / "x")),
+         [f"x.tmp-{dead.pid}", f"x.counts.json.tmp-{dead.pid}", f"x.tmp-{10**30}"],
+         [f"x.tmp-{os.getpid()}", f"xx.tmp-{dead.pid}", f"x.json.tmp-{dead.pid}", "x.tmp-", "x"]),
+    ):  # fmt: skip
+        folder = tmp_path / kept[0]
+        folder.mkdir()
+        for name in [*partial, *kept]:
+            (folder / name).touch()
+        (folder / f"x.tmp-0{dead.pid}").mkdir()
+        (folder / f"x.tmp-0{dead.pid}" / "weights").touch()
+        remove(folder)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
 
 
 def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
@@ -60,21 +54,16 @@ def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     ]
 
 
-@pytest.fixture
-def no_network(monkeypatch):
-    """Make access to `gs://` fail as it does without a network."""
+def test_remote_paths(monkeypatch, tmp_path):
     exists = tf.io.gfile.exists
 
-    def fail(path):
+    def without_network(path):
         if str(path).startswith("gs://"):
             message = "Error executing an HTTP request: Could not resolve host\n\t when reading"
             raise tf.errors.FailedPreconditionError(None, None, message)
         return exists(path)
 
-    monkeypatch.setattr(tf.io.gfile, "exists", fail)
-
-
-def test_remote_paths(no_network, tmp_path):
+    monkeypatch.setattr(tf.io.gfile, "exists", without_network)
     for value in ("gs://b/x", "a.txt, gs://b/x", ("a.txt", "gs://b/x")):
         with pytest.raises(UserError) as error:
             files.check_reachable(value, "input_file")

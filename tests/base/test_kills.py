@@ -24,11 +24,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data import record_files
 from bert_tf.modeling import BertPretrainer
-from tests.common import QUICK_RUN, TINY, WORDS, tiny, write_model
+from tests.common import QUICK_RUN, WORDS, tiny, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
 from tests.pipelines.conftest import write_release_folder
 
@@ -69,25 +68,29 @@ def killer(tmp_path_factory):
     killer.stop()
 
 
-def check_kills(
-    killer, number, script, make_arguments, check, folder, is_done=lambda output: False
-):
+def check_kills(killer, number, script, arguments, check, folder, is_done=lambda output: False):
     """Kill a script `number` times. Each run is killed up to 5 times and then completed.
 
     Args:
       killer: a `Killer`.
-      number: number of kills.
+      number: number of kills, before `FACTOR`.
       script: name of the script.
-      make_arguments: function from the output folder to the arguments.
+      arguments: its arguments, in which OUT is the output folder.
       check: function that compares the output folders of the undisturbed run and a killed run.
       folder: folder for all output.
       is_done: function that returns whether an output is complete and the script must not rerun.
     """
-    rng, kills, runs = random.Random(f"{SEED}/{script}"), 0, 0
+    rng, kills, runs, number = random.Random(f"{SEED}/{script}"), 0, 0, round(number * FACTOR)
     print(f"BERT_TF_TEST_SEED={SEED}")
+
+    def run(output, **kill):
+        done = killer.run(script, [x.replace("OUT", str(output)) for x in arguments], **kill)
+        allowed = (0, -signal.SIGKILL) if kill else (0,)
+        assert done["status"] in allowed, f"run {runs}, {kill}: {log(killer)}"
+        return done
+
     whole = folder / "whole"
-    undisturbed = killer.run(script, make_arguments(whole))
-    assert undisturbed["status"] == 0, log(killer)
+    undisturbed = run(whole)
     while kills < number:
         runs += 1
         output = folder / str(runs)
@@ -96,14 +99,11 @@ def check_kills(
                 kill = {"operation": rng.randint(1, undisturbed["operations"])}
             else:
                 kill = {"seconds": rng.uniform(0, undisturbed["seconds"])}
-            status = killer.run(script, make_arguments(output), **kill)["status"]
-            assert status in (0, -signal.SIGKILL), f"run {runs}, {kill}: {log(killer)}"
-            kills += status != 0
+            kills += run(output, **kill)["status"] != 0
             if is_done(output):
                 break
         else:
-            last = killer.run(script, make_arguments(output))
-            assert last["status"] == 0, f"run {runs}: {log(killer)}"
+            run(output)
         check(whole, output)
     print(f"{script}: {kills} kills, {runs} completed runs")
 
@@ -123,25 +123,6 @@ def contents(folder):
 
 def check_same_files(whole, output):
     assert contents(output) == contents(whole)
-
-
-@pytest.mark.parametrize("name", ["in_memory", "shards"])
-def test_data(killer, tmp_path, name):
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
-    (tmp_path / "a.txt").write_text(random_text(random.Random(1), 300))
-    flags = ["--num_shards=3", "--num_processes=2"] if name == "shards" else []
-
-    def arguments(output):
-        paths = f"{output}/x" if name == "shards" else f"{output}/x,{output}/y"
-        return [
-            f"--input_file={tmp_path}/a.txt", f"--vocab_file={tmp_path}/vocab.txt", *flags,
-            f"--output_file={paths}", "--dupe_factor=2", "--max_seq_length=32",
-        ]  # fmt: skip
-
-    number = round(70 * FACTOR)
-    check_kills(
-        killer, number, "create_pretraining_data", arguments, check_same_files, tmp_path / "out"
-    )
 
 
 def test_fetching(killer, tmp_path):
@@ -170,11 +151,8 @@ def test_fetching(killer, tmp_path):
 
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{httpd.server_port}"
-    check_kills(
-        killer, round(100 * FACTOR), "fetch", lambda cache: [NAME, cache, url], check_same_files,
-        tmp_path,
-    )  # fmt: skip
+    arguments = [NAME, "OUT", f"http://127.0.0.1:{httpd.server_port}"]
+    check_kills(killer, 100, "fetch", arguments, check_same_files, tmp_path)
     httpd.shutdown()
     httpd.server_close()
 
@@ -197,38 +175,54 @@ def check_run(whole, output):
             assert (output / name).read_text() == (whole / name).read_text()
 
 
-def test_training(killer, tmp_path):
-    model = write_model(tmp_path, num_hidden_layers=1, hidden_dropout_prob=0.1)
-    write_records(tmp_path / "x.tfrecord", 40)
-    record_files.write_counts({str(tmp_path / "x.tfrecord"): 40})  # else a resumed run counts them
-
-    def arguments(output):
-        return [
-            f"--input_file={tmp_path}/x.tfrecord", f"--output_dir={output}", *model, "--do_train",
-            "--num_train_steps=20", "--save_checkpoints_steps=3", "--num_warmup_steps=4",
-            "--max_seq_length=8", "--max_predictions_per_seq=2", "--train_batch_size=4",
-            "--distribution_strategy=one_device", "--eval_steps=8", "--max_eval_steps=2",
-            "--best_metric=masked_lm_loss", "--do_eval",
-        ]  # fmt: skip
-
-    check_kills(killer, round(20 * FACTOR), "run_pretraining", arguments, check_run, tmp_path)
-
-
-def test_fine_tuning(killer, tmp_path):
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder with text, tables, records, and a model with its weights at the prefix `model`."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "text.txt").write_text(random_text(random.Random(1), 300))
+    (folder / "tokens.txt").write_text("\n".join(TOKENS))
     rows = "".join(f"{'a b' if i % 2 else 'c d'} {'abcdefgh'[i % 8]}\t{i % 2}\n" for i in range(40))
     for split in ("train", "dev", "test"):
-        (tmp_path / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
-    model = write_model(tmp_path, num_hidden_layers=1, hidden_dropout_prob=0.1)
+        (folder / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
+    write_records(folder / "x.tfrecord", 40)
+    record_files.write_counts({str(folder / "x.tfrecord"): 40})  # else a resumed run counts them
+    config = tiny(num_hidden_layers=1, hidden_dropout_prob=0.1)
+    write_model(folder, config, hidden_dropout_prob=0.1)
+    weights = checkpoints.weights(BertPretrainer(config))
+    checkpoints.write(str(folder / "model"), {name: x.numpy() for name, x in weights.items()})
+    return folder
 
-    def arguments(output):
-        return [
-            f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={output}", *model,
-            *QUICK_RUN, "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2",
-            "--save_checkpoints_steps=3", "--eval_steps=8", "--best_metric=eval_loss",
-        ]  # fmt: skip
 
-    folder = tmp_path / "out"
-    check_kills(killer, round(30 * FACTOR), "run_classifier", arguments, check_run, folder)
+MODEL = "--vocab_file=IN/vocab.txt --bert_config_file=IN/config.json "
+DATA = "--input_file=IN/text.txt --vocab_file=IN/tokens.txt --dupe_factor=2 --max_seq_length=32 "
+TRAIN = f"{MODEL}--output_dir=OUT --do_train --do_eval --save_checkpoints_steps=3 --eval_steps=8 "
+CONVERT = f"{MODEL}--input=IN/model --output_dir=OUT "
+
+# Script, number of kills, arguments, comparison.
+SCRIPTS = {
+    "data": ("create_pretraining_data", 70, f"{DATA}--output_file=OUT/x,OUT/y", check_same_files),
+    "shards": ("create_pretraining_data", 70,
+               f"{DATA}--output_file=OUT/x --num_shards=3 --num_processes=2", check_same_files),
+    "vocabulary": ("bert-tf vocab learn", 30, "--input_file=IN/text.txt "
+                   "--vocab_file=OUT/vocab.txt --vocab_size=150 --num_unused=2", check_same_files),
+    "pre-training": ("run_pretraining", 20, f"{TRAIN}--input_file=IN/x.tfrecord "
+                     "--num_train_steps=20 --num_warmup_steps=4 --max_predictions_per_seq=2 "
+                     "--max_eval_steps=2 --best_metric=masked_lm_loss", check_run),
+    "fine-tuning": ("run_classifier", 30, f"{TRAIN}--data_dir=IN --task_name=tsv --do_predict "
+                    "--num_train_epochs=2 --best_metric=eval_loss", check_run),
+    "release": ("bert-tf convert", 30, f"{CONVERT}--format=release", check_same_files),
+    "hugging_face": ("bert-tf convert", 30, f"{CONVERT}--format=hugging_face", check_same_files),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts(killer, inputs, tmp_path, name):
+    script, number, arguments, check = SCRIPTS[name]
+    arguments = arguments.replace("IN/", f"{inputs}/").replace("=IN ", f"={inputs} ").split()
+    arguments += QUICK_RUN if script.startswith("run_") else []
+    # This command does not write into an existing folder.
+    is_done = (pathlib.Path.exists,) if script == "bert-tf convert" else ()
+    check_kills(killer, number, script, arguments, check, tmp_path / "out", *is_done)
 
 
 def test_fit_in_a_folder(killer, tmp_path):
@@ -248,47 +242,7 @@ def test_fit_in_a_folder(killer, tmp_path):
             size = len(values) - (not name.startswith("val_"))
             assert values[-size:] == pytest.approx(first[1][name][-size:]) or size < 1
 
-    check_kills(
-        killer, round(12 * FACTOR), "fit", lambda output: [tmp_path, output], check,
-        tmp_path / "out",
-    )  # fmt: skip
-
-
-def test_vocabulary(killer, tmp_path):
-    (tmp_path / "a.txt").write_text(random_text(random.Random(1), 300))
-
-    def arguments(output):
-        paths = [f"--input_file={tmp_path}/a.txt", f"--vocab_file={output}/vocab.txt"]
-        return [*paths, "--vocab_size=150", "--num_unused=2"]
-
-    number = round(30 * FACTOR)
-    check_kills(
-        killer, number, "bert-tf vocab learn", arguments, check_same_files, tmp_path / "out"
-    )
-
-
-def write_checkpoint(folder):
-    """Write weights for the config of `write_model` to the prefix `model` in the same folder."""
-    config = bert_tf.BertConfig.from_json_file(str(folder / "config.json"))
-    weights = checkpoints.weights(BertPretrainer(config))
-    checkpoints.write(str(folder / "model"), {name: x.numpy() for name, x in weights.items()})
-
-
-@pytest.mark.parametrize("format", ["release", "hugging_face"])
-def test_conversion(killer, tmp_path, format):
-    model = write_model(tmp_path, num_hidden_layers=1, vocab_size=len(WORDS))
-    write_checkpoint(tmp_path)
-
-    def arguments(output):
-        paths = [f"--input={tmp_path}/model", f"--output_dir={output}"]
-        return [*paths, f"--format={format}", *model]
-
-    number = round(30 * FACTOR)
-    # The command does not write into an existing folder.
-    check_kills(
-        killer, number, "bert-tf convert", arguments, check_same_files, tmp_path / "out",
-        pathlib.Path.exists,
-    )  # fmt: skip
+    check_kills(killer, 12, "fit", [str(tmp_path), "OUT"], check, tmp_path / "out")
 
 
 def sizes(version):
@@ -305,16 +259,7 @@ def answers(version):
     return outputs["pooled_output"].numpy()
 
 
-def test_export(killer, tmp_path):
-    model = write_model(tmp_path, TINY, num_hidden_layers=1)
-    write_checkpoint(tmp_path)
-
-    def arguments(output):
-        return [
-            "--task=encoder", f"--init_checkpoint={tmp_path}/model", *model,
-            f"--export_dir={output}", "--max_seq_length=8", "--inputs=ids",
-        ]  # fmt: skip
-
+def test_export(killer, inputs, tmp_path):
     def check(whole, output):
         """Compare each exported version; a run killed after the rename has exported two."""
         expected, found = contents(whole), contents(output)
@@ -331,4 +276,6 @@ def test_export(killer, tmp_path):
         assert {x for x in found if "/" not in x} == {"batching_parameters.txt", "README.md"}
         np.testing.assert_array_equal(answers(output / versions[-1]), answers(whole / "1"))
 
-    check_kills(killer, round(40 * FACTOR), "export_model", arguments, check, tmp_path / "out")
+    arguments = f"{MODEL}--task=encoder --init_checkpoint=IN/model --max_seq_length=8 --inputs=ids"
+    arguments = [*arguments.replace("IN/", f"{inputs}/").split(), "--export_dir=OUT"]
+    check_kills(killer, 40, "export_model", arguments, check, tmp_path / "out")

@@ -5,6 +5,8 @@ on many random inputs; a failure prints the seed, and BERT_TF_TEST_SEED repeats 
 """
 
 import dataclasses
+import functools
+import itertools
 import json
 import math
 import os
@@ -21,6 +23,7 @@ import bert_tf
 from bert_tf import configs
 from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.configs import Config
+from bert_tf.configs.task import TaskOptions
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, locks
 from bert_tf.serving.exporting import string_specs
@@ -28,7 +31,7 @@ from bert_tf.serving.predictor import BasePredictor
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.tokenization import tokenizer_json
+from bert_tf.tokenization.settings import read_tokenizer_settings, tokenizer_config, tokenizer_json
 from bert_tf.training import checkpointing
 from tests.common import TINY, read_examples, write_vocab
 
@@ -128,14 +131,14 @@ def test_side_files_of_tasks(name, holds, tmp_path):
 def test_tokenizer_files(holds, tmp_path):
     """Changes each field of both files, and each nested field of `tokenizer.json`."""
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    valid = tokenizer_json.tokenizer_json(tokenizer.vocab, tokenizer.settings)
-    config = tokenizer_json.tokenizer_config(tokenizer.settings, 12)
+    valid = tokenizer_json(tokenizer.vocab, tokenizer.settings)
+    config = tokenizer_config(tokenizer.settings, 12)
     parts = [name for name, value in valid.items() if isinstance(value, dict)]
 
     def check(values, config):
         (tmp_path / "tokenizer.json").write_text(json.dumps(values))
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-        if is_accepted(tokenizer_json.read_tokenizer_settings, str(tmp_path)):
+        if is_accepted(read_tokenizer_settings, str(tmp_path)):
             is_accepted(bert_tf.FullTokenizer, str(tmp_path / "tokenizer.json"))
 
     changes = [changed(valid[name]).map(lambda x, name=name: {**valid, name: x}) for name in parts]
@@ -144,45 +147,15 @@ def test_tokenizer_files(holds, tmp_path):
     holds(check, st.one_of(changes), st.just(config) | changed(config))
 
 
-def test_text_in_place_of_json(holds, tmp_path):
-    path = tmp_path / "side.json"
-
-    def check(data):
-        path.write_bytes(data)
-        is_accepted(json_files.read, str(path))
-
-    brackets = st.sampled_from([b"[" * 10_000, b'{"a":' * 10_000, b"9" * 5000, b"\xef\xbb\xbf{}"])
-    holds(check, st.binary(max_size=20) | brackets)
-
-
-@pytest.mark.parametrize("name", ["best.json", "checkpoint"])
-def test_records_of_a_run(name, holds, tmp_path):
-    (tmp_path / "best").mkdir()
-
-    def check_best(values):
-        (tmp_path / "best" / "best.json").write_text(json.dumps(values))
-        is_accepted(checkpointing.BestCheckpoint, str(tmp_path), "accuracy")
-
-    def check_checkpoint(data):
-        (tmp_path / "checkpoint").write_bytes(data)
-        assert checkpointing.latest(str(tmp_path)) is None
-        is_accepted(bert_tf.checkpoints.find, str(tmp_path))
-
-    if name == "best.json":
-        record = {"metric": "accuracy", "value": 0.5, "step": 2, "since": [4]}
-        holds(check_best, changed(record) | JSON)
-    else:
-        start = st.sampled_from([b"", b"model_checkpoint_path:", b'model_checkpoint_path: "'])
-        holds(check_checkpoint, st.builds(lambda *x: b"".join(x), start, st.binary(max_size=9)))
-
-
+TAGS = Tags(("O", "B-X"), "iob2", "iob2")
 CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
-    configs.InstanceConfig(), configs.FineTuneConfig("out"), configs.PretrainingConfig("a", "b"),
+    configs.InstanceConfig(), configs.FineTuneConfig("out", TaskOptions()),
+    configs.PretrainingConfig("a", "b"),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     BatchConfig(), FitConfig(),
-    *(spec.config_class() for spec in TASKS.values() if spec.read),
-    bert_tf.FillMask.spec.config_class(), bert_tf.TokenVectors.spec.config_class(),
+    *(spec.config_class(TINY, **{"tags": TAGS} if spec.name == "token_classification" else {})
+      for spec in TASKS.values()),
 ]  # fmt: skip
 PLACES = [(config, x.name) for config in CONFIGS for x in dataclasses.fields(config)]
 
@@ -192,9 +165,11 @@ def test_options(holds):
 
     def check(place, value):
         config, name = place
-        config = dataclasses.replace(config, **{name: value})
         is_train = isinstance(config, configs.TrainConfig)
-        if is_accepted(config.validate) and is_train and type(value) in (int, float):
+        is_number = type(value) in (int, float)
+        changed = functools.partial(dataclasses.replace, config, **{name: value})
+        if is_accepted(changed) and is_train and is_number:
+            config = changed()
             is_accepted(config.num_train_steps, 100, "examples")
 
     holds(check, st.sampled_from(PLACES), NUMBERS)
@@ -224,25 +199,58 @@ def test_options_of_wrong_types(config):
             if kind in accepted and kind is not tuple:
                 continue
             with pytest.raises(bert_tf.UserError, match=f"^`{field.name}="):
-                dataclasses.replace(config, **{field.name: value}).validate()
+                dataclasses.replace(config, **{field.name: value})
         if field.default is dataclasses.MISSING:
             with pytest.raises(bert_tf.UserError, match=f"^`{field.name}=None`"):
-                dataclasses.replace(config, **{field.name: None}).validate()
+                dataclasses.replace(config, **{field.name: None})
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "json", "jsonl", "txt"])
-def test_tables(ending, holds, tmp_path):
-    path = tmp_path / f"train.{ending}"
-    dataset = custom_dataset()
+def joined(*strategies):
+    return st.builds(lambda *x: b"".join(x), *strategies)
 
-    def check(data):
-        path.write_bytes(data)
-        is_accepted(read_examples, dataset, None, "train", str(path))
 
-    header = st.sampled_from([b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": '])
-    rows = st.binary(max_size=30) | TEXT.map(lambda x: x.encode("utf-8", "ignore"))
-    values = JSON.map(lambda x: json.dumps(x).encode())
-    holds(check, st.builds(lambda *x: b"".join(x), header, rows) | values)
+BINARY = st.binary(max_size=20)
+HEADERS = [b"", b"text,label\n", b"text\tlabel\n", b'[{"text": "a", "label": ']
+METADATA = {
+    "architectures": ["BertModel"], "do_lower_case": True, "id2label": {"0": "a", "1": "b"},
+    "labels": ["a", "b"], "names": ["c"], "scores": {"mean": 0.5, "deviation": 1},
+}  # fmt: skip
+# Names of files, their contents, and functions of folder and path that read them.
+FILES = [
+    (["side.json"],
+     BINARY | st.sampled_from([b"[" * 10_000, b'{"a":' * 10_000, b"9" * 5000, b"\xef\xbb\xbf{}"]),
+     [lambda folder, path: json_files.read(path)]),
+    (["checkpoint"],
+     joined(st.sampled_from([b"", b"model_checkpoint_path:", b'model_checkpoint_path: "']), BINARY),
+     [lambda folder, _: checkpointing.latest(folder),
+      lambda folder, _: bert_tf.checkpoints.find(folder)]),
+    (["best/best.json"],
+     changed({"metric": "accuracy", "value": 0.5, "step": 2, "since": [4]}) | JSON,
+     [lambda folder, _: checkpointing.BestCheckpoint(folder, "accuracy")]),
+    ([f"train.{ending}" for ending in ("csv", "tsv", "json", "jsonl", "txt")],
+     joined(st.sampled_from(HEADERS), BINARY | TEXT.map(lambda x: x.encode("utf-8", "ignore")))
+     | JSON,
+     [lambda _, path: read_examples(custom_dataset(), None, "train", path)]),
+    (["config.json", "tokenizer_config.json", "classifier.json"], changed(METADATA) | JSON,
+     [lambda folder, _: bert_tf.checkpoints.read_metadata(folder),
+      lambda folder, _: bert_tf.checkpoints.read_settings(folder),
+      lambda folder, _: read_labels(folder, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "readers"), [(name, *row) for names, *row in FILES for name in names]
+)
+def test_files_with_any_contents(name, contents, readers, holds, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+
+    def check(value):
+        path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        for reader in readers:
+            is_accepted(reader, str(tmp_path), str(path))
+
+    holds(check, contents)
 
 
 def test_lines_of_requests(holds):
@@ -263,59 +271,34 @@ def test_lines_of_requests(holds):
     holds(check, st.sampled_from(predictors), lines | values.map(json.dumps), st.booleans())
 
 
-def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path):
+def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path, monkeypatch):
     """The kill may come before each file system operation."""
     variables = {"w": tf.Variable([0.0]), "global_step": tf.Variable(0)}
-    kills = []
+    allowed, num_kills = iter(()), 0
 
-    class Killed(BaseException):
-        pass
+    def counted(operation):
+        def run(*arguments, **options):
+            if next(allowed, None) is None:
+                raise KeyboardInterrupt
+            return operation(*arguments, **options)
 
-    def check(num_operations):
+        return staticmethod(run)
+
+    for name in ("rename", "remove", "GFile"):
+        monkeypatch.setattr(files.Local, name, counted(getattr(files.Local, name)))
+    for num_operations in range(13):
         folder = str(tmp_path / str(num_operations))
-        left = num_operations
-
-        def counted(operation):
-            def run(*arguments, **options):
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    raise Killed
-                return operation(*arguments, **options)
-
-            return run
-
+        allowed = itertools.count()
+        variables["global_step"].assign(0)
         checkpointing.save(folder, variables)
-        names = ("rename", "remove", "GFile")
-        with pytest.MonkeyPatch.context() as patch:
-            for name in names:
-                patch.setattr(files.Local, name, staticmethod(counted(getattr(files.Local, name))))
-            variables["global_step"].assign(2)
-            try:
-                checkpointing.save(folder, variables, keep=1)
-            except Killed:
-                kills.append(num_operations)
+        variables["global_step"].assign(2)
+        allowed = iter(range(num_operations))
+        try:
+            checkpointing.save(folder, variables, keep=1)
+        except KeyboardInterrupt:
+            num_kills += 1
+        allowed = itertools.count()
         assert checkpointing.restore_latest(folder, variables)
         locks.remove_temporary_files(folder)
         assert not list(pathlib.Path(folder).glob("*tmp*"))
-        variables["global_step"].assign(0)
-
-    for num_operations in range(13):
-        check(num_operations)
-    assert len(kills) > 3
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "classifier.json"])
-def test_metadata_next_to_a_checkpoint(name, holds, tmp_path):
-    valid = {
-        "architectures": ["BertModel"], "do_lower_case": True, "id2label": {"0": "a", "1": "b"},
-        "labels": ["a", "b"], "names": ["c"], "scores": {"mean": 0.5, "deviation": 1},
-    }  # fmt: skip
-
-    def check(values):
-        (tmp_path / name).write_text(json.dumps(values))
-        is_accepted(bert_tf.checkpoints.read_metadata, str(tmp_path))
-        is_accepted(bert_tf.checkpoints.read_settings, str(tmp_path))
-        is_accepted(read_labels, str(tmp_path), 2)
-
-    holds(check, changed(valid) | JSON)
+    assert num_kills > 3

@@ -27,13 +27,6 @@ def prefix(tmp_path_factory):
     return save(BertPretrainer(TINY), tmp_path_factory.mktemp("model") / "bert_model.ckpt")
 
 
-def test_log_names_missing_and_unused_weights(prefix, caplog):
-    caplog.set_level("INFO")
-    checkpoints.warm_start(BertClassifier(TINY, 2), prefix)
-    assert "randomly initialized: output_weights, output_bias" in caplog.text
-    assert "cls/seq_relationship/output_bias" in caplog.text
-
-
 def test_head_rows_are_matched_by_label(tmp_path, caplog):
     """Labels come from id2label or tagger.json; without labels, rows keep their order."""
     caplog.set_level("INFO")
@@ -155,7 +148,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
     folder = tmp_path / "release"
     checkpoints.write(str(folder / "bert_model.ckpt"), values)
     (folder / "bert_config.json").write_text(TINY.to_json_string())
-    hugging_face.write(str(tmp_path / "hf"), values, TINY)
+    hugging_face.write_hugging_face(str(tmp_path / "hf"), values, TINY)
     message = f"3 of the 16 values of {name}"
     for path in ("release", "hf"):
         with pytest.raises(bert_tf.UserError, match=message):

@@ -66,21 +66,6 @@ def test_optimizer_state_is_left_out_by_default(release, tmp_path, caplog):
     assert bert_tf.BertConfig.from_json_file(str(tmp_path / "less" / "bert_config.json")) == TINY
 
 
-def test_partitioned_variables_are_merged(tmp_path):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        parts = tf.compat.v1.get_variable(
-            "x",
-            shape=(6, 2),
-            initializer=tf.compat.v1.random_normal_initializer(),
-            partitioner=tf.compat.v1.fixed_size_partitioner(3),
-        )
-        session.run(tf.compat.v1.global_variables_initializer())
-        assert len(list(parts)) == 3
-        whole = session.run(parts.as_tensor())
-        tf.compat.v1.train.Saver().save(session, str(tmp_path / "m"), write_state=False)
-    np.testing.assert_array_equal(tensors_of(tmp_path / "m")["x"], whole)
-
-
 def test_more_positions_and_words(release, tmp_path):
     out = tmp_path / "out"
     checkpoints.convert(
@@ -108,12 +93,6 @@ def test_more_positions_and_words(release, tmp_path):
     again = tmp_path / "again"
     checkpoints.convert(str(release), str(again), "release", vocab_size=53)
     np.testing.assert_array_equal(tensors_of(again)["bert/embeddings/word_embeddings"][50:], new)
-
-
-def test_fewer_positions(release, tmp_path):
-    checkpoints.convert(str(release), str(tmp_path / "o"), "release", max_position_embeddings=5)
-    name = "bert/embeddings/position_embeddings"
-    np.testing.assert_array_equal(tensors_of(tmp_path / "o")[name], tensors_of(release)[name][:5])
 
 
 @pytest.mark.parametrize(

@@ -15,40 +15,11 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from tests import golden_inputs
 from tests.common import TINY, features
 from tests.common import tiny as config
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 
 safetensors = pytest.importorskip("safetensors.numpy")
-
-
-@pytest.mark.slow  # folders of each head are compared with transformers below
-def test_real_model_after_every_conversion(transformers, minilm, tmp_path):
-    """The original, TF1 and reconverted folders give the same outputs on real text."""
-    reference = load_with_transformers(transformers, minilm)
-    tf1, again = str(tmp_path / "tf1"), str(tmp_path / "again")
-    checkpoints.convert(minilm, tf1, "release")
-    checkpoints.convert(tf1, again, "hugging_face")
-    models = [BertModel.from_preset(path) for path in (minilm, tf1, again)]
-    rewritten = load_with_transformers(transformers, again)
-    tokenizer = bert_tf.FullTokenizer(f"{tf1}/vocab.txt")
-    encoded = [tokenizer.encode(line) for line in golden_inputs.sentences()[:50]]
-    encoded = sorted(encoded, key=len)
-    for start in range(0, 50, 10):
-        rows = encoded[start : start + 10]
-        ids = np.zeros((len(rows), len(rows[-1]) + 2), "int32")
-        for row, tokens in zip(ids, rows, strict=True):
-            row[: len(tokens) + 2] = [101, *tokens, 102]
-        mask = (ids > 0).astype("int32")
-        batch = {"input_ids": ids, "input_mask": mask, "segment_ids": ids * 0}
-        is_token = mask.astype(bool)
-        expected = run_with_transformers(reference, batch)["last_hidden_state"]
-        for model in models:
-            actual = np.asarray(model(batch)["sequence_output"])
-            np.testing.assert_allclose(actual[is_token], expected[is_token], atol=1e-5, rtol=0)
-        actual = run_with_transformers(rewritten, batch)["last_hidden_state"]
-        np.testing.assert_array_equal(actual, expected)
 
 
 HEADS = [

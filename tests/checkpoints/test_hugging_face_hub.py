@@ -82,7 +82,9 @@ def repositories(tmp_path_factory):
     config = tiny(vocab_size=len(WORDS))
     tensors = checkpoints.tensors(bert_tf.BertModel(config))
     vocab_file = str(write_vocab(folder))
-    checkpoints.write_hugging_face(str(folder / "hf"), tensors, config, vocab_file, False)
+    checkpoints.write_hugging_face(
+        str(folder / "hf"), tensors, config, vocab_file, do_lower_case=False
+    )
     model = {path.name: path.read_bytes() for path in (folder / "hf").iterdir()}
     pickled = {**model, "pytorch_model.bin": b"pickle"}
     del pickled["model.safetensors"]

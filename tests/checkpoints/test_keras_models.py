@@ -23,12 +23,6 @@ def folder(tmp_path_factory):
     return str(folder)
 
 
-def with_encoder(encoder):
-    """Return a user's model with an encoder and a head."""
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in encoder.input}
-    return keras.Model(inputs, keras.layers.Dense(2)(encoder(inputs)["pooled_output"]))
-
-
 def assert_encoder_equals(model, folder):
     source = checkpoints.ReleaseCheckpoint(folder)
     loaded = [name for name in checkpoints.tensors(model) if name in source.shapes]
@@ -50,17 +44,6 @@ def test_frozen_models_have_all_weights(folder, tmp_path):
     written = str(tmp_path / "hugging_face")
     checkpoints.write_hugging_face(written, checkpoints.tensors(model), model.config)
     assert set(HuggingFaceFolder(written).shapes) == names
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_warm_start_of_a_model_of_the_user(folder, frozen, caplog):
-    caplog.set_level("INFO")
-    encoder = BertModel(TINY)
-    encoder.trainable = not frozen
-    model = with_encoder(encoder)
-    checkpoints.warm_start(model, folder)
-    assert_encoder_equals(model, folder)
-    assert "weights: 39 of 39" in caplog.text
 
 
 def test_warm_start_of_models_with_other_structure(folder, tmp_path):

@@ -2,14 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.configs import FineTuneConfig, ModelConfig, TrainConfig
-from bert_tf.tasks.registry import TASKS, load_config
-from bert_tf.training import fine_tuning
+from bert_tf.configs import ModelConfig
 from tests.common import TINY, WORDS
 
 PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
@@ -65,102 +62,16 @@ def test_conversion_to_the_release(transformers, tmp_path, caplog):
     assert "strip_accents=False" in caplog.text
 
 
-@pytest.fixture
-def rows(tmp_path):
-    path = tmp_path / "train.tsv"
-    path.write_text("".join(f"{text}\t{index % 2}\n" for index, text in enumerate(TEXTS)))
-    return str(path)
-
-
-SPEC = TASKS["classification"]
-
-
-def config_of(folder, output_dir, rows=None, **options):
-    task_config = SPEC.config_class(
-        max_seq_length=8, task_name="tsv", train_file=rows, dev_file=rows,
-        text_columns=("0",), label_column=("1",), header="no",
-    )  # fmt: skip
-    train = TrainConfig(train_batch_size=4, num_train_epochs=1.0)
-    model = ModelConfig(**{"init_checkpoint": folder, **options})
-    return FineTuneConfig(output_dir, task_config, model, train=train, do_train=True, do_eval=True)
-
-
-def fine_tune(*arguments, **options):
-    return bert_tf.training.fine_tune(SPEC, config_of(*arguments, **options))
-
-
-def load_tokenizer(*arguments, **options):
-    config = config_of(*arguments, **options)
-    return fine_tuning.load_model(config, SPEC.config_class).tokenizer
-
-
-@pytest.mark.slow
-def test_train_export_predict(transformers, tmp_path, rows, caplog):
-    pytest.importorskip("tensorflow_text")
-    caplog.set_level("INFO", "bert_tf")
-    folder, run = str(tmp_path / "hf"), str(tmp_path / "run")
-    _, theirs = save(transformers, folder, strip_accents=False, tokenize_chinese_chars=False)
-    fine_tune(folder, run, rows)
-    assert f"from {folder}: bert_config_file (config.json), vocab_file (tokenizer.json), " in (
-        caplog.text
-    )
-    assert "do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False" in caplog.text
-    _, config = load_config(run)
-    assert config.strip_accents is False and config.max_input_chars_per_word == 100
-    assert bert_tf.FullTokenizer.from_preset(run).settings == config.tokenizer_settings
-
-    caplog.clear()
-    fine_tune(folder, run, rows)  # resumes the run and reuses the features
-    assert f"reusing {run}/train.tf_record" in caplog.text
-    with pytest.raises(bert_tf.UserError, match=r"different strip_accents \(False, now True\)"):
-        fine_tune(folder, run, rows, strip_accents=True)
-    # A new run starts from the weights of this run.
-    assert load_tokenizer(None, "other", model=run).settings == config.tokenizer_settings
-    assert load_tokenizer(run, "other").settings == config.tokenizer_settings
-
-    model = SPEC.make_model(config)
-    checkpoints.warm_start(model, run, require_all=True)
-    servable = SPEC.make_servable(model, config, bert_tf.configs.ServingConfig(warm_up=False))
-    exported = bert_tf.serving.export(servable, str(tmp_path / "exported"))
-    with open(f"{exported}/assets.extra/model.json", encoding="utf-8") as reader:
-        assert json.load(reader)["strip_accents"] is False
-    import tensorflow as tf
-
-    signatures = tf.saved_model.load(exported).signatures
-    by_text = signatures["serving_default"](text=tf.constant(TEXTS))["logits"]
-    inputs = theirs(TEXTS, padding=True, return_tensors="np")
-    by_ids = signatures["ids"](
-        input_ids=tf.constant(inputs["input_ids"], tf.int32),
-        input_mask=tf.constant(inputs["attention_mask"], tf.int32),
-        segment_ids=tf.constant(inputs["token_type_ids"], tf.int32),
-    )["logits"]
-    np.testing.assert_allclose(by_text, by_ids, atol=1e-5)
-
-
 def test_what_is_given_takes_precedence(transformers, tmp_path, caplog):
     folder = str(tmp_path / "hf")
     save(transformers, folder, do_lower_case=False, strip_accents=True)
-    assert load_tokenizer(None, "run", model=folder).encode("Über") == [PIECES.index("Uber")]
-    tokenizer = load_tokenizer(folder, "run", strip_accents=False)
-    assert tokenizer.encode("Über") == [PIECES.index("Über")]
+    tokenizer = checkpoints.resolve(ModelConfig(model=folder)).tokenizer
+    assert tokenizer.encode("Über") == [PIECES.index("Uber")]
+    given = ModelConfig(init_checkpoint=folder, strip_accents=False)
+    assert checkpoints.resolve(given).tokenizer.encode("Über") == [PIECES.index("Über")]
     assert f"`strip_accents=False` overrides True in the metadata of {folder}/tok" in caplog.text
     with pytest.raises(bert_tf.UserError, match="`model`: 'nothing' is neither a folder nor one"):
-        load_tokenizer(None, "run", model="nothing")
-
-
-def test_casing_of_a_release_folder(tmp_path, tiny_config, caplog):
-    caplog.set_level("INFO", "bert_tf")
-    folder = tmp_path / "cased_L-2_H-16_A-2"
-    folder.mkdir()
-    (folder / "bert_config.json").write_text(tiny_config.to_json_string())
-    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    tokenizer = load_tokenizer(None, "run", model=str(folder))
-    assert tokenizer.encode("Über") == [PIECES.index("Über")]
-    files = "bert_config_file (bert_config.json), vocab_file (vocab.txt), do_lower_case=False"
-    assert f"from {folder}: {files}\n" in caplog.text
-    tokenizer = load_tokenizer(str(folder / "bert_model.ckpt"), "run", do_lower_case=True)
-    assert tokenizer.encode("Über") == [PIECES.index("uber")]
-    assert "but `do_lower_case=True` was given" in caplog.text
+        checkpoints.resolve(ModelConfig("nothing"))
 
 
 def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_path, caplog):
@@ -171,10 +82,10 @@ def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_p
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
     message = 'tokenizer_config.json: tokenizer_class is "BertJapaneseTokenizer"'
     with pytest.raises(bert_tf.UserError, match=message):
-        load_tokenizer(str(folder), "run")
+        checkpoints.resolve(ModelConfig(init_checkpoint=str(folder)))
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    load_tokenizer(str(folder), "run", vocab_file=str(vocab_file))
+    checkpoints.resolve(ModelConfig(init_checkpoint=str(folder), vocab_file=str(vocab_file)))
     assert f"{message}, which is not supported; expected BertTokenizer; " in caplog.text
 
 

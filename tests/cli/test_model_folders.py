@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(config)).items()}
     checkpoints.write_hugging_face(
         str(folder / "hf"), tensors, config, str(write_vocab(folder)), do_lower_case=False,
-        settings={"strip_accents": True},
+        strip_accents=True,
     )  # fmt: skip
     (folder / "hf" / "vocab.txt").unlink()
     write_records(folder / "data.tfrecord", 4)

@@ -11,7 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, training
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.options import ClassificationOptions
 from bert_tf.tasks.registry import TASKS
 from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
 
@@ -84,7 +84,7 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
         "train": bert_tf.configs.TrainConfig(train_batch_size=4, num_train_epochs=1),
         "device": bert_tf.configs.DeviceConfig(distribution_strategy="one_device"),
     }
-    task_config = ClassificationConfig(
+    task_config = ClassificationOptions(
         max_seq_length=8, task_name="tsv", train_file=str(tmp_path / "train.tsv")
     )
     model = bert_tf.configs.ModelConfig(str(folder))

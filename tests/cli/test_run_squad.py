@@ -9,7 +9,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.tasks.question_answering import decoding
 from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
 from bert_tf.tasks.question_answering.task import PredictionWriter
 from bert_tf.tasks.registry import load_config
 from tests.common import WORDS, model_flags, read_results, write_model
@@ -137,7 +137,7 @@ def test_unusual_contexts_and_questions(run, tmp_path):
     ]  # fmt: skip
     predict = ["--do_predict", f"--predict_file={data}", f"--output_dir={out}"]
     log = run(*train, *predict)
-    assert "paragraphs without text: 1, the first: " in log
+    assert "empty questions or contexts: 1, the first: " in log
     skipped = log.partition("their answer is not in the context: 1, the first: ")[2]
     assert 'qas[1] (id 2): "C" at character 0' in skipped.partition("\n")[0]
     assert "dev: 2 of 3 questions (66.7%) have more than 4 tokens and are truncated" in log
@@ -187,7 +187,7 @@ def test_prediction_files_appear_together(tmp_path):
     null = decoding.Candidate(None, 0, 0, 1.0, 2.0)
     prediction = decoding.QuestionPrediction([null], None, decoding.MAX_NULL_ODDS)
     predictions = [(reading.Question("", "1", "x", (), True), prediction)]
-    writer = PredictionWriter(QuestionAnsweringConfig(version_2_with_negative=True).resolve())
+    writer = PredictionWriter(QuestionAnsweringOptions(version_2_with_negative=True))
     with pytest.raises(KeyboardInterrupt), writer.writing(str(tmp_path)):
         writer.collect(predictions)
         writer.write()

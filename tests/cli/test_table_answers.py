@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.cli.table_answers import answer_table, open_table
+from bert_tf.cli.lines import answer_table, open_table
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
 

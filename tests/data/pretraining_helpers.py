@@ -4,10 +4,12 @@ import glob
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records, tfrecord
-from bert_tf.data.pretraining.masking import unpack_masks
+from bert_tf.data.pretraining.instances import unpack_masks
+from bert_tf.io import files
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ing", "."]
@@ -18,13 +20,12 @@ CONFIG = pretraining.InstanceConfig(max_seq_length=32, max_predictions_per_seq=5
 def random_text(rng, num_documents):
     """Return documents of 1 to 12 sentences of 1 to 30 words."""
     documents = []
+    endings = ["", "", "s", "sing"]
     for _ in range(num_documents):
         lines = []
         for _ in range(rng.randint(1, 12)):
-            words = (
-                rng.choice(WORDS) + rng.choice(["", "", "s", "sing"])
-                for _ in range(rng.randint(1, 30))
-            )
+            count = rng.randint(1, 30)
+            words = (rng.choice(WORDS) + rng.choice(endings) for _ in range(count))
             lines.append(" ".join(words) + ".\n")
         documents.append("".join(lines))
     return "\n".join(documents)
@@ -41,10 +42,10 @@ def write_records(path, count, length=8, schema=records.PRETRAINING):
     path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
 
 
-def read_corpus(paths, tokenizer, **options):
+def read_corpus(paths, tokenizer, by_spaces=False, **options):
     """Return the `Corpus` of files."""
     source = pretraining.FileSource(list(map(str, paths)), **options)
-    return pretraining.read_corpus(source, tokenizer)
+    return pretraining.read_corpus(source, tokenizer, by_spaces)
 
 
 class Instance(NamedTuple):
@@ -80,6 +81,20 @@ def make_shards(output="made/x", num_shards=3, config=CONFIG, source=None, work_
     tokenizer = tokenization.FullTokenizer("vocab.txt")
     source = source or pretraining.FileSource(["a.txt", "b.txt"])
     return pretraining.Shards(source, output, tokenizer, config, num_shards, work_dir)
+
+
+def interrupt(name):
+    """Create shards, but interrupt before the named file is complete."""
+    rename = files.Local.rename
+
+    def interrupted(source, target, overwrite=False):
+        if target.endswith(name):
+            raise KeyboardInterrupt
+        rename(source, target, overwrite)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files.Local, "rename", staticmethod(interrupted))
+        make_shards().create()
 
 
 def shard_contents(output="made/x"):

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.data.columns import Layout
 from bert_tf.data.containers import from_columns
 from bert_tf.data.tables import named_rows
 from bert_tf.tasks.classification.examples import examples_of
@@ -94,36 +93,3 @@ def test_other_values_are_not_tables(values):
 def test_errors_name_the_argument(make, named):
     with pytest.raises(bert_tf.UserError, match=named):
         examples_of(from_columns(make(), "texts"), custom_dataset(), "train")
-
-
-LABELS = {"text": ["a"], "label": [1], "all": [[0, 1]]}
-
-
-def class_labels():
-    of = pytest.importorskip("datasets")
-    names = of.ClassLabel(names=["no", "yes"])
-    features = {"text": of.Value("string"), "label": names, "all": of.Sequence(names)}
-    return of.Dataset.from_dict(LABELS, of.Features(features))
-
-
-@pytest.mark.parametrize(
-    ("task_type", "values", "layout", "split", "expected"),
-    [
-        ("classification", {"text": ["a"], "label": ["x"]}, {}, "train", ("a", None, "x", ())),
-        ("classification", {"text": ["a"]}, {}, "test", ("a", None, None, ())),
-        ("regression", {"text_a": ["a"], "text_b": ["b"], "label": [0.5]}, {}, "train",
-         ("a", "b", 0.5, ())),
-        ("multi_label", {"text": ["a"], "x": [1], "y": [0], "z": [1]},
-         {"label": ("x", "y", "z")}, "train", ("a", None, ("x", "z"), ())),
-        ("classification", {"text": ["a"], "label": ["x"], "age": [35]},
-         {"numbers": ("age",)}, "train", ("a", None, "x", (35.0,))),
-        ("classification", class_labels, {}, "train", ("a", None, "yes", ())),
-        ("multi_label", class_labels, {"label": ("all",)}, "train", ("a", None, ("no", "yes"), ())),
-    ],
-)  # fmt: skip
-def test_examples(task_type, values, layout, split, expected):
-    table = from_columns(values() if callable(values) else values, "texts")
-    spec = custom_dataset(task_type, None, Layout(**layout))
-    (example,), found = examples_of(table, spec, split)
-    assert (example.text_a, example.text_b, example.label, example.numbers) == expected
-    assert set(layout.get("label", ())) <= set(found.names)

@@ -2,15 +2,12 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
 
 import pytest
 
 from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
-from tests.data.pretraining_helpers import make_shards, shard_contents
+from tests.data.pretraining_helpers import TOKENS, interrupt, make_shards, shard_contents
 
 FLAGS = ["--max_seq_length=32", "--max_predictions_per_seq=5", "--dupe_factor=2",
          "--input_file=a.txt,b.txt", "--vocab_file=vocab.txt"]  # fmt: skip
@@ -25,37 +22,12 @@ def create(run_script):
     return lambda *flags: run_script("create_pretraining_data", *FLAGS, *flags)
 
 
-# Kills the process before the named file is renamed into place.
-KILL = """
-import os, signal
-from bert_tf.io import files
-rename = files.Local.rename
-def killed(source, target, overwrite=False):
-    if os.path.basename(target) == {!r}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target, overwrite)
-files.Local.rename = staticmethod(killed)
-"""
-
-
-def _run_process(root, *flags, code=""):
-    """Run the script in its own process, after the Python lines `code`."""
-    program = f"""
-import runpy, sys
-sys.argv = {["create_pretraining_data.py", *FLAGS, *flags]!r}
-{code}
-runpy.run_path({str(root / "create_pretraining_data.py")!r}, run_name="__main__")
-"""
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-
-
 def test_vocabulary_and_casing_of_a_model(run_script, create, text_folder):
     create("--output_file=cased", "--do_lower_case=false")
     model = text_folder / "model"
     model.mkdir()
     (text_folder / "vocab.txt").rename(model / "vocab.txt")
-    size = len((model / "vocab.txt").read_text().split())
-    (model / "bert_config.json").write_text(json.dumps({"vocab_size": size}))
+    (model / "bert_config.json").write_text(json.dumps({"vocab_size": len(TOKENS)}))
     (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     log = run_script(
         "create_pretraining_data", *FLAGS[:-1], "--model=model", "--output_file=of_model"
@@ -64,13 +36,15 @@ def test_vocabulary_and_casing_of_a_model(run_script, create, text_folder):
     assert (text_folder / "cased").read_bytes() == (text_folder / "of_model").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["x-00001-of-00003", "sizes.json", "x.json", "00002.json"])
-def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, name):
-    """The run is killed before the named file is renamed into place."""
-    done = _run_process(root, *SHARDS, code=KILL.format(name))
-    assert done.returncode == -signal.SIGKILL, done.stderr
+@pytest.mark.parametrize(
+    ("name", "num_shards"),
+    [("x-00001-of-00003", 1), ("sizes.json", 0), ("x.json", 0), ("00002.json", 2)],
+)
+def test_an_interrupted_run_resumes_with_the_same_result(create, text_folder, name, num_shards):
+    """The run is interrupted before the named file is renamed into place."""
+    interrupt(name)
     before = shard_contents()
-    assert len(before) == {"x-00001-of-00003": 1, "00002.json": 2}.get(name, 0)
+    assert len(before) == num_shards
     log = create(*SHARDS, "--num_processes=2")
     for number in range(3):
         assert (f"made/x-{number:05d}-of-00003 exists" in log) == (f"{number:05d}" in before)
@@ -78,8 +52,8 @@ def test_a_killed_run_resumes_with_the_same_result(root, create, text_folder, na
     counts = make_shards("again/x").create()
     assert shard_contents("again/x") == shard_contents()
     assert re.search(rf"instances +{counts.instances:,}\n", log)
-    assert not list((text_folder / "made").glob("*tmp*"))
-    assert not (text_folder / "made/x.work").exists()
+    left = {path.name for path in (text_folder / "made").iterdir()}
+    assert not [name for name in left if "tmp" in name or name.endswith(".work")]
 
 
 def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folder, monkeypatch):
@@ -102,8 +76,6 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     ("flags", "message"),
     [
         (["--input_file=empty.txt"], r"^empty\.txt: no text"),
-        (["--input_file=missing.txt"], r"^--input_file: .*missing\.txt"),
-        (["--vocab_file=missing.txt"], r"^--vocab_file: .*missing\.txt"),
         (["--vocab_file=unmasked.txt"], r"^--vocab_file: .*\[MASK\] among its 4 pieces"),
         (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
         (["--vocab_file="], "^--vocab_file or --model"),
@@ -130,22 +102,21 @@ def test_errors_leave_no_files(create, text_folder, flags, message):
     assert {path for path in text_folder.rglob("*") if path.is_file()} == before
 
 
-def test_beam_creates_the_same_shards(root, text_folder):
+def test_beam_creates_the_same_shards(create, text_folder):
     pytest.importorskip("apache_beam")
     make_shards("local/x").create()
     beam = ["--output_file=beam/x", "--runner=DirectRunner"]
-    done = _run_process(root, *SHARDS, *beam)
-    assert done.returncode == 0, done.stderr
+    create(*SHARDS, *beam)
     assert shard_contents("beam/x") == shard_contents("local/x")
     local, remote = ((text_folder / f"{name}/x.json").read_text() for name in ("local", "beam"))
     assert local == remote
     # Only missing shards are created.
     (text_folder / "beam/x-00001-of-00003").unlink()
-    done = _run_process(root, *SHARDS, *beam)
-    assert len(re.findall(r"^beam/x-0000[02]-of-00003 exists$", done.stderr, re.MULTILINE)) == 2
+    log = create(*SHARDS, *beam)
+    assert re.findall(r"beam/x-(\d+)-of-00003 exists", log) == ["00000", "00002"]
     assert shard_contents("beam/x") == shard_contents("local/x")
     # A shard without documents is an empty file.
-    done = _run_process(root, *SHARDS, *beam, "--output_file=many/x", "--num_shards=40")
+    create(*SHARDS, *beam, "--output_file=many/x", "--num_shards=40")
     make_shards("many_local/x", 40).create()
     assert shard_contents("many/x") == shard_contents("many_local/x")
     assert b"" in shard_contents("many/x").values()

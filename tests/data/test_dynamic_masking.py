@@ -25,7 +25,7 @@ LENGTHS = {"S": 32, "P": 5}
 def test_masks_of_batches(corpus, tmp_path):
     config = pretraining.InstanceConfig(
         max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, dynamic_masking=True
-    ).validate()
+    )
     instances = pretraining.create_instances(corpus, VOCAB, config)
     schema = records.pretraining_schema(has_masks=False)
     columns = pretraining.columns(instances, 0, len(instances), corpus, VOCAB, config)

@@ -144,9 +144,7 @@ def json_cells(values, dataset, tmp_path):
     ("names", "task_type", "values", "expected"),
     [
         (WORDS, "classification", [1, 0, 1], ["pos", "neg", "pos"]),
-        (WORDS, "classification", [1.0, 0.0], ["pos", "neg"]),
         (WORDS, "classification", ["pos", " neg "], ["pos", "neg"]),
-        (NUMBERS, "classification", [1, 10], ["1", "10"]),
         (NUMBERS, "classification", [1.0, 0.5], ["1", "0.5"]),
         (BINARY, "classification", [True, False], ["1", "0"]),
         ((), "classification", [3.0, 2.0], ["3", "2"]),
@@ -154,7 +152,6 @@ def json_cells(values, dataset, tmp_path):
         (WORDS, MULTI, [[0, 1], [1, 1]], [("pos",), ("neg", "pos")]),
         (BINARY, MULTI, [[0.0, 1.0], [0.0, 0.0]], [("1",), ()]),
         (WORDS, MULTI, [["pos"], ["neg"]], [("pos",), ("neg",)]),
-        ((), SCORE, [1.0, 2.5], [1.0, 2.5]),
         ((), SCORE, ["1", "2.5"], [1.0, 2.5]),
     ],
 )
@@ -177,7 +174,6 @@ def test_containers(tmp_path, names, task_type, values, expected):
         (BINARY, MULTI, [0, 1], ("1",)),
         (WORDS, MULTI, [np.float64(1), True], ("neg", "pos")),
         (WORDS, MULTI, ["1", "2"], Fails("label pos is 2")),
-        (WORDS, MULTI, ["1", ""], Fails("label pos is ''")),
         (WORDS, MULTI, [None, ""], Fails("missing")),
         (WORDS, "classification", ["0.25", "0.75"], (0.25, 0.75)),
         (WORDS, "classification", ["0", "1.0"], "pos"),
@@ -206,15 +202,13 @@ def test_class_labels(names, class_names, values, expected):
     check(expected, lambda: list(map(Labels(names, class_names=class_names).read, values)))
 
 
-def test_a_list_of_ids_is_not_a_row():
-    assert Labels(("b", "a"), MULTI, ("a", "b")).read(np.array([0, 1])) == ("a", "b")
-
-
 def test_names_are_sorted_and_aliases_are_read():
     assert Labels.find(["no", "yes", "no", None, "maybe"]) == ("maybe", "no", "yes")
     assert Labels.find([("10", "9"), ("-1",), (), (0.5, 0.5)]) == ("-1", "9", "10")
     labels = Labels(WORDS, aliases={"negative": "neg"})
     assert [labels.read(x) for x in ("negative ", "neg")] == ["neg", "neg"]
+    # A list of ids of a ClassLabel is not a row.
+    assert Labels(("b", "a"), MULTI, ("a", "b")).read(np.array([0, 1])) == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +218,6 @@ def test_names_are_sorted_and_aliases_are_read():
         ("classification", None, 0),
         ("classification", (0.25, 0.75), [0.25, 0.75]),
         (MULTI, ("pos",), [0, 1]),
-        (MULTI, (), [0, 0]),
         (MULTI, None, [0, 0]),
         (SCORE, 2.5, 2.5),
         (SCORE, None, 0),
@@ -253,9 +246,7 @@ def test_targets(task_type, label, expected):
         ("classification", "balanced", ["x"], Fails("'y'")),
         (MULTI, "balanced", [("x",), ("x", "y")], Fails("'x'")),
         ("classification", ["1"], [], Fails("x, y")),
-        ("classification", ["1", "-1"], [], Fails("x, y")),
         ("classification", ["1", "nan"], [], Fails("x, y")),
-        ("classification", ["1", "much"], [], Fails("x, y")),
         ("classification", "much", [], Fails("x, y")),
         ("classification", {"z": 1}, [], Fails("'z'")),
         ("classification", {"x": -1}, [], Fails(r"-1\.0.* x, y")),
@@ -270,11 +261,3 @@ def test_class_weights(task_type, choice, labels, expected):
             rule.weights(choice, labels, "class_weight")
     else:
         assert rule.weights(choice, labels) == pytest.approx(expected)
-
-
-def test_balanced_weights_are_those_of_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.utils")
-    labels = np.array(["x", "y", "y", "z", "y", "x", "y"])
-    weights = Labels(("x", "y", "z")).weights("balanced", labels.tolist())
-    expected = sklearn.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
-    np.testing.assert_allclose(weights, expected, rtol=1e-15)

@@ -45,34 +45,29 @@ def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
         pretraining.write(["part"], instances, corpus, tokenizer.vocab, config)
         assert (text_folder / "part").read_bytes() == shard_contents()[f"{shard:05d}"]
     assert counts.documents == 22 and counts.instances > 50
-    assert sorted(path.name for path in (text_folder / "made").iterdir()) == [
-        "x-00000-of-00003", "x-00001-of-00003", "x-00002-of-00003", "x.counts.json", "x.json"
-    ]  # fmt: skip
     paths = [f"made/x-{shard:05d}-of-00003" for shard in range(3)]
+    names = {f"made/{path.name}" for path in (text_folder / "made").iterdir()}
+    assert names == {*paths, "made/x.counts.json", "made/x.json"}
     numbers = record_files.read_counts(paths, record_files.sizes(paths))
     assert numbers == record_files.count_records(paths)
     assert sum(numbers) == counts.instances
 
 
 def test_existing_shards_are_not_created_again(text_folder):
-    first = make_shards().create()
-    before = {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()}
+    """But a missing side file of counts is written, and a missing shard is created again."""
+    first, made = make_shards().create(), text_folder / "made"
+
+    def state():
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made.iterdir()}
+
+    before = state()
     assert make_shards().create() == first
-    assert {path: path.stat().st_mtime_ns for path in (text_folder / "made").iterdir()} == before
-    # But a missing side file of counts is written.
-    side = text_folder / "made/x.counts.json"
-    text = side.read_text()
+    assert state() == before
     # A killed process may leave a partial side file.
-    partial = side.rename(f"{side}.tmp-{10**30}")
-    make_shards().create()
-    assert side.read_text() == text
-    assert not partial.exists()
-    # A removed shard is created again with the same contents.
-    path = text_folder / "made/x-00002-of-00003"
-    data = path.read_bytes()
-    path.unlink()
+    (made / "x.counts.json").rename(made / f"x.counts.json.tmp-{10**30}")
+    (made / "x-00002-of-00003").unlink()
     assert make_shards().create() == first
-    assert path.read_bytes() == data
+    assert {x: data for x, (_, data) in state().items()} == {x: y for x, (_, y) in before.items()}
 
 
 @pytest.mark.parametrize("size", [100, 1000, 2000])
@@ -137,15 +132,14 @@ def test_text_without_instances_leaves_no_files(text_folder, text, message):
 
 
 def test_remote_file_systems(text_folder, monkeypatch):
-    """Only TensorFlow can read and write these paths."""
+    """Only TensorFlow can read and write these paths; its processes cannot be forked."""
     import tensorflow as tf
 
     make_shards("local/x").create()
     tf.io.gfile.makedirs("ram://corpus")
     for name in ("a.txt", "b.txt"):
-        packed = gzip.compress((text_folder / name).read_bytes())
         with tf.io.gfile.GFile(f"ram://corpus/{name}.gz", "wb") as writer:
-            writer.write(packed)
+            writer.write(gzip.compress((text_folder / name).read_bytes()))
     source = pretraining.FileSource(files.expand("ram://corpus/*.gz", "input_file"))
     shards = make_shards("ram://made/x", source=source, work_dir="work")
     forks, shared_map = [], processes.shared_map
@@ -156,7 +150,6 @@ def test_remote_file_systems(text_folder, monkeypatch):
 
     monkeypatch.setattr(processes, "shared_map", spy)
     shards.create()
-    # Only remote file systems need TensorFlow.
     assert forks == [True, False]
     for path in shards.paths():
         with tf.io.gfile.GFile(path, "rb") as reader:
@@ -189,7 +182,7 @@ def test_dask_creates_the_same_shards(text_folder, monkeypatch, caplog):
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         shards = make_shards(config=config)
-        pretraining.beam.create_shards(shards, "DaskRunner", [option])
+        pretraining.create_with_beam(shards, "DaskRunner", [option])
         assert not killer.is_alive()
     assert re.search(r"creating: \d+ of 3 shards", caplog.text)
     assert shard_contents() == shard_contents("alone/x")

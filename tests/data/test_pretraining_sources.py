@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf.data import pretraining
-from bert_tf.data.pretraining import sources
+from bert_tf.data.pretraining import corpus
 from bert_tf.errors import UserError
 from tests.common import write_tfds
 from tests.data.pretraining_helpers import read_corpus
@@ -23,19 +23,17 @@ def _documents(path, **options):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_lines_and_json_are_the_same_corpus(tmp_path, tokenizer, packed):
-    def write(name, text):
+    values = [{"text": "The cat sat. A dog ran.", "id": 1}, {"text": ["On the mat."]}]
+    texts = {
+        "a.txt": "The cat sat.\nA dog ran.\n\nOn the mat.\n",
+        "a.jsonl": "\n".join(map(json.dumps, values)) + "\n",
+        "raw.txt": "The cat sat. A dog ran.\n\nOn the mat.\n",
+    }
+    corpora = []
+    for name, text in texts.items():
         path = tmp_path / (name + ".gz" * packed)
         path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-        return str(path)
-
-    lines = write("a.txt", "The cat sat.\nA dog ran.\n\nOn the mat.\n")
-    values = [{"text": "The cat sat. A dog ran.", "id": 1}, {"text": ["On the mat."]}]
-    objects = write("a.jsonl", "\n".join(map(json.dumps, values)) + "\n")
-    raw = write("b.txt", "The cat sat. A dog ran.\n\nOn the mat.\n")
-    corpora = [
-        read_corpus([path], tokenizer, split_sentences=path == raw)
-        for path in (lines, objects, raw)
-    ]
+        corpora.append(read_corpus([path], tokenizer, split_sentences=name == "raw.txt"))
     for a, b, c in zip(*corpora, strict=True):
         assert np.array_equal(a, b) and np.array_equal(a, c)
     assert corpora[0].documents.tolist() == [0, 2, 3]
@@ -69,7 +67,7 @@ def test_format_and_field(tmp_path):
     ],
 )  # fmt: skip
 def test_sentence_splitting(text, split):
-    assert sources.split_sentences(text) == split
+    assert corpus.split_sentences(text) == split
 
 
 def gzipped(text, cut):
@@ -102,26 +100,17 @@ def test_errors_name_file_and_line(tmp_path, name, data, message):
         _documents(tmp_path / name)
 
 
-def _read_texts(tokenizer, tmp_path, *texts):
-    paths = []
-    for number, text in enumerate(texts):
-        path = tmp_path / f"part{number}.txt"
-        path.write_bytes(text)
-        paths.append(str(path))
-    return read_corpus(paths, tokenizer)
-
-
 def test_read_corpus(tokenizer, tmp_path, caplog):
     """Blank lines and file ends separate documents; lines without tokens are skipped."""
+    texts = (
+        b"\n\nThe cat.\n\x01\nDOGS\n \t \n\xe3\x80\x80\na mat", b"the \xfftree\r\n\r\n", b"",
+        b"ran\nxyz",
+    )  # fmt: skip
+    paths = [tmp_path / f"part{number}.txt" for number in range(4)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text)
     with caplog.at_level("INFO", "bert_tf"):
-        corpus = _read_texts(
-            tokenizer,
-            tmp_path,
-            b"\n\nThe cat.\n\x01\nDOGS\n \t \n\xe3\x80\x80\na mat",
-            b"the \xfftree\r\n\r\n",
-            b"",
-            b"ran\nxyz",
-        )
+        corpus = read_corpus(paths, tokenizer)
     pieces = tokenizer.convert_ids_to_tokens(corpus.ids.tolist())
     assert " ".join(pieces) == "the cat . dog ##s a mat the tree ran [UNK]"
     assert corpus.sentences.tolist() == [0, 3, 5, 7, 9, 10, 11]

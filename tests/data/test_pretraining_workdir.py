@@ -7,45 +7,30 @@ import time
 import pytest
 
 from bert_tf.data import pretraining
-from bert_tf.data.pretraining.workdir import WorkDir
+from bert_tf.data.pretraining.writing import WorkDir
 from bert_tf.errors import DamagedFile, UserError
 from bert_tf.io import files, locks
-from tests.data.pretraining_helpers import make_shards, shard_contents
+from tests.data.pretraining_helpers import interrupt, make_shards, shard_contents
 
 pytestmark = pytest.mark.usefixtures("text_folder")
 
 
-def _interrupt(monkeypatch, name, **options):
-    """Create shards, but interrupt before the named file is complete."""
-    rename = files.Local.rename
-
-    def interrupt(source, target, overwrite=False):
-        if target.endswith(name):
-            raise KeyboardInterrupt
-        rename(source, target, overwrite)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(files.Local, "rename", staticmethod(interrupt))
-        make_shards(**options).create()
-
-
 def test_other_files_in_the_work_dir_are_kept():
-    mine = pathlib.Path("mine/notes")
-    mine.parent.mkdir()
-    mine.write_text("of years")
+    mine, thesis = pathlib.Path("mine/notes"), pathlib.Path("mine/y.work/thesis")
+    thesis.parent.mkdir(parents=True)
+    for path in (mine, thesis):
+        path.write_text("of years")
     make_shards(work_dir="mine").create()
-    assert list(mine.parent.iterdir()) == [mine]
-    (mine.parent / "y.work").mkdir()
-    (mine.parent / "y.work/thesis").write_text("of years")
+    assert set(mine.parent.iterdir()) == {mine, thesis.parent}
     with pytest.raises(UserError, match=r"^`work_dir`: .*made_of.json in mine/y.work"):
         make_shards("made/y", work_dir="mine").create()
-    assert (mine.parent / "y.work/thesis").exists()
+    assert thesis.exists()
 
 
 @pytest.mark.parametrize("num_shards", [2, 5])
-def test_tokens_of_another_configuration_are_not_used(tmp_path, monkeypatch, num_shards):
+def test_tokens_of_another_configuration_are_not_used(num_shards):
     """The user removes the metadata and the shards, as the error advises, not the work folder."""
-    _interrupt(monkeypatch, "00000-of-00003")
+    interrupt("00000-of-00003")
     assert pathlib.Path("made/x.work/sizes.json").exists()
     pathlib.Path("made/x.json").unlink()
     assert make_shards(num_shards=num_shards).create().documents == 22
@@ -54,9 +39,9 @@ def test_tokens_of_another_configuration_are_not_used(tmp_path, monkeypatch, num
 
 
 @pytest.mark.parametrize("keep", [None, 0, 20, -4])
-def test_damaged_tokens(monkeypatch, keep):
+def test_damaged_tokens(keep):
     """`keep` is the number of bytes that remain; None for a missing file."""
-    _interrupt(monkeypatch, "00000-of-00003")
+    interrupt("00000-of-00003")
     path = pathlib.Path("made/x.work/tokens/00001")
     data = path.read_bytes()
     path.unlink()

@@ -1,7 +1,5 @@
 """Sizes and record counts of files: side files, counting, and changed files."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -39,14 +37,8 @@ def test_shards_share_a_side_file_with_their_counts(shards, tmp_path):
     paths, sizes = shards
     other = write(tmp_path / "other.tfrecord", 4)
     record_files.write_counts({**dict(zip(paths, (0, 3, 2), strict=True)), other: 4})
-    assert {path.name for path in tmp_path.glob("*.json")} == {
-        "x.counts.json",
-        "other.tfrecord.counts.json",
-    }
-    assert json.loads((tmp_path / "x.counts.json").read_text())["files"]["x-00001-of-00003"] == {
-        "size": sizes[1],
-        "records": 3,
-    }
+    names = {path.name for path in tmp_path.glob("*.json")}
+    assert names == {"x.counts.json", "other.tfrecord.counts.json"}
     both = [other, *reversed(paths)]
     assert record_files.read_counts(both, record_files.sizes(both)) == [4, 2, 3, 0]
     assert record_files.read_counts([other, "y"], [sizes[0], 7]) is None

@@ -101,9 +101,7 @@ def test_empty_files_among_others_are_skipped(tmp_path, caplog):
     _write(paths[2], records.SQUAD)
     with caplog.at_level("INFO", "bert_tf"):
         record_checks.check(paths, records.SQUAD, {"S": 8})
-    assert f"4 of 5 files have no records: {paths[0]}, {paths[1]}, {paths[3]} and 1 more" in (
-        caplog.text
-    )
+    assert f"4 of 5 files have no records: {paths[0]}, {paths[1]}, {paths[3]} " in caplog.text
     with pytest.raises(UserError, match=r"c: input_ids has length 8, .* 9"):
         record_checks.check(paths, records.SQUAD, {"S": 9})
 
@@ -158,23 +156,8 @@ def test_tensorflow_reads_the_files(tmp_path):
     sizes = [1, 2, 3, 2000, *rng.integers(1, 4000, 50).tolist()]
     data = [rng.integers(0, 256, size).astype(np.uint8).tobytes() for size in sizes]
     path = tmp_path / "x.tfrecord"
-    path.write_bytes(
-        tfrecord.frame_records(data[:7])
-        + tfrecord.frame_records([])
-        + tfrecord.frame_records(data[7:])
-    )
+    path.write_bytes(b"".join(map(tfrecord.frame_records, (data[:7], [], data[7:]))))
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == data
-
-
-def test_varints():
-    rows = np.array([[0, 1, 127, 128, 300], [16383, 16384, 2**21, 2**28 - 1, 0]])
-    for more in (rows, rows * 2, rows * 2**27):
-        expected = [b"".join(map(tfrecord.varint, row)) for row in more.tolist()]
-        assert tfrecord.varints(more) == expected
-    assert tfrecord.varint(300) == b"\xac\x02"
-    for number in (-1, 2**56):
-        with pytest.raises(ValueError, match="integers"):
-            tfrecord.varints(np.array([[1, number]]))
 
 
 @pytest.mark.parametrize("most", [100, 30000, 2**40])

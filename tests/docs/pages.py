@@ -23,15 +23,14 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command of a block.
+    """A command of a block that runs a script of this repository.
 
-    `words` starts with the program. For a script of this repository (`is_script`) that is
-    "SCRIPT.py", "bert-tf COMMAND" or "-m MODULE", and the flags follow.
+    `script` is "SCRIPT.py", "bert-tf COMMAND" or "-m MODULE".
     """
 
     place: str
-    words: list
-    is_script: bool
+    script: str
+    flags: list
 
 
 def paths(root):
@@ -66,7 +65,7 @@ def help_blocks(root):
 
 
 def commands(block):
-    """Yield each `Command` of a block. In a block without a language only scripts count.
+    """Yield each `Command` of a block.
 
     Redirections (`> file`), assignments (`NAME=value`) and here documents (`<<`) are omitted.
     """
@@ -74,39 +73,31 @@ def commands(block):
     text = re.sub(r"<<\s*'?(\w+)'?\n.*?\n\1\n", "\n", text, flags=re.DOTALL)
     for line in text.splitlines():
         try:
-            parts = _split(line)
+            parts = list(_split(line))
         except ValueError as error:
             assert block.language != "bash", f"{block.place}: {error}: {line}"
             continue
         for words in parts:
             while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
                 words = words[1:]
-            if not words:
-                continue
-            script, rest = _script(words, block.place)
-            if script:
-                yield Command(block.place, [script, *rest], True)
-            elif rest and block.language == "bash":
-                yield Command(block.place, rest, False)
+            if words and (script := _script(words, block.place)):
+                yield Command(block.place, *script)
 
 
 def _script(words, place):
-    """Return (script, its flags), or (None, words) for other programs."""
-    is_python = re.search(r"(^|/)python3?$", words[0])
-    if is_python:
+    """Return a script and its flags, or None for other programs."""
+    if is_python := re.search(r"(^|/)python3?$", words[0]):
         words = words[1:]
     name, *rest = words
     if is_python and name == "-m":
-        if rest[0] != "bert_tf":
-            script = f"-m {rest[0]}" if rest[0].startswith(("bert_tf.", "examples.")) else None
-            return script, rest[1:] if script else words
-        name, *rest = ["bert-tf", *rest[1:]]
-    if name.endswith(".py"):
-        # Scripts in tools/ need libraries that the tests lack.
-        is_script = name.removeprefix("./").rpartition("/")[0] in ("", "benchmarks")
-        return (name, rest) if is_script else (None, [])
-    if name.rpartition("/")[2] != "bert-tf" or (rest and rest[0].startswith("-")):
-        return None, words
+        if rest[0].startswith(("bert_tf.", "examples.")):
+            return f"-m {rest[0]}", rest[1:]
+        name = {"bert_tf": "bert-tf"}.get(rest.pop(0))
+    # Scripts in tools/ need libraries that the tests lack.
+    if re.fullmatch(r"(\./)?(benchmarks/)?\w+\.py", name or ""):
+        return name, rest
+    if not re.search(r"(^|/)bert-tf$", name or "") or (rest and rest[0].startswith("-")):
+        return None
     for length in (2, 1):
         if " ".join(rest[:length]) in COMMANDS:
             return f"bert-tf {' '.join(rest[:length])}", rest[length:]

@@ -30,7 +30,6 @@ BENCHMARKS = {
     ),
     "sentence_training.py": (PEERS, "sentence_transformers"),
     "serving_load.py": ("--input_file=rows.jsonl --seconds=0.1 --server=SERVER", ""),
-    "shard_startup.py": ("--shards=40 --records=5 --texts=3 --milliseconds=1", ""),
     "startup_time.py": ("--model=model --turns=1", "transformers"),
     "step_time.py": (
         f"{SIZES} --turns=1 --dtypes=float32 --library=bert_tf --library=transformers",

@@ -15,29 +15,16 @@ from tests.docs.test_rehearsal import write_presets
 pytest.importorskip("tensorflow_text")
 
 NAMES = [
-    "BertClassifier",
-    "BertMultipleChoice",
-    "BertPretrainer",
-    "BertSpanLabeler",
-    "BertTokenClassifier",
-    "BertTokenizer",
-    "FillMask",
-    "MultipleChoice",
-    pytest.param("QuestionAnswering", marks=pytest.mark.slow),
-    "SentenceEncoder",
-    pytest.param("TextClassifier", marks=pytest.mark.slow),
-    "TokenClassification",
-    "TokenVectors",
-    "modeling.Embeddings",
-    "modeling.MaskedLMHead",
-    "modeling.TransformerLayer",
+    "BertClassifier", "BertMultipleChoice", "BertPretrainer", "BertSpanLabeler",
+    "BertTokenClassifier", "BertTokenizer", "FillMask", "MultipleChoice",
+    pytest.param("QuestionAnswering", marks=pytest.mark.slow), "SentenceEncoder",
+    pytest.param("TextClassifier", marks=pytest.mark.slow), "TokenClassification", "TokenVectors",
+    "modeling.Embeddings", "modeling.MaskedLMHead", "modeling.TransformerLayer",
     "tasks.sentence_embedding.search.NearestNeighbors",
     "tasks.sentence_embedding.search.Reranker",
-    "tasks.sentence_embedding.search.nearest_neighbors",
-    "tokenization.add_words",
-    "tokenization.vocabulary.learn",
-    "training.make_strategy",
-]
+    "tasks.sentence_embedding.search.nearest_neighbors", "tokenization.add_words",
+    "tokenization.vocabulary.learn", "training.make_strategy",
+]  # fmt: skip
 
 
 class Checker(doctest.OutputChecker):
@@ -58,20 +45,16 @@ def folder(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.usefixtures("folder", "eagerly")
 @pytest.mark.parametrize("name", NAMES)
-def test_examples(name, folder):
+def test_examples(name):
     names = {"bert_tf": bert_tf, "keras": keras, "np": np, "tf": tf}
     documented = functools.reduce(getattr, name.split("."), bert_tf)
     (test,) = doctest.DocTestFinder(recurse=False).find(documented, name, globs=names)
     assert test.examples
     output = []
-    runner = doctest.DocTestRunner(
-        Checker(), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    )
-    # Functions are called once, so tracing and AutoGraph would take most of the time.
-    tf.config.run_functions_eagerly(True)
-    try:
-        tf.autograph.experimental.do_not_convert(runner.run)(test, out=output.append)
-    finally:
-        tf.config.run_functions_eagerly(False)
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner = doctest.DocTestRunner(Checker(), optionflags=options)
+    # Functions are called once, so AutoGraph would take most of the time.
+    tf.autograph.experimental.do_not_convert(runner.run)(test, out=output.append)
     assert not runner.failures, "".join(output)

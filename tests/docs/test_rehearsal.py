@@ -11,6 +11,7 @@ from bert_tf import checkpoints
 from examples import toy_corpus
 from tests.common import TINY
 from tests.docs import pages, shell
+from tests.squad_helpers import dataset, question
 
 # Blocks that are not run: a substring of each, and the reason.
 NOT_RUN = {
@@ -114,58 +115,55 @@ def write_glue(folder):
                  "{i}" + "\tx" * 7 + "\ta {i}\tb\tneutral\t{nli}"),
     }  # fmt: skip
     names = {"MNLI": ("train", "dev_matched", "dev_mismatched")}
-    for dataset, (head, row) in heads.items():
-        (folder / dataset).mkdir(parents=True)
+    for task, (head, row) in heads.items():
+        (folder / task).mkdir(parents=True)
         rows = [
             row.format(i=i, label=i % 2, nli=("neutral", "entailment", "contradiction")[i % 3])
             for i in range(24)
         ]
-        for split in names.get(dataset, ("train", "dev", "test")):
+        for split in names.get(task, ("train", "dev", "test")):
             lines = [head, *rows] if head else rows
-            if dataset == "CoLA" and split == "test":
+            if task == "CoLA" and split == "test":
                 lines = ["index\tsentence", *(f"{i}\ta cab" for i in range(24))]
-            (folder / dataset / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+            (folder / task / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def write_squad(path, count):
+    """Write questions about one paragraph."""
+    answers = [question(str(i), "a cab", "a fine inn", "fine") for i in range(count)]
+    dataset(path, [("a fine inn", answers)])
 
 
 def write_data(folder):
     """Write the input files of the pages' commands."""
     write_glue(folder / "glue")
-    documents = toy_corpus.make(corpus=30, heldout=8)
-    for name in ("corpus.txt", "train.txt", "mine.txt"):
-        (folder / name).write_text(documents["corpus"])
-    for name in ("heldout.txt", "held_out.txt"):
-        (folder / name).write_text(documents["heldout"])
-    for name in ("input.txt", "sentences.txt", "lines.txt"):
-        (folder / name).write_text("a fine inn\na cab\n")
-    (folder / "pairs.tsv").write_text("a fine inn\ta cab\nb\tc\n")
-    (folder / "words.txt").write_text("lynx\n")
-    rows = [f"{i},a fine inn,a cab {i},{i % 2},{i % 2},{i},2.5" for i in range(24)]
-    for name in ("reviews.csv", "held_out.csv", "new.csv", "sales.csv"):
-        head = "id,text,review,label,again,age,price"
-        (folder / name).write_text("\n".join([head, *rows]) + "\n")
-    for name in ("sts-train.csv", "sts-dev.csv"):
-        rows = [f"main\tx\t2012\t{i}\t{i % 5}.5\ta fine inn\tb cab" for i in range(24)]
-        (folder / name).write_text("\n".join(rows) + "\n")
-    question = {"question": "a cab", "answers": [{"text": "fine", "answer_start": 2}]}
-    questions = [{**question, "id": str(i)} for i in range(16)]
-    paragraph = {"context": "a fine inn", "qas": questions}
-    articles = json.dumps({"version": "1.1", "data": [{"title": "a", "paragraphs": [paragraph]}]})
-    (folder / "squad").mkdir()
+    documents, swag = toy_corpus.make(corpus=30, heldout=8), ("train.csv", "val.csv", "test.csv")
+    texts = {
+        ("corpus.txt", "train.txt", "mine.txt"): documents["corpus"],
+        ("heldout.txt", "held_out.txt"): documents["heldout"],
+        ("input.txt", "sentences.txt", "lines.txt"): "a fine inn\na cab\n",
+        ("pairs.tsv",): "a fine inn\ta cab\nb\tc\n",
+        ("words.txt",): "lynx\n",
+        ("reviews.csv", "held_out.csv", "new.csv", "sales.csv"):
+            "id,text,review,label,again,age,price\n"
+            + "".join(f"{i},a fine inn,a cab {i},{i % 2},{i % 2},{i},2.5\n" for i in range(24)),
+        ("sts-train.csv", "sts-dev.csv"):
+            "".join(f"main\tx\t2012\t{i}\t{i % 5}.5\ta fine inn\tb cab\n" for i in range(24)),
+        ("conll/train.txt", "conll/dev.txt", "conll/test.txt"):
+            "".join(f"a{i} NN O\nfine NN B-PER\ninn NN I-PER\n\n" for i in range(16)),
+        tuple(f"{place}/{name}" for place in ("swag", "sentences") for name in swag):
+            ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,"
+            "ending0,ending1,ending2,ending3,label\n"
+            + "".join(f"{i},v,{i},a fine inn,a fine,inn,gold,a,b,c,d,{i % 4}\n" for i in range(16)),
+        ("bert_config.json", "4x256.json"): json.dumps({**SMALL, "vocab_size": 200}),
+    }  # fmt: skip
+    for place in ("conll", "squad", "swag", "sentences"):
+        (folder / place).mkdir()
+    for names, text in texts.items():
+        for name in names:
+            (folder / name).write_text(text)
     for name in ("train-v1.1.json", "dev-v1.1.json"):
-        (folder / "squad" / name).write_text(articles)
-    (folder / "conll").mkdir()
-    sentences = "".join(f"a{i} NN O\nfine NN B-PER\ninn NN I-PER\n\n" for i in range(16))
-    for name in ("train.txt", "dev.txt", "test.txt"):
-        (folder / "conll" / name).write_text(sentences)
-    (folder / "swag").mkdir()
-    head = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
-    rows = [f"{i},v,{i},a fine inn,a fine,inn,gold,a,b,c,d,{i % 4}" for i in range(16)]
-    for name in ("train.csv", "val.csv", "test.csv"):
-        (folder / "swag" / name).write_text("\n".join([f"{head},label", *rows]) + "\n")
-    shutil.copytree(folder / "swag", folder / "sentences")
-    for name in ("bert_config.json", "4x256.json"):
-        config = {**SMALL, "vocab_size": 200}
-        (folder / name).write_text(json.dumps(config))
+        write_squad(folder / "squad" / name, 16)
 
 
 @pytest.fixture

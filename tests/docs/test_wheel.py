@@ -11,6 +11,8 @@ import zipfile
 
 import pytest
 
+from tests.common import run_python
+
 # The scripts of the 2018 release, and bert_tf's three more tasks and export.
 SCRIPTS = {
     "create_pretraining_data.py", "run_pretraining.py", "run_classifier.py", "run_squad.py",
@@ -38,13 +40,17 @@ def wheel(root, tmp_path_factory):
                                       "docs", "site", "benchmarks", "*_output")  # fmt: skip
     shutil.copytree(root, folder / "source", ignore=unneeded)
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(folder)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", build], cwd=folder / "source", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-c", build, cwd=folder / "source")
     shutil.rmtree(folder / "source")
     (path,) = folder.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        return email.message_from_bytes(archive.read(name))
 
 
 def test_contents(root, wheel):
@@ -66,11 +72,8 @@ def test_contents(root, wheel):
     }  # fmt: skip
 
 
-def test_metadata_for_an_index(root, wheel):
+def test_metadata_for_an_index(root, metadata):
     """The description has no links that work only in the repository."""
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
-        metadata = email.message_from_bytes(archive.read(name))
     description = metadata.get_payload()
     links = re.findall(r"\]\(([^)]*)\)|src=\"([^\"]*)", description)
     targets = [target for pair in links for target in pair if target]
@@ -78,12 +81,9 @@ def test_metadata_for_an_index(root, wheel):
     assert description.count("```") == (root / "README.md").read_text("utf-8").count("```")
 
 
-def test_no_package_of_a_runtime_is_replaced(wheel):
+def test_no_package_of_a_runtime_is_replaced(metadata):
     """TensorFlow is an extra, and Colab's versions satisfy every bound."""
     requirements = pytest.importorskip("packaging.requirements")
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
-        metadata = email.message_from_bytes(archive.read(name))
     needed = {"": set(), "tensorflow": set()}
     for text in metadata.get_all("Requires-Dist"):
         requirement = requirements.Requirement(text)
@@ -112,25 +112,20 @@ def test_import_without_tensorflow(root, tmp_path):
 @pytest.mark.slow  # the contents of the wheel are checked above
 def test_installed_commands_run(wheel, tmp_path):
     target = tmp_path / "installed"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
                f"--target={target}", str(wheel)]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(target)}
-
-    def run(*command):
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run(*install)
+    run_python(*install)
     installed = {path.name for path in (target / "bin").iterdir() if path.is_file()}
     assert installed == SCRIPTS | {"bert-tf"}
+
+    def run(*arguments):
+        return run_python(*arguments, cwd=tmp_path, PYTHONPATH=str(target))
+
     for script in SCRIPTS:
-        assert "--helpfull" in run(sys.executable, str(target / "bin" / script), "--help")
+        assert "--helpfull" in run(target / "bin" / script, "--help")
     # Learning a vocabulary reads the tokenizer's character table.
     (tmp_path / "text.txt").write_text("a fine inn\n" * 9)
     run(target / "bin" / "bert-tf", "vocab", "learn", "--input_file=text.txt",
         "--vocab_file=vocab.txt", "--vocab_size=200")  # fmt: skip
     read = "import bert_tf; bert_tf.FullTokenizer('vocab.txt'); print(bert_tf.__file__)"
-    assert run(sys.executable, "-c", read).startswith(str(target))
+    assert run("-c", read).startswith(str(target))

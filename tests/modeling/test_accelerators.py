@@ -160,13 +160,7 @@ def off_gpu(graph_def):
 
 
 def trace(step, schema):
-    spec = {
-        name: tf.TensorSpec(
-            (4, *feature.shape(LENGTHS)),
-            KINDS[feature.dtype],
-        )
-        for name, feature in schema.items()
-    }
+    spec = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in zeros(schema).items()}
     return tf.function(step).get_concrete_function(spec).graph.as_graph_def(add_shapes=True)
 
 
@@ -179,38 +173,28 @@ def trace(step, schema):
         for variant in (VARIANTS if case in ("pretraining", "classification") else ["plain"])
     ],
 )
-def test_the_step_of_a_task_is_fit(case, variant):
+def test_the_step_and_the_predictions_of_a_task_are_fit(case, variant):
     make, schema = CASES[case]
     task = make(dtype="mixed_bfloat16") if variant == "bfloat16" else make()
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**VARIANTS[variant]))
-    graph_def = trace(step.replica_step, schema)
-    count, problems = unfit(graph_def)
-    assert count > 1000, "the graph has the whole step"
-    assert not problems
-    assert not off_gpu(graph_def)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(x, marks=() if x in dict(QUICK) else pytest.mark.slow) for x in CASES],
-)
-def test_predictions_of_a_task_are_fit(case):
-    make, schema = CASES[case]
-    task = make()
-    graph_def = trace(lambda b: task.predictions(task.model(b, training=False), b), schema)
-    count, problems = unfit(graph_def)
-    assert count > 200
-    assert not problems
-    assert not off_gpu(graph_def)
+    step = training.make_train_step(task, optimizer, configs.TrainConfig(**VARIANTS[variant]))
+    functions = [(step, 1000)]  # with the least number of nodes
+    if variant == "plain":
+        functions.append((lambda b: task.predictions(task.model(b, training=False), b), 200))
+    for function, least in functions:
+        graph_def = trace(function, schema)
+        count, problems = unfit(graph_def)
+        assert count > least
+        assert not problems
+        assert not off_gpu(graph_def)
 
 
 def zeros(schema):
     """Return a batch of zeros."""
     return {
-        name: tf.zeros((2, *feature.shape(LENGTHS)), KINDS[feature.dtype])
+        name: tf.zeros((4, *feature.shape(LENGTHS)), KINDS[feature.dtype])
         for name, feature in schema.items()
     }
 
@@ -223,8 +207,10 @@ def test_xla_compiles_the_whole_step_and_the_predictions(case):
     task = make()
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.TrainStep(task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2))
-    losses = tf.function(step.replica_step, jit_compile=True)(zeros(schema))
+    step = training.make_train_step(
+        task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2)
+    )
+    losses = tf.function(step, jit_compile=True)(zeros(schema))
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
     assert predict(zeros(schema))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.device_check.checks import RECORDED
+from bert_tf.device_check.checks import RECORDED, compute_outputs, recorded_batch
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -27,24 +27,11 @@ from tests.modeling.conftest import (
 
 
 def test_equals_the_release():
-    folder = RECORDED
-    golden = dict(np.load(folder / "io.npz"))
-    config = bert_tf.BertConfig.from_json_file(str(folder / "bert_config.json"))
+    config, batch, expected = recorded_batch()
     model = BertPretrainer(config)
-    checkpoints.warm_start(model, str(folder / "bert_model.ckpt"))
-    encoded = model.get_layer("bert")(golden)
-    results = {
-        "embedding_output": encoded["embedding_output"],
-        "sequence_output": encoded["sequence_output"],
-        "pooled_output": encoded["pooled_output"],
-        **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},
-    }
-    outputs = model(golden)
-    log_probs = keras.ops.log_softmax(outputs["masked_lm_logits"])
-    results["masked_lm_log_probs"] = keras.ops.reshape(log_probs, (-1, config.vocab_size))
-    results["next_sentence_log_probs"] = keras.ops.log_softmax(outputs["next_sentence_logits"])
-    for name, value in results.items():
-        np.testing.assert_allclose(value, golden[f"out_{name}"], atol=2e-5, rtol=0, err_msg=name)
+    checkpoints.warm_start(model, str(RECORDED / "bert_model.ckpt"))
+    for name, value in compute_outputs(model, batch).items():
+        np.testing.assert_allclose(value, expected[name], atol=2e-5, rtol=0, err_msg=name)
 
 
 def test_attention_probabilities():
@@ -75,17 +62,6 @@ def test_inputs_that_may_be_omitted(tmp_path):
     classifier = BertClassifier(tiny(num_hidden_layers=1), 2)
     classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(classifier.fit(ids, np.zeros(3), verbose=0).history["loss"]).all()
-
-
-def test_padding_does_not_change_the_output():
-    model = BertModel(TINY)
-    batch = features(batch=1, length=6)
-    batch["input_mask"][:] = 1
-    longer = {name: np.pad(value, ((0, 0), (0, 5))) for name, value in batch.items()}
-    short, long = model(batch), model(longer)
-    np.testing.assert_allclose(
-        short["sequence_output"], long["sequence_output"][:, :6], atol=1e-6, rtol=0
-    )
 
 
 @pytest.mark.parametrize("skip_padding", [False, True])
@@ -127,59 +103,42 @@ def test_every_model(check, model_class, tmp_path):
 
 
 class Streams:
-    """Models in training mode with large dropout, all with the same random state."""
+    """A model in training mode whose random state can be rewound."""
 
-    def __init__(self, count=2):
-        self.models = [BertPretrainer(tiny(num_hidden_layers=1)) for _ in range(count)]
-        for model in self.models[1:]:
-            model.set_weights(self.models[0].get_weights())
-        self.batch = features()
+    def __init__(self):
+        self.model, self.batch = BertPretrainer(tiny(num_hidden_layers=1)), features()
 
-    def run(self, i, **arguments):
-        """Rewind the random state of model `i`; return its hidden states as NumPy."""
-        for number, variable in enumerate(self.models[i].non_trainable_variables):
+    def logits(self, **arguments):
+        """Rewind the random state; return the logits."""
+        for number, variable in enumerate(self.model.non_trainable_variables):
             variable.assign(np.array([number, 7], "uint32"))
-        return np.array(self.models[i](self.batch, training=True, **arguments)["masked_lm_logits"])
+        return self.model(self.batch, training=True, **arguments)["masked_lm_logits"]
 
 
 def test_replica_id_selects_the_random_stream():
-    streams = Streams(1)
-    plain = streams.run(0)
-    np.testing.assert_array_equal(streams.run(0, replica_id=0), plain)
-    second = streams.run(0, replica_id=1)
+    logits = Streams().logits
+    plain, second = logits(), logits(replica_id=1)
     assert np.abs(second - plain).max() > 1e-3
-    np.testing.assert_array_equal(streams.run(0, replica_id=tf.constant(1)), second)
-    np.testing.assert_array_equal(streams.run(0), plain)
-
-
-def test_random_streams_of_models_in_one_function_are_independent():
-    streams = Streams()
-    expected = [streams.run(i, replica_id=i) for i in (0, 1)]
-    assert np.abs(expected[0] - expected[1]).max() > 1e-3
+    np.testing.assert_array_equal(logits(replica_id=0), plain)
+    np.testing.assert_array_equal(logits(replica_id=tf.constant(1)), second)
 
     class Both(keras.layers.Layer):
         """Keras passes a layer's call arguments to the layers inside it."""
 
         def call(self, x):
-            return [streams.run(i, replica_id=i) for i in (0, 1, 0)]
+            return [logits(replica_id=i) for i in (0, 1, 0)]
 
-    results = Both()(np.zeros(1, "float32"))
-    for result, i in zip(results, (0, 1, 0), strict=True):
-        np.testing.assert_array_equal(result, expected[i])
+    for result, expected in zip(Both()(np.zeros(1)), (plain, second, plain), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_recomputation_gives_the_same_gradients():
-    streams = Streams(1)
-    model = streams.models[0]
+    streams = Streams()
 
     def gradients(**arguments):
         with tf.GradientTape() as tape:
-            streams.run(0)  # resets the random state
-            for number, variable in enumerate(model.non_trainable_variables):
-                variable.assign(np.array([number, 7], "uint32"))
-            outputs = model(streams.batch, training=True, replica_id=1, **arguments)
-            loss = tf.reduce_sum(tf.square(outputs["masked_lm_logits"]))
-        values = tape.gradient(loss, [v.value for v in model.trainable_variables])
+            loss = tf.reduce_sum(tf.square(streams.logits(replica_id=1, **arguments)))
+        values = tape.gradient(loss, [v.value for v in streams.model.trainable_variables])
         return [np.array(tf.convert_to_tensor(v)) for v in values if v is not None]
 
     plain, recomputed = gradients(), gradients(recompute=True)

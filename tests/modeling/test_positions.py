@@ -7,53 +7,26 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertMultipleChoice,
-    BertPretrainer,
-)
+from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.modeling.layers import Dense
 from tests.common import NO_DROPOUT, enlarge_weights, features
 
 BATCH = features(batch=4)
-CHOICES = {name: value.reshape(2, 2, -1) for name, value in BATCH.items()}
 
 
-def _make(model_class):
-    """Return a model with large weights, its batch, and its logits from the full encoder."""
+def test_outputs_and_gradients_equal_those_of_the_full_encoder(monkeypatch):
     keras.utils.set_random_seed(3)
-    options = {"num_labels": 3} if model_class is BertClassifier else {}
-    model = model_class(NO_DROPOUT, **options)
+    model, num_read = BertPretrainer(NO_DROPOUT), 4 * (1 + 2)
     enlarge_weights(model)
-    bert = model.get_layer("bert")
 
-    def classify(batch):
-        return {"logits": model.get_layer("classifier")(bert(batch)["pooled_output"])}
-
-    def choose(batch):
-        batch = {name: tf.reshape(batch[name], (4, -1)) for name in bert.input}
-        return {"logits": tf.reshape(classify(batch)["logits"], (2, 2))}
-
-    def pretrain(batch):
-        encoded = bert(batch)
+    def full(batch):
+        encoded = model.get_layer("bert")(batch)
+        words, positions = encoded["sequence_output"], batch["masked_lm_positions"]
         return {
-            "masked_lm_logits": model.get_layer("masked_lm")(
-                encoded["sequence_output"], batch["masked_lm_positions"]
-            ),
+            "masked_lm_logits": model.get_layer("masked_lm")(words, positions),
             "next_sentence_logits": model.get_layer("next_sentence")(encoded["pooled_output"]),
         }
 
-    by_class = {BertClassifier: classify, BertMultipleChoice: choose, BertPretrainer: pretrain}
-    return model, CHOICES if model_class is BertMultipleChoice else BATCH, by_class[model_class]
-
-
-@pytest.mark.parametrize(
-    ("model_class", "num_read"),
-    [(BertClassifier, 4), (BertMultipleChoice, 4), (BertPretrainer, 4 * (1 + 2))],
-)
-def test_outputs_and_gradients_equal_those_of_the_full_encoder(model_class, num_read, monkeypatch):
-    model, batch, full = _make(model_class)
     weights = [v.value for v in model.trainable_variables]
     num_rows = {}
 
@@ -67,7 +40,7 @@ def test_outputs_and_gradients_equal_those_of_the_full_encoder(model_class, num_
 
     def run(function):
         with tf.GradientTape() as tape:
-            outputs = function(batch)
+            outputs = function(BATCH)
             rng = np.random.default_rng(0)
             loss = sum(
                 tf.reduce_sum(value * rng.normal(size=value.shape).astype("float32"))
@@ -101,17 +74,3 @@ def test_positions_of_the_encoder(with_attention_probs):
     np.testing.assert_allclose(read["sequence_output"], expected, atol=1e-6)
     first = model.get_layer("pooler")(expected[:, 0])
     np.testing.assert_allclose(read["pooled_output"], first, atol=1e-6)
-
-
-def test_keras_file_of_a_graph_with_positions(tmp_path):
-    bert = BertModel(NO_DROPOUT)
-    positions = keras.Input((None,), dtype="int32", name="positions")
-    outputs = bert(bert.input, positions=positions)["sequence_output"]
-    model = keras.Model({**bert.input, "positions": positions}, outputs)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    batch = {
-        **{name: BATCH[name] for name in bert.input},
-        "positions": BATCH["input_ids"][:, :2] % 3,
-    }
-    np.testing.assert_allclose(loaded(batch), model(batch), atol=1e-6)

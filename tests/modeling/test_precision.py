@@ -34,15 +34,20 @@ def batch_of_step(step):
     return {name: tf.constant(value) for name, value in Batches().make(step).items()}
 
 
+def make_step(task, optimizer, **options):
+    loss_scale = training.LossScale.of(task.model)
+    return training.make_train_step(task, optimizer, configs.TrainConfig(**options), loss_scale)
+
+
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
-    """Make steps with `TrainStep`; return all variables by name, including dropout's seeds."""
+    """Make steps; return all variables by name, including dropout's seeds."""
     training.set_seed(7)
     task = PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
+    step = make_step(task, optimizer, **options)
     for i in range(steps):
-        step.replica_step(batch_of_step(i))
+        step(batch_of_step(i))
     variables = {**optimizer.weights, **optimizer.slots}
     variables |= {str(i): v.value for i, v in enumerate(task.model.non_trainable_variables)}
     return {name: variable.numpy() for name, variable in variables.items()}
@@ -75,9 +80,9 @@ def graph_of_step(**options):
     task = PretrainingTask(training_helpers.config(0.1))
     optimizer = optimization.AdamWeightDecay(1e-3)
     optimizer.build(training.checkpointing.weights(task.model))
-    step = training.step.TrainStep(task, optimizer, configs.TrainConfig(**options))
+    step = make_step(task, optimizer, **options)
     batch = batch_of_step(0)
-    graph = tf.function(step.replica_step).get_concrete_function(batch).graph.as_graph_def()
+    graph = tf.function(step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
     return graph, [*graph.node, *nodes]
 
@@ -172,9 +177,9 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
         task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(0.0)
         optimizer.build(training.checkpointing.weights(task.model))
-        step = training.step.TrainStep(task, optimizer, configs.TrainConfig())
+        step = make_step(task, optimizer)
         batch = batch_of_step(0)
-        step.replica_step(batch)
+        step(batch)
         # The first moment is a tenth of the gradient.
         return 10 * optimizer.slots["bert/encoder/layer_0/output/dense/kernel/adam_m"].numpy()
 

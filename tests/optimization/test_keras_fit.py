@@ -6,12 +6,10 @@ import sys
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, modeling, optimization, training
+from bert_tf import training
 from bert_tf.device_check.checks import RECORDED
-from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import features, run_python
 from tests.optimization import golden_fit
@@ -97,64 +95,6 @@ def test_gradients_of_a_repeated_word_are_added_up(jit_compile):
     np.testing.assert_allclose(optimizer.slots["words/embeddings/adam_v"], sums**2 / 1e3, rtol=1e-5)
 
 
-def label_batch(step):
-    batch = Batches().make(step)
-    inputs = {name: batch[name] for name in modeling.models.INPUTS}
-    return inputs, np.int32([0, 1, 2, step % 3])
-
-
-def without_dropout(model):
-    """Turn off the dropout after the pooled output, which the config does not set."""
-    for layer in model.layers:
-        if isinstance(layer, modeling.Dropout):
-            layer.rate = 0.0
-    return model
-
-
-def compiled(classifier, optimizer):
-    model = keras.Model(classifier.input, classifier.output["logits"])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, jit_compile=False)
-    return model
-
-
-OPTIONS = {"layer_decay": 0.8, "weight_decay": 0.5}
-
-
-@pytest.mark.slow  # the default suite compares both with the release
-@pytest.mark.parametrize("name", ["bert_adam", "lamb"])
-def test_fit_equals_the_loop(name):
-    """Covers layer rates, excluded weights and the sum over two replicas."""
-
-    def optimizer():
-        return optimization.OPTIMIZERS[name](bert_tf.LinearWarmupDecay(1e-2, 8, 2), **OPTIONS)
-
-    task = ClassificationTask(bert_tf.BertClassifier(config(), 3))
-    start = without_dropout(task.model).get_weights()
-    in_loop = optimizer()
-    in_loop.build(checkpoints.weights(task.model))
-    step = training.TrainStep(task, in_loop, configs.TrainConfig())
-    run_step = tf.function(step.replica_step)
-    for i in range(4):
-        inputs, labels = label_batch(i)
-        run_step({**inputs, "label_ids": labels})
-
-    with mirrored(2).scope():
-        classifier = without_dropout(bert_tf.BertClassifier(config(), 3))
-        classifier.set_weights(start)
-        model = compiled(classifier, optimizer())
-    batches = [label_batch(i) for i in range(4)]
-    inputs = {name: np.concatenate([x[name] for x, _ in batches]) for name in batches[0][0]}
-    labels = np.concatenate([y for _, y in batches])
-    model.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
-    fitted = checkpoints.weights(classifier)
-    moved = 0.0
-    for (name, value), before in zip(in_loop.weights.items(), start, strict=False):
-        np.testing.assert_allclose(fitted[name].value.numpy(), value, atol=1e-5, err_msg=name)
-        moved = max(moved, np.abs(value.numpy() - before).max())
-    assert moved > 1e-2
-
-
 def test_keras_own_way_to_exclude_weights():
     variables = [keras.Variable(np.ones(2, "float32"), name=name) for name in ("kernel", "free")]
     optimizer = bert_tf.AdamWeightDecay(0.1, weight_decay=0.5, exclude_from_weight_decay=())
@@ -213,9 +153,23 @@ def test_callbacks_read_and_set_the_learning_rate():
     assert float(bert_tf.AdamWeightDecay(lambda: 0.2).learning_rate_at(0)) == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    "callback",
+    [
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate),
+        keras.callbacks.ReduceLROnPlateau("loss"),
+    ],
+)
+def test_callbacks_cannot_set_the_rate_of_a_schedule(callback):
+    model = bert_tf.BertClassifier(config(), 2)
+    model.compile(bert_tf.AdamWeightDecay(bert_tf.LinearWarmupDecay(1e-3, 10)))
+    with pytest.raises(bert_tf.UserError, match=f"`callbacks`: {type(callback).__name__}"):
+        model.fit(features(), epochs=9, callbacks=[callback], verbose=0)
+
+
 def fit_in_loop(optimizer, folder):
-    trainer = training.Trainer(lambda: PretrainingTask(config()), one_device(), str(folder))
-    trainer.fit(Batches(), optimizer, 1)
+    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(folder))
+    loop.train(Batches(), lambda: optimizer, 1)
 
 
 @pytest.mark.parametrize(

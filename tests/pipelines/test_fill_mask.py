@@ -10,11 +10,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel
-from bert_tf.tasks.fill_mask.served import best_words
-from bert_tf.tokenization.special_tokens import INPUTS
 from tests.common import WORDS, write_vocab
 from tests.modeling.conftest import load_with_transformers
-from tests.modeling.test_accelerators import unfit
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
 from tests.training.training_helpers import mirrored
@@ -89,22 +86,6 @@ def test_a_text_with_many_masks_has_several_records(pipeline):
         probabilities = tf.nn.softmax(outputs["masked_lm_logits"][0]).numpy()
         expected = [[(WORDS[i], row[i]) for i in np.argsort(-row)[:3]] for row in probabilities]
         assert_best_equal(result.best, expected)
-
-
-@pytest.mark.slow
-def test_fit_for_a_tpu(pipeline):
-    """All shapes are static and XLA supports all operations; see test_accelerators.py."""
-    shapes = dict.fromkeys(INPUTS, (4, 12)) | {"masked_lm_positions": (4, 8)}
-    batch = {name: tf.ones(shape, tf.int32) for name, shape in shapes.items()}
-
-    def compute(batch):
-        return best_words(pipeline.model(batch)["masked_lm_logits"], pipeline.config)
-
-    traced = tf.function(compute).get_concrete_function(batch)
-    num_nodes, problems = unfit(traced.graph.as_graph_def(add_shapes=True))
-    assert num_nodes > 200
-    assert not problems
-    assert tf.function(compute, jit_compile=True)(batch)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import bert_tf
 from bert_tf.configs.train import FitConfig, TrainConfig
 from bert_tf.data import records
-from tests.training.training_helpers import mirrored, one_device
+from tests.training.training_helpers import one_device
 
 LETTERS = "abcdefghij"
 TEXTS = [" ".join((LETTERS * 2)[i : i + 9]) for i in range(10)] * 4
@@ -23,7 +23,7 @@ def batches_of(fill_mask, epochs):
     data = fill_mask._data({"train": TEXTS})
     config = FitConfig(batch_size=8, shuffle=False)
     task = data.make_task(fill_mask.model, TrainConfig())
-    batches, num_steps = fill_mask._batches(data, task, config)
+    batches, num_steps = fill_mask._batches(fill_mask._features(data, "train"), task, config)
     return list(batches.take(epochs * num_steps).as_numpy_iterator())
 
 
@@ -88,30 +88,3 @@ def test_loss_is_that_of_transformers(encoder_folder, tmp_path):
     results = fill_mask.evaluate(TEXTS, batch_size=8)
     assert set(results) == {"masked_lm_accuracy", "masked_lm_loss", "loss"}
     assert results["loss"] == pytest.approx(loss, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_two_devices_make_the_same_steps(encoder_folder):
-    weights = []
-    for strategy in (one_device(), mirrored(2)):
-        fill_mask = make(encoder_folder, strategy)
-        fill_mask.compile(keras.optimizers.SGD(0.1))
-        fill_mask.fit(TEXTS, epochs=2, batch_size=8, shuffle=False, verbose=0)
-        weights.append(fill_mask.model.get_weights())
-    for a, b in zip(*weights, strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"texts": "a b"}, "`texts`: .*single str"),
-        ({"texts": ["a", " "]}, "`texts`, item 1.*empty"),
-        ({"validation_data": [3]}, "`validation_data`: item 0 is 3"),
-        ({"masked_lm_prob": 1.5}, "`masked_lm_prob=1.5`"),
-        ({"epochs": 0}, "`epochs=0`"),
-    ],
-)
-def test_bad_input(encoder_folder, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make(encoder_folder).fit(**{"texts": TEXTS, **arguments})

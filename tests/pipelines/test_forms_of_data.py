@@ -71,6 +71,10 @@ FORMS = {
         (slices((tuple(map(tf.constant, (A, B))), PAIR_LABELS)).batch(2),),
         ([bert_tf.InputExample(0, *x, y) for x, y in zip(PAIRS, PAIR_LABELS, strict=True)],),
     ]),
+    "mixed": ("TextClassifier", {"labels": ["neg", "pos"]}, [
+        ([("a", "b"), "c"], [0, 1]), (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
+        ([bert_tf.InputExample(0, "a", "b", "neg"), bert_tf.InputExample(0, "c", "", "pos")],),
+    ]),
     "answers": ("QuestionAnswering", {"max_seq_length": 16, "max_query_length": 3}, [
         (*QA.values(),), (QA["question"], CONTEXTS, SQUAD), (QA,), (Frame(QA),), (hf(QA),),
         (QA["question"], CONTEXTS, [("e f", 8), ("h", 14), ("i j", 16)]), (slices(QA),),
@@ -100,13 +104,14 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_gives_the_same_batches(name, encoder_folder):
+def test_every_form_gives_the_same_batches(name, encoder_folder, caplog):
     class_name, options, forms = FORMS[name]
     pipeline = getattr(bert_tf, class_name).from_preset(str(encoder_folder), **options)
     expected = captured_fit(pipeline, *forms[0], shuffle=False)
     assert expected
     for i, form in enumerate(forms):
         assert captured_fit(pipeline, *form, shuffle=False) == expected, i
+    assert "empty" not in caplog.text
     if name in ("texts", "pairs"):
         answers = pipeline.predict(forms[0][0])
         for texts, *_ in forms:
@@ -143,6 +148,7 @@ CHECKED = {
     "QuestionAnswering": {"max_seq_length": 16, "max_query_length": 3},
     "TokenClassification": {"labels": ["PER", "LOC"]},
     "MultipleChoice": {},
+    "FillMask": {},
 }
 
 
@@ -168,7 +174,8 @@ def pipelines(encoder_folder):
             ((Frame([["a", "b", "c"]]), [0]), {}, "`texts`: item 0"),
             (([""], ["pos"]), {}, "`texts`, item 0.*empty"),
             (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'"),
-            ((["a"],), {}, "`texts`.*'label'$"),
+            ((["a"],), {}, "^`labels`"),
+            ((Frame({"x": ["a"], "y": ["b"]}),), {}, "`texts`.*'x', 'y'"),
             ((["a", "b"], ["pos"]), {}, "`texts` and `labels`.*2 and 1"),
             ((["a", "b"], "ab"), {}, "`labels`.*single str"),
             ((["a", "b"], ["pos", "bad"]), {}, "`texts`, item 1.*'bad'.*neg, pos$"),
@@ -203,13 +210,17 @@ def pipelines(encoder_folder):
             ((["a"], ["b"], ["c"]), "`questions`, item 0.*\"c\""),
             ((["a"], ["b"], [("b", "x")]), "^`questions`, item 0.answers: .*\"x\""),
             (([], [], []), "`questions`"),
+            ((["a"],), "^`contexts`"),
+            ((None, ["a"], ["a"]), "^`questions`"),
         )
     ] + [
         ("TokenClassification", arguments, {}, match) for arguments, match in (
             ((["a b"], [[(0, 1, "ORG")]]), "`texts`, item 0: .*ORG.*LOC, PER"),
             ((["a b"], [[(1, 2, "PER")]]), "`texts`, item 0: the entity PER from 1 to 2"),
             ((["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]]), "overlaps"),
-            ((["a b"], [[{"start": 0, "label": "PER"}]]), "`texts`, item 0 .*start, end and label"),
+            ((["a b"], [[{"start": 0, "label": "PER"}]]), "`texts`, item 0.*start, end and label"),
+            ((["a b", None], [[], []]), "`texts`, item 1.*None"),
+            ((["a b", ["a"]], [[], []]), "`texts`, item 1.*'a'"),
             ((["a b"], [[], []]), "`texts` and `labels`.*1 and 2"),
             (([["a", "b"]], [["O"]]), "`texts`, item 0: found 1 tag"),
             (([["a", "b"]], [["O", 9]]), "`texts`, item 0.*9"),
@@ -221,9 +232,16 @@ def pipelines(encoder_folder):
             ((["a"], [["b", "c"]], [2]), "`contexts`, item 0.*2.*0, 1"),
             ((["a"], [["b"]], [0]), "`contexts`, item 0.*1 ending"),
             ((["a"] * 2, [["b", "c"], ["b", "c", "d"]], [0, 0]), "`contexts`, item 1.*3 endings"),
+            ((["a"], [["b", "c"]]), "^`labels`"),
             ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels`.*1 and 2"),
         )
-    ],
+    ] + [
+        ("FillMask", (table,), {}, f"`texts`, item 1: {match}") for table, match in (
+            ({"text": ["a", b"\xff"]}, "not UTF-8"),
+            ({"text": ["a", ["b"]]}, "found"),
+            ({"text": ["a", " "]}, "text is empty"),
+        )
+    ] + [("FillMask", (["a b"],), {"masked_lm_prob": 1.5}, "`masked_lm_prob=1.5`")],
 )  # fmt: skip
 def test_errors_name_the_argument(pipelines, name, arguments, options, match):
     with pytest.raises(bert_tf.UserError, match=match):

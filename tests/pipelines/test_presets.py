@@ -13,12 +13,6 @@ from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_setti
 from bert_tf.tokenization.settings import resolve_settings
 
 
-def test_files_next_to_the_weights(model_folder):
-    model_files = checkpoints.resolve(model_folder / "bert_model.ckpt")
-    assert model_files.vocab_file == str(model_folder / "vocab.txt")
-    assert model_files.folder == str(model_folder)
-
-
 def test_wrong_presets(model_folder, tmp_path):
     for name, message in (
         ("uncased_L-2_H-128_A2", "uncased_L-2_H-128_A-2"),
@@ -141,17 +135,3 @@ def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monke
     monkeypatch.chdir(tmp_path / "b")
     classifier.save_to_preset(tmp_path / "saved")
     assert (tmp_path / "saved" / "vocab.txt").read_text() == text
-
-
-def test_vocabulary_of_another_size(model_folder, tmp_path, caplog):
-    folder = tmp_path / "model"
-    shutil.copytree(model_folder, folder)
-    pieces = (model_folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    vocab_size = json.loads((folder / "bert_config.json").read_text())["vocab_size"]
-    extra = [f"extra{i}" for i in range(vocab_size + 1 - len(pieces))]
-    (folder / "vocab.txt").write_text("\n".join([*pieces, *extra]) + "\n", encoding="utf-8")
-    with pytest.raises(bert_tf.UserError, match=f"expected at most {vocab_size}, the model's"):
-        bert_tf.TextClassifier.from_preset(folder, labels=["a", "b"], max_seq_length=8)
-    (folder / "vocab.txt").write_text("\n".join(pieces[:-1]) + "\n", encoding="utf-8")
-    bert_tf.TextClassifier.from_preset(folder, labels=["a", "b"], max_seq_length=8)
-    assert any("check that the vocabulary belongs" in message for message in caplog.messages)

@@ -3,13 +3,9 @@
 import dataclasses
 
 import keras
-import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering import features
-from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
@@ -51,14 +47,14 @@ def test_fit(trained):
         assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
 
 
-def test_questions_with_several_answers_and_metrics_of_keras(encoder_folder):
-    qa = make(encoder_folder)
-    qa.compile(metrics=[keras.metrics.SparseCategoricalAccuracy(name="own")] * 2)
-    data = QUESTIONS, [CONTEXT] * 3, [["e f", "e", "f"], ("h", 14), [("a b", 20), ("b", 21)]]
-    history = qa.fit(*data, validation_data=data, epochs=1, verbose=0).history
-    expected = {"loss", "f1", "start_logits_own"}
-    assert {f"val_{name}" for name in expected} <= set(history)
-    assert expected <= set(qa.evaluate(*data, verbose=0))
+def test_questions_that_cannot_be_answered_well(trained, caplog):
+    qa = trained[0]
+    assert len(qa.predict(["a b c d", " "], CONTEXT)) == 2
+    assert "`questions`: 1 of 2" in caplog.text
+    assert "`questions`: 1 of 2 questions" in caplog.text
+    for questions in ({"question": QUESTIONS}, [None]):
+        with pytest.raises(bert_tf.UserError, match="`questions`"):
+            qa.predict(questions, CONTEXT)
 
 
 def test_a_changed_config_has_an_effect(trained):
@@ -70,31 +66,6 @@ def test_a_changed_config_has_an_effect(trained):
     assert qa.evaluate(*data)["exact_match"] < 100
     qa.config = config
     assert (qa.predict("d", CONTEXT), qa.evaluate(*data)) == expected
-
-
-def test_batches_are_the_windows_of_the_script(encoder_folder):
-    qa = make(encoder_folder)
-    converter = features.FeatureConverter(qa.tokenizer, qa.config, is_training=True)
-    question = reading.Question("", "0", "d", (reading.Answer("e f", 8),), False)
-    ((_, windows, _),) = converter(reading.Paragraph("", CONTEXT, (question,)))
-    assert len(windows) > 1
-    (batch,) = captured_fit(qa, ["d"], [CONTEXT], ["e f"], shuffle=False)
-    vocab, batch = qa.tokenizer.vocab, {name: np.array(x) for name, x in batch.items()}
-    assert batch["input_ids"].shape == (len(windows), 16)
-    for i, window in enumerate(windows):
-        tokens = window.context.ids[window.first : window.first + window.length]
-        first = [vocab["[CLS]"], *window.query, vocab["[SEP]"]]
-        second = [*tokens, vocab["[SEP]"]]
-        padding = [0] * (16 - len(first) - len(second))
-        assert batch["input_ids"][i].tolist() == first + second + padding
-        assert batch["input_mask"][i].tolist() == [1] * (16 - len(padding)) + padding
-        assert batch["segment_ids"][i].tolist() == [0] * len(first) + [1] * len(second) + padding
-        assert batch["start_positions"][i] == window.start_position
-        assert batch["end_positions"][i] == window.end_position
-    # The end of the questions is for validation.
-    data = QUESTIONS, [CONTEXT] * 3, ANSWERS
-    part = captured_fit(qa, *(x[:2] for x in data), shuffle=False)
-    assert captured_fit(qa, *data, validation_split=0.4, shuffle=False) == part
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """`BatchRunner` and its batches."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -22,16 +23,14 @@ def test_batches_are_as_small_as_possible(monkeypatch, multiple, traced, size, s
         return batch["input_ids"]
 
     monkeypatch.setattr(prediction, "length_multiple", lambda *_: multiple)
-    record_format = {"schema": SCHEMA, "lengths": {"S": 12}}
     runner = prediction.BatchRunner(
-        lambda ids, _: {"ids": ids}, model, tf.distribute.get_strategy(), 4, record_format
+        lambda ids, _: {"ids": ids}, model, tf.distribute.get_strategy(), SCHEMA, {"S": 12}
     )
-    rows = [[2, *[5] * i, 3] for i in range(6)]
-    rows = [[*ids, *[0] * (12 - len(ids))] for ids in rows]
-    features = [{"input_ids": ids, "input_mask": [int(x > 0) for x in ids]} for ids in rows]
-    items = list(enumerate(records.serialize(SCHEMA, features)))
-    results = list(runner.run(items, "counting"))
+    rows = [np.array([2, *[5] * i, 3]) for i in range(6)]
+    features = [{"input_ids": ids, "input_mask": np.ones_like(ids)} for ids in rows]
+    results = list(runner.run(enumerate(features), 4, "counting"))
     assert [item for item, _ in results] == list(range(6))
-    assert [values["ids"].tolist() for _, values in results] == [ids[:size] for ids in rows]
+    padded = [[*ids, *[0] * (size - len(ids))] for ids in rows]
+    assert [values["ids"].tolist() for _, values in results] == padded
     assert set(shapes) == {traced}
-    assert runner._make_batch(tf.constant([items[0][1]]), [0])["input_ids"].shape == shape
+    assert runner._make_batch(features[:1], 4)["input_ids"].shape == shape

@@ -56,6 +56,8 @@ def test_fit(trained):
         probabilities = answer["probabilities"]
         assert list(probabilities) == ["neg", "pos"] and max(probabilities.values()) > 0.5
         assert answer["label"] == label == max(probabilities, key=probabilities.get)
+    classifier.evaluate(PAIRS, LABELS[:4])
+    assert classifier.config.num_texts == 1
 
 
 def test_presets_and_export(trained, tmp_path, caplog):
@@ -122,13 +124,14 @@ def test_batches(encoder_folder):
     assert widths[True] < 0.9 * widths[False]
 
 
-def test_a_new_regression_head_starts_at_the_mean(encoder_folder):
+def test_a_new_regression_head_starts_at_the_mean(encoder_folder, caplog):
     classifier = make(encoder_folder, labels=None, task_type="regression")
     classifier.compile("sgd", "mse", run_eagerly=True)
     classifier.evaluate(TEXTS[:2], [7.0, 8.0])
-    for scores in ([3.0, 5.0], [30.0, 50.0]):  # the second call continues with a trained head
+    for scores in ([40.0, -32.0], [30.0, 50.0]):  # the second call continues with a trained head
         captured_fit(classifier, TEXTS[:2], scores)
         np.testing.assert_allclose(checkpoints.weights(classifier.model)["output_bias"], [4.0])
+    assert caplog.text.count("standard deviation of 36;") == 1
 
 
 @pytest.mark.slow
@@ -267,8 +270,8 @@ def test_hugging_face_folder(encoder_folder, tmp_path):
     config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
     tensors = checkpoints.tensors(bert_tf.BertClassifier(config, 2))
     checkpoints.write_hugging_face(
-        str(tmp_path / "hf"), tensors, config, str(encoder_folder / "vocab.txt"), False,
-        ["x", "y"], task_type="multi_label",
+        str(tmp_path / "hf"), tensors, config, str(encoder_folder / "vocab.txt"),
+        ["x", "y"], task_type="multi_label", do_lower_case=False,
     )  # fmt: skip
     classifier = bert_tf.TextClassifier.from_preset(tmp_path / "hf")
     assert classifier.config.labels == ("x", "y") and not classifier._is_random

@@ -1,6 +1,5 @@
 """`TokenClassification`: training on texts with entities and on words with tags."""
 
-import contextlib
 import itertools
 
 import keras
@@ -12,7 +11,6 @@ import bert_tf
 from bert_tf.tasks.token_classification import schemes
 from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
-from tests.training.training_helpers import mirrored
 
 pytest.importorskip("tensorflow_text")
 
@@ -108,6 +106,9 @@ def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     for data_scheme in ("iob1", "iob2", "iobes"):
         tags = [tags_of(words, data_scheme) for words in SENTENCES]
         assert captured_fit(ner, SENTENCES, tags, shuffle=False) == expected
+        assert ner.config.tags.data_scheme == data_scheme
+    with pytest.raises(bert_tf.UserError, match=r"`texts`, item .* scheme iobes$"):
+        ner.evaluate(SENTENCES, TAGS)
     # An entity takes whole words.
     expected = captured_fit(ner, ["ab c"], [[(0, 2, "PER")]])
     for end in (1, 3):
@@ -129,18 +130,3 @@ def test_tags_without_spans(encoder_folder, tmp_path):
     assert loaded.predict(SENTENCES) == ner.predict(SENTENCES)
     with pytest.raises(bert_tf.UserError, match="found strings, expected lists of words"):
         ner.fit(TEXTS, ENTITIES)
-
-
-@pytest.mark.slow
-def test_two_devices_make_the_same_steps(encoder_folder):
-    results = []
-    data = [[words[:3] for words in SENTENCES[:7]], [tags[:3] for tags in TAGS[:7]]]
-    for strategy in (None, mirrored(2)):
-        with strategy.scope() if strategy else contextlib.nullcontext():
-            ner = make(encoder_folder)
-        ner.compile(keras.optimizers.SGD(0.1))
-        ner.fit(*data, epochs=1, batch_size=4, shuffle=False, verbose=0)
-        results.append((ner.evaluate(SENTENCES, TAGS)["loss"], ner.model.get_weights()))
-    for a, b in zip(results[0][1], results[1][1], strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
-    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)

@@ -8,7 +8,6 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertPretrainer
 from tests.common import TINY, WORDS, write_vocab
-from tests.pipelines.classifier_helpers import captured_fit
 
 pytest.importorskip("tensorflow_text")
 
@@ -27,7 +26,7 @@ def folder(tmp_path):
     """A Hugging Face folder without `vocab.txt`."""
     path, tensors = os.path.join(tmp_path, "hf"), checkpoints.tensors(BertPretrainer(TINY))
     vocab_file = write_vocab(tmp_path, PIECES)
-    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, settings=SETTINGS)
+    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, **SETTINGS)
     os.remove(os.path.join(path, "vocab.txt"))
     return path
 
@@ -51,13 +50,6 @@ def test_task_pipelines(folder, tmp_path):
     cased = make.from_preset(tmp_path / "saved", do_lower_case=False)
     assert cased.config.tokenizer_settings == {**SETTINGS, "do_lower_case": False}
     assert first_id(cased.tokenizer) == PIECES.index("Über")
-
-
-def test_training_windows(folder):
-    options = {"max_query_length": 3, "max_seq_length": 12}
-    qa = bert_tf.QuestionAnswering.from_preset(folder, **options)
-    (batch,) = captured_fit(qa, ["a"], ["Über b"], ["b"])
-    assert batch["input_ids"][0][3:5] == [PIECES.index("über"), PIECES.index("b")]
 
 
 def test_layer(folder):

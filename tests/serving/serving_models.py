@@ -39,27 +39,32 @@ def randomized(model, seed=1):
 
 def task_config(task, vocab_file, **changes):
     """Return the `TaskConfig` of a task in `TASKS`."""
-    common = (TINY, vocab_file, True, LENGTH)
+    common = {
+        "bert_config": TINY, "vocab_file": vocab_file, "do_lower_case": True,
+        "max_seq_length": LENGTH,
+    }  # fmt: skip
     if task == "question_answering":
         values = {"doc_stride": 3, "max_query_length": 4, **changes}
-        return QuestionAnsweringConfig(*common, **values)
+        return QuestionAnsweringConfig(**common, **values)
     if task == "token_classification":
         values = {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2"), **changes}
-        return TokenClassificationConfig(*common, **values)
+        return TokenClassificationConfig(**common, **values)
     if task == "multiple_choice":
-        return MultipleChoiceConfig(*common, **changes)
+        return MultipleChoiceConfig(**common, **changes)
     if task == "sentence_embedding":
-        return SentenceEmbeddingConfig(*common, pooling="mean", layer=-2, normalize=False)
+        return SentenceEmbeddingConfig(**common, pooling="mean", layer=-2, normalize=False)
     if task == "encoder":
-        return TokenVectorsConfig(*common)
+        return TokenVectorsConfig(**common)
     if task == "fill_mask":
-        return FillMaskConfig(*common, num_best=3)
+        return FillMaskConfig(**common, num_best=3)
     values = {
         "classification": {"labels": ("no", "yes"), "numeric_features": NUMBERS},
         "multi_label": {"labels": ("x", "y", "z")},
         "regression": {},
     }[task]
-    return ClassificationConfig(*common, **{"task_type": task, "num_texts": 1, **values, **changes})
+    return ClassificationConfig(
+        **common, **{"task_type": task, "num_texts": 1, **values, **changes}
+    )
 
 
 def classifier_config(vocab_file, bert_config=TINY, **values):

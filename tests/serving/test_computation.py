@@ -1,21 +1,16 @@
 """Exported models skip padding and compute in half precision."""
 
-import json
-import pathlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import configs, serving
+from bert_tf import configs
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.features.served import encoder_servable
 from tests.common import TINY
 from tests.serving.conftest import BUCKETS
-from tests.serving.serving_models import LENGTH, make_servable, model_of, padded_ids, task_config
+from tests.serving.serving_models import LENGTH, make_servable, model_of, padded_ids
 
 
 @pytest.mark.parametrize(
@@ -37,34 +32,6 @@ def test_when_padding_is_left_out(serving_config, expected, vocab_file):
     vectors = servable.serve_ids(inputs)["sequence_output"].numpy()
     assert (vectors[mask == 1] != 0).any(-1).all()
     assert (vectors[mask == 0] == 0).all() == expected
-
-
-def test_size_in_half_precision(vocab_file, tmp_path):
-    """The size halves, because two signatures share their weights."""
-    config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "vocab_size": 200_000})
-    model, sizes = bert_tf.BertModel(config), {}
-    task = task_config("encoder", vocab_file)
-    for dtype in ("float32", "bfloat16"):
-        serving_config = configs.ServingConfig(dtype=dtype, warm_up=False)
-        servable = encoder_servable(model, task, serving_config)
-        folder = pathlib.Path(serving.export(servable, str(tmp_path / dtype)))
-        sizes[dtype] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        metadata = json.loads((folder / "assets.extra" / "model.json").read_text())
-        assert metadata["weights"] == dtype
-    half = 2 * 200_000 * config.hidden_size
-    assert sizes["float32"] - sizes["bfloat16"] == pytest.approx(half, rel=0.1)
-
-
-def test_large_models_keep_variables(monkeypatch):
-    serving_config = configs.ServingConfig(dtype="bfloat16")
-    inputs = {name: tf.ones((1, 3), tf.int32) for name in INPUTS}
-    _, call, *_ = prepare_model(model_of("encoder"), serving_config, LENGTH)
-    monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", 1000)
-    model, other_call, *_ = prepare_model(model_of("encoder"), serving_config, LENGTH)
-    assert other_call.args == (model,) and model.weight_type == "bfloat16"
-    assert not call.args
-    pooled = [tf.cast(x(inputs)["pooled_output"], tf.float32) for x in (call, other_call)]
-    np.testing.assert_allclose(*pooled, atol=0.05)
 
 
 def test_half_precision_is_that_of_keras(vocab_file):

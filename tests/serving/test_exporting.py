@@ -14,8 +14,7 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.io import locks
 from bert_tf.serving import exporting
-from bert_tf.tasks.token_classification.options import TokenClassificationConfig
-from tests.serving.serving_models import LENGTH, TINY, make_servable
+from tests.serving.serving_models import LENGTH, make_servable
 
 # Files that an export writes next to the versions.
 _SIDE_FILES = {"batching_parameters.txt", "README.md", ".lock"}
@@ -100,22 +99,6 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
         serving.export(servable, str(tmp_path))
     serving.export(servable, str(tmp_path))
     assert {x.name for x in tmp_path.iterdir()} == {"1", *_SIDE_FILES}
-
-
-def test_tags_of_a_hugging_face_model():
-    """Tags in the BILOU scheme would give wrong spans."""
-    config_class = TokenClassificationConfig
-    for tags, scheme in [
-        (("O", "B-PER", "I-PER"), "iob2"),
-        (("I-PER", "O"), "iob2"),
-        (("O", "B-PER", "I-PER", "E-PER", "S-PER"), "iobes"),
-        (("ES-MX", "EN-GB"), "none"),
-        (("NOUN", "VERB"), "none"),
-    ]:
-        config = config_class.from_pretrained(TINY, "", True, tags, max_seq_length=LENGTH)
-        assert config.tags.scheme == scheme, tags
-    with pytest.raises(bert_tf.UserError, match=r"`labels`: .*BILOU.*U-PER"):
-        config_class.from_pretrained(TINY, "", True, ("O", "B-PER", "I-PER", "L-PER", "U-PER"))
 
 
 _EXPORT = """

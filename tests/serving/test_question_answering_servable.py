@@ -10,52 +10,35 @@ from bert_tf.tasks.question_answering import decoding as decoding_module
 from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering import features
 from bert_tf.tasks.question_answering import served as serving
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import (
+    QuestionAnsweringConfig,
+)
 from bert_tf.tokenization import packing_graph
-from bert_tf.tokenization.packing_graph import Segment, Windows
+from bert_tf.tokenization.packing import SlidingWindows
+from bert_tf.tokenization.packing_graph import Windows
 from tests.serving.serving_models import TINY, model_of
 from tests.squad_helpers import record_values, window_logits
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7, 16, 40])
 def test_windows_are_those_of_python(stride):
-    config = QuestionAnsweringConfig(
-        max_seq_length=24, doc_stride=stride, max_query_length=5
-    ).resolve()
+    """Also the windows in which a token has its maximum context."""
     rng = np.random.default_rng(0)
     lengths = [0, 1, 2, 15, 16, 17, 18, 40, 0, 50]
-    questions = [rng.integers(5, 9, rng.integers(0, 6)).tolist() for _ in lengths]
-    contexts = [rng.integers(10, 99, length).tolist() for length in lengths]
-    segment = Segment.of(tf.ragged.constant(questions, tf.int32))
-    max_lengths = config.max_seq_length - segment.length - features.NUM_SPECIAL_TOKENS
-    in_graph = Windows(tf.ragged.constant(contexts, tf.int32), max_lengths, stride)
-    vocab = {"[CLS]": 2, "[SEP]": 3}
-    row, first_token = 0, 0
-    for number, (question, ids) in enumerate(zip(questions, contexts, strict=True)):
-        windows = features.SlidingWindows(
-            len(ids), config.max_seq_length - len(question) - 3, stride
-        )
-        assert in_graph.counts[number] == len(windows.spans)
-        for index, (first, length) in enumerate(windows.spans):
-            assert in_graph.texts[row] == number
-            outputs = serving._pack_windows(segment, in_graph, tf.constant([row]), vocab, int)
-            inputs, may_start, may_end, tokens = outputs
-            inputs = {name: x[0].numpy().tolist() for name, x in inputs.items()}
-            may_start, may_end, tokens = (x[0].numpy() for x in (may_start, may_end, tokens))
-            expected = [2, *question, 3, *ids[first : first + length], 3]
-            assert inputs["input_ids"] == expected
-            assert inputs["input_mask"] == [1] * len(expected)
-            assert inputs["segment_ids"] == [0] * (len(question) + 2) + [1] * (length + 1)
-            for i in range(length):
-                position = len(question) + 2 + i
-                assert tokens[position] == first_token + first + i
-                assert may_end[position]
-                is_max_context = windows.is_max_context(index, first + i)
-                assert may_start[position] == is_max_context, (number, index, i)
-            assert may_end.sum() == length
-            row += 1
-        first_token += len(ids)
-    assert row == len(in_graph.texts)
+    sizes = rng.integers(16, 22, len(lengths)).tolist()
+    tokens = tf.RaggedTensor.from_row_lengths(tf.range(sum(lengths)), lengths)
+    in_graph = Windows(tokens, tf.constant(sizes), stride)
+    spans, is_max_context = [], []
+    for number, (length, size) in enumerate(zip(lengths, sizes, strict=True)):
+        windows = SlidingWindows(length, size, stride)
+        for index, (first, count) in enumerate(windows.spans):
+            spans.append([number, first, count])
+            is_max_context += [windows.is_max_context(index, first + i) for i in range(count)]
+    found = tf.stack([in_graph.texts, in_graph.first, in_graph.length], 1)
+    assert found.numpy().tolist() == spans
+    positions = tf.range(max(sizes))[None] + 0 * in_graph.length[:, None]
+    is_best = in_graph.is_max_context(tf.range(len(spans)), positions)
+    assert is_best[positions < in_graph.length[:, None]].numpy().tolist() == is_max_context
 
 
 CONTEXT = "a b\u200bc D e\u0301 \u314f f, g h \ud55c i a b j c d e f g a h c b d f a c j i b"

@@ -76,7 +76,7 @@ def experiments(monkeypatch):
         experiments.append(self)
         return {}
 
-    monkeypatch.setattr(fine_tuning.Run, "run", run)
+    monkeypatch.setattr(fine_tuning.FineTuning, "run", run)
     return experiments
 
 

@@ -1,11 +1,13 @@
 """The files of a classification run, and its labels in the order of their ids."""
 
+import dataclasses
+
 import pytest
 
 import bert_tf
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
-from bert_tf.tasks.classification.options import ClassificationConfig
-from bert_tf.tasks.classification.source import FileSource
+from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
+from bert_tf.tasks.classification.source import FileSource, make_source
 from tests.common import TINY, read_data, write_files
 
 
@@ -26,11 +28,16 @@ def test_unknown_labels(tmp_path):
 def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
     folder = write_files(tmp_path, dev__tsv="a\tx\n")
     stored = ClassificationConfig(TINY, "", labels=("w", "x"))
-    source = FileSource(custom_dataset(), folder)
+    options = ClassificationOptions(data_dir=folder, task_name="tsv")
+    source = make_source(options, stored)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
     write_files(tmp_path, train__tsv="a\ty\n")
     with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 1: .*'y', expected one of w, x"):
-        read_data(FileSource(custom_dataset(), folder), ["train"], stored)
+        read_data(make_source(options, stored), ["train"], stored)
+    write_files(tmp_path, test__csv="text,p,q\na,0.75,0.25\n")
+    columns = {"label_column": ("p", "q"), "dev_file": f"{folder}/test.csv"}
+    (example,) = make_source(dataclasses.replace(options, **columns), stored).read("dev")
+    assert example.label == (0.75, 0.25)
     source = FileSource(custom_dataset("regression"), folder)
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* classification.* regression"):
         read_data(source, ["dev"], stored)

@@ -10,7 +10,7 @@ from bert_tf.tasks.classification.examples import Example, make_features
 from bert_tf.tasks.classification.glue import find_task
 from bert_tf.tasks.classification.options import ClassificationConfig
 from tests import golden_inputs
-from tests.common import TINY, read_examples, write_vocab
+from tests.common import TINY, read_examples
 from tests.tasks.task_helpers import first_batch
 
 
@@ -53,22 +53,3 @@ def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, 
         np.testing.assert_array_equal(batch[name], [row[name] for row in expected])
     np.testing.assert_array_equal(batch["label_ids"], [row["label_id"] for row in expected])
     assert len(expected) == 200
-
-
-@pytest.mark.parametrize(
-    ("task_type", "values", "labels", "name", "expected"),
-    [
-        ("classification", ["y", None], ("x", "y"), "label_ids", np.int32([1, 0])),
-        ("classification", ["y", (0.25, 0.75)], ("x", "y"), "label_values",
-         np.float32([[0, 1], [0.25, 0.75]])),
-        ("regression", [2.25, None], (), "label_value", np.float32([2.25, 0])),
-        ("multi_label", [("z", "x"), (), None], ("x", "y", "z"), "label_values",
-         np.float32([[1, 0, 1], [0, 0, 0], [0, 0, 0]])),
-    ],
-)  # fmt: skip
-def test_labels_in_records(tmp_path, task_type, values, labels, name, expected):
-    examples = [Example("x, line 1", "a", None, label) for label in values]
-    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    batch = features_of(examples, tokenizer, labels, 5, task_type)
-    np.testing.assert_array_equal(batch[name], expected)
-    assert batch[name].dtype == expected.dtype

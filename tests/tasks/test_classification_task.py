@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification.examples import Example
-from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.options import ClassificationConfig
-from bert_tf.tasks.classification.task import ClassificationData
 from tests.common import QUICK_RUN, write_files, write_model
-from tests.tasks.task_helpers import make_task_and_batch, small_config
+from tests.tasks.task_helpers import make_task_and_batch
 
 
 def softplus(x):
@@ -57,14 +52,3 @@ def test_the_flag_of_class_weights(run_script, experiments, tmp_path, choice, ex
         *QUICK_RUN,
     )  # fmt: skip
     assert experiments[0].data.make_task(None, None).class_weights == expected
-
-
-@pytest.mark.parametrize(("scores", "warns"), [((1.0, 2.0, 6.0), False), ((0.0, 100.0), True)])
-def test_a_new_regression_head_starts_at_the_mean(scores, warns, caplog):
-    config = ClassificationConfig(small_config(), task_type="regression")
-    examples = {"train": [Example("", "a", None, score) for score in scores]}
-    model = BertClassifier(config.bert_config, 1)
-    ClassificationData(custom_dataset("regression"), examples, config).start_training(model)
-    logits = model(make_task_and_batch("regression", 1)[1], training=False)["logits"]
-    np.testing.assert_allclose(logits, np.full((4, 1), np.mean(scores)), atol=0.5)
-    assert ("standard deviation of 50;" in caplog.text) == warns

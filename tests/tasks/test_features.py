@@ -222,5 +222,6 @@ def test_labels_may_be_distributions(run_script, experiments, eagerly, tmp_path,
     probabilities = [list(x["probabilities"].values()) for x in pipeline.predict(texts)]
     loss = -np.mean(np.sum(SOFT * np.log(probabilities), -1))
     assert pipeline.evaluate(texts, SOFT)["loss"] == pytest.approx(loss, rel=1e-4)
-    pipeline.fit(texts, SOFT, epochs=10, learning_rate=1e-2, verbose=0)
+    labels = pytest.importorskip("pandas").DataFrame(SOFT, columns=["x", "y"])
+    pipeline.fit(texts, labels, epochs=10, learning_rate=1e-2, verbose=0)
     assert pipeline.evaluate(texts, SOFT)["loss"] < loss - 0.01

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.training import metrics, results
+from bert_tf.training import results
 
 # Label ids, label sets or scores with their predictions, and metrics computed by hand.
 CASES = [
@@ -34,12 +34,12 @@ CASES = [
 
 @pytest.mark.parametrize(("labels", "predicted", "expected"), CASES)
 def test_metrics(labels, predicted, expected):
-    found = {name: metrics.METRICS[name](labels, predicted) for name in expected}
+    found = {name: results.METRICS[name](labels, predicted) for name in expected}
     assert found == pytest.approx(expected)
 
 
 def test_an_undefined_correlation(caplog):
-    assert np.isnan(metrics.METRICS["pearson"](np.float32([1, 2]), np.float32([3, 3])))
+    assert np.isnan(results.METRICS["pearson"](np.float32([1, 2]), np.float32([3, 3])))
     assert "no pearson correlation" in caplog.text
 
 
@@ -49,15 +49,15 @@ def rows_of(text):
 
 def test_reports():
     names = ("no", "yes", "maybe")
-    rows = rows_of(metrics.report(np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]), names))
+    rows = rows_of(results.report(np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]), names))
     assert ["yes", "1.0000", "0.5000", "0.6667", "2"] in rows
     assert rows[-3:] == [["no", "1", "0", "0"], ["yes", "0", "1", "1"], ["maybe", "0", "0", "1"]]
     # A label without examples is listed too.
-    assert "maybe" in metrics.report(np.array([0, 1]), np.array([0, 1]), names)
+    assert "maybe" in results.report(np.array([0, 1]), np.array([0, 1]), names)
     labels, predicted = np.float32([[1, 0], [1, 1]]), np.float32([[1, 0], [0, 1]])
-    rows = rows_of(metrics.report(labels, predicted, ("hot", "salty")))
+    rows = rows_of(results.report(labels, predicted, ("hot", "salty")))
     assert rows[-2:] == [["hot", "0", "0", "1", "1"], ["salty", "1", "0", "0", "1"]]
-    rows = rows_of(metrics.report(np.float32([1, 2]), np.float32([2, 5]), ()))
+    rows = rows_of(results.report(np.float32([1, 2]), np.float32([2, 5]), ()))
     assert ["mean", "absolute", "error", "2.0000"] in rows
 
 

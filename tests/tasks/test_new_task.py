@@ -1,4 +1,4 @@
-"""The example in docs/architecture.md: a module and a registry entry make a new task."""
+"""The example in docs/adding_a_task.md: a module and a registry entry make a new task."""
 
 import functools
 import importlib
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import configs, serving, training
-from bert_tf.cli import table_answers
+from bert_tf.cli import lines
 from bert_tf.io import files
 from bert_tf.tasks.registry import TASKS, served_tasks
 from tests.common import TINY, WORDS, write_model
@@ -46,7 +46,7 @@ def config(topics, tmp_path):
     def make(**values):
         return configs.FineTuneConfig(
             str(tmp_path / "out"),
-            topics.TopicsConfig(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
+            topics.TopicsOptions(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
             configs.ModelConfig(
                 bert_config_file=f"{tmp_path}/config.json", vocab_file=f"{tmp_path}/vocab.txt"
             ),
@@ -99,8 +99,8 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
     assert predictor(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
     (tmp_path / "texts.csv").write_text("text\na i\ng c\n")
     printed = []
-    table = table_answers.open_table(predictor, f"{tmp_path}/texts.csv")
-    table_answers.answer_table(predictor, table, None, printed.append)
+    table = lines.open_table(predictor, f"{tmp_path}/texts.csv")
+    lines.answer_table(predictor, table, None, printed.append)
     assert printed == ["text,prediction\na i,vowels\ng c,consonants\n"]
 
 

@@ -149,10 +149,10 @@ def test_batches_of_different_lengths_are_not_retraced(tmp_path, count):
     path = write_records(tmp_path, 120)
     strategy = one_device() if count == 1 else mirrored(count)
     config = small_config(max_position_embeddings=S)
-    trainer = training.Trainer(
+    loop = training.Loop(
         lambda: ClassificationTask(BertClassifier(config, 2)), strategy, str(tmp_path / "out")
     )
     data = make_input(input_pipeline.EvaluationInput, path, 1)
     assert len({batch["input_ids"].shape[1] for batch in data.batches()}) > 4
-    trainer.evaluate(data)
-    assert trainer._predict_step.experimental_get_tracing_count() <= 4
+    loop.evaluate(data)
+    assert loop._predict_step.experimental_get_tracing_count() <= 4

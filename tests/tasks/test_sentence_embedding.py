@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import configs, optimization, serving, training
+from bert_tf import optimization, serving, training
 from bert_tf.data import input_pipeline
 from bert_tf.data.features import FeatureCache
 from bert_tf.data.tables import open_table
 from bert_tf.tasks.registry import load_config
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.options import (
+    SentenceEmbeddingConfig,
+    SentenceEmbeddingOptions,
+)
 from bert_tf.tasks.sentence_embedding.task import (
     SentenceEmbeddingData,
     SentenceEmbeddingTask,
@@ -98,16 +101,16 @@ def train(tmp_path):
         features = data.features("train", tokenizer)
         FeatureCache(path, features).rebuild()
         training.set_seed(3)
-        trainer = training.Trainer(
+        loop = training.Loop(
             lambda: data.make_task(make_model(config), None),
             strategy or one_device(),
             str(tmp_path / name),
         )
         source = [path], features.schema, features.axes
         batches = input_pipeline.TrainingInput(*source, 8, seed=0, length_multiple=8)
-        trainer.fit(batches, optimization.AdamWeightDecay(1e-3), 3, configs.TrainConfig())
+        loop.train(batches, lambda: optimization.AdamWeightDecay(1e-3), 3)
         evaluation = input_pipeline.EvaluationInput(*source, 6, length_multiple=8)
-        return trainer.predict_all(evaluation, "predicting")["vectors"]
+        return loop.predict_all(evaluation, "predicting")["vectors"]
 
     return train
 
@@ -134,7 +137,7 @@ def test_the_search_counts_equal_texts_once():
     """A text that answers two queries is one document, relevant to both."""
     vectors = np.float32([[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[1, 0], [0, 1]]])
     config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
-    task = SentenceEmbeddingTask(make_model(config), config, None, False)
+    task = SentenceEmbeddingTask(make_model(config), config, (2, False), False, is_training=False)
     found = task.metrics({"vectors": vectors, "text_ids": np.array([[0, 1], [2, 1], [0, 3]])})
     # Query 0 has both documents; query 2 only document 1, which comes second.
     assert found["eval_recall@10"] == 1
@@ -158,13 +161,13 @@ HEADER = "sentence1\tsentence2\tscore\n"
 def test_errors_name_the_line_and_the_column(tmp_path, text, named):
     (tmp_path / "bad.tsv").write_text(text)
     with pytest.raises(bert_tf.UserError, match=named):
-        make_examples(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingConfig())
+        make_examples(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingOptions())
 
 
 def test_values_of_json_are_text(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"q": "a", "p": 12, "score": 0.5}\n{"q": "a", "p": null, "score": 1}\n')
-    config = SentenceEmbeddingConfig(text_columns=("q", "p"), skip_bad_rows=True)
+    config = SentenceEmbeddingOptions(text_columns=("q", "p"), skip_bad_rows=True)
     (example,) = make_examples(open_table(str(path)), config)
     assert example == (("a", "12"), 0.5, "0")
 

@@ -7,7 +7,7 @@ import pytest
 from bert_tf.tasks.question_answering import scoring
 from bert_tf.tasks.question_answering.decoding import QuestionPrediction
 from bert_tf.tasks.question_answering.examples import Answer, Question
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
 from bert_tf.tasks.question_answering.task import PredictionWriter
 
 
@@ -110,7 +110,7 @@ def test_best_threshold_is_the_official_one(most):
     ],
 )
 def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
-    writer = PredictionWriter(QuestionAnsweringConfig(version_2_with_negative=True).resolve())
+    writer = PredictionWriter(QuestionAnsweringOptions(version_2_with_negative=True))
     writer.collect(
         (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
         for i, (answers, text, odds) in enumerate(rows)

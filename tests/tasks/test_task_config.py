@@ -9,8 +9,11 @@ import pytest
 import bert_tf
 from bert_tf.configs.task import check_length
 from bert_tf.io import files
-from bert_tf.tasks.classification.options import ClassificationConfig as Options
-from bert_tf.tasks.classification.options import NumericFeature
+from bert_tf.tasks.classification.options import (
+    ClassificationConfig,
+    ClassificationOptions,
+    NumericFeature,
+)
 from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.tasks.token_classification.features import Tags
 from bert_tf.tokenization.vocabulary import check_vocabulary
@@ -139,7 +142,7 @@ def test_changed_options_are_saved(case, run):
 def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     features = (NumericFeature("price", 1.5, 0.5),)
-    config = Options(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
+    config = ClassificationConfig(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
     assert config.resumed(run) is config
     config.save(run)
     changed = dataclasses.replace(config, numeric_features=(NumericFeature("price", 9.0, 1.0),))
@@ -154,44 +157,51 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
 def test_options_are_resolved(case):
     """Arguments win over recorded options, which win over defaults."""
     spec, config, _, (option, value) = case
-    given = spec.config_class(max_seq_length=6).resolve(config)
-    assert given.max_seq_length == 6
+    options_class = spec.config_class.OPTIONS
+    default = {"question_answering": 384}.get(spec.name, 128)
+    assert options_class().resolve(None).max_seq_length == default
+    given = options_class(max_seq_length=default).resolve(config)
+    assert given.max_seq_length == default
     for name in given.saved_options():
         if name != "max_seq_length":
             assert getattr(given, name) == getattr(config, name)
     changed = dataclasses.replace(config, **{option: value})
     if option in given.saved_options():
-        assert getattr(spec.config_class().resolve(changed), option) == value
-    default = spec.config_class().resolve().max_seq_length
-    assert default == {"question_answering": 384}.get(spec.name, 128)
+        assert getattr(options_class().resolve(changed), option) == value
 
 
 def test_options_that_require_others():
-    for config in (Options(window_pooling="max"), Options(doc_stride=3)):
-        config.validate()  # the trained model may use windows
-        stored = Options(TINY, long_documents="windows", window_pooling="max", num_texts=1)
-        resolved = config.resolve(stored).validate()
+    stored = ClassificationConfig(TINY, long_documents="windows", window_pooling="max", num_texts=1)
+    for values in ({"window_pooling": "max"}, {"doc_stride": 3}):
+        options = ClassificationOptions(**values)  # the trained model may use windows
+        resolved = options.resolve(stored)
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
-        with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
-            config.resolve().validate()
+        for refused in (
+            options.resolve,
+            lambda values=values: ClassificationOptions(long_documents="truncate", **values),
+            lambda values=values: ClassificationConfig(TINY, **values),
+        ):
+            with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
+                refused()
 
 
 def of_classifier(**values):
-    return Options.from_pretrained(TINY, "", True, max_seq_length=8, **values)
+    return ClassificationConfig.from_pretrained(TINY, "", True, max_seq_length=8, **values)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Options(tfds_splits=("train",)).validate(), "`tfds_splits` requires `tfds_name`"),
-        (lambda: Options(tfds_name="a", data_dir="b").check_source(("data_dir",)),
+        (lambda: ClassificationOptions(tfds_splits=("train",)),
+         "`tfds_splits` requires `tfds_name`"),
+        (lambda: ClassificationOptions(tfds_name="a", data_dir="b").check_source(("data_dir",)),
          "`data_dir` .*`tfds_name`"),
-        (lambda: Options(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
+        (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
          "`tfds_splits`: found 4"),
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
-        (lambda: Options(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
+        (lambda: ClassificationOptions(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
         (of_classifier, "`labels` must be given"),
         (lambda: dataclasses.replace(of_classifier(labels=("x", "y"), long_documents="windows"),
                                      num_texts=2), "`long_documents=windows`: .*pairs"),
@@ -231,4 +241,4 @@ def test_labels_with_surrogates_are_refused(tmp_path, name):
     with pytest.raises(bert_tf.UserError, match=r"label 1: .* the lone surrogate"):
         bert_tf.checkpoints.read_metadata(str(tmp_path))
     with pytest.raises(bert_tf.UserError, match=r"`labels`: label 1: .* the lone surrogate"):
-        Options(TINY, "", labels=("x", "\ud800"))
+        ClassificationConfig(TINY, "", labels=("x", "\ud800"))

@@ -10,10 +10,14 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.data.rows import BadRows
-from bert_tf.tasks.token_classification import examples, features, schemes, scoring, served
+from bert_tf.tasks.token_classification import examples, features, schemes, served
 from bert_tf.tasks.token_classification.features import valid_sentences
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.task import TokenClassificationTask, write_columns
+from bert_tf.tasks.token_classification.task import (
+    SpanCounts,
+    TokenClassificationTask,
+    write_columns,
+)
 from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY, tiny, write_tfds
 from tests.tasks.task_helpers import first_batch
@@ -108,7 +112,7 @@ def test_scores_are_those_of_conlleval_for_any_tags():
         rng = random.Random(seed)
         true = [[rng.choice(names) for _ in range(rng.randint(1, 12))] for _ in range(200)]
         found = [[rng.choice([t, t, rng.choice(names)]) for t in sentence] for sentence in true]
-        figures = scoring.SpanCounts(true, found).precision_recall_f1()
+        figures = SpanCounts(true, found).precision_recall_f1()
         assert figures == pytest.approx(conlleval(true, found), abs=1e-12)
         assert 0.1 < figures[2] < 0.9
 
@@ -195,8 +199,10 @@ def test_invalid_tags(tmp_path):
     (kept,) = valid_sentences(sentences, odd, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     sentences = [examples.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
-    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW, expected one of O, "):
+    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW.*, expected one of O, "):
         valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
+    with pytest.raises(bert_tf.UserError, match=r"I-X, B-X in the scheme iob2, expected one of O,"):
+        Tags(("O", "I-X"), "iob2", "iob1").convert(sentence(["a"], ["I-X"]))
 
 
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
@@ -332,7 +338,7 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
     vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
     config = TokenClassificationConfig(
-        tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, 8192,
+        tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, max_seq_length=8192,
         tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
     module = served.TokenClassificationModule(

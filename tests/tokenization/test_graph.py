@@ -112,22 +112,13 @@ def test_spans_of_texts_without_context(scripts, rng, lower):
 @pytest.mark.parametrize("lower", [True, False])
 def test_small_batches(scripts, lower):
     python, ops = scripts(lower, True)
-    for texts in ([], [""], ["", " \0"], ["Σ"], ["aΣ", ""], ["\u0301"], ["[MASK]"], ["x" * 300]):
+    for texts in ([], [""], ["", " \0"], ["Σ"], ["aΣ", ""], ["\u0301"], ["[MASK]"], ["x" * 300],
+                  ["[mask] [MASK][MASK]\u0301", "ΑΣ[MASK]Α"],
+                  ["\U000f0000\U000f0001 \U000f0002[UNK]"]):  # fmt: skip
         texts = [text.encode() for text in texts]
         constant = tf.constant(texts, tf.string)
         assert not differences(python, texts, ops.tokenize(constant))
         assert not differences(python, texts, *ops.tokenize_with_offsets(constant))
-
-
-def test_special_tokens(write_vocab):
-    """Uses the texts of the Python tokenizer's test."""
-    path = write_vocab(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "."])
-    python = FullTokenizer(path, keep_special_tokens=True)
-    ops = graph.GraphTokenizer(path, keep_special_tokens=True)
-    texts = ["[MASK] is [SEP].", "is[MASK]is", "[mask] [MASK][MASK]\u0301", "ΑΣ[MASK]Α"]
-    texts = [text.encode() for text in [*texts, "\U000f0000\U000f0001 \U000f0002[UNK]"]]
-    assert not differences(python, texts, ops.tokenize(texts))
-    assert not differences(python, texts, *ops.tokenize_with_offsets(texts))
 
 
 def records(python, texts, pairs, max_seq_length):

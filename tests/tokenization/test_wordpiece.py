@@ -35,16 +35,6 @@ def test_golden_cases(golden_cases, golden_tokenizers):
             assert tokenizer.wordpiece_tokenizer.tokenize(" ".join(words)) == tokens
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("vocab_name", ["project", "published"], indirect=True)
-@pytest.mark.parametrize(("context", "lower"), hard_strings.CODE_POINT_DIGESTS)
-def test_every_code_point(golden_tokenizers, code_point_digests, context, lower):
-    """The default suite tests the graph tokenizer instead, which is faster."""
-    tokenizer = golden_tokenizers[lower]
-    digest = hard_strings.digest(tokenizer.encode_batch, tokenizer.inv_vocab, context)
-    assert digest == code_point_digests[context, lower]
-
-
 def test_digests_are_those_of_the_release(shared):
     manifest = json.loads((shared / "golden/tokenization/manifest.json").read_text())
     assert hard_strings.digests_of(manifest) == hard_strings.CODE_POINT_DIGESTS

@@ -5,7 +5,7 @@ import pytest
 
 from bert_tf import training
 from bert_tf.data import records
-from tests.training.training_helpers import Batches, run, run_classifier
+from tests.training.training_helpers import Batches, run
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +32,6 @@ def plain_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
     training.set_seed(7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
+        patch.setattr("bert_tf.training.progress.SECONDS_PER_REPORT", np.inf)
         run(folder, 20, save=3)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def classifier_run(tmp_path_factory):
-    """The folder of a run of `run_classifier` on one device."""
-    folder = tmp_path_factory.mktemp("classifier")
-    training.set_seed(7)
-    run_classifier(folder)
     return folder

@@ -1,11 +1,14 @@
 """Training configurations: validation, and a flag for each field."""
 
+import copy
 import dataclasses
 import pathlib
+import pickle
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags
 
 import bert_tf
 from bert_tf import training
@@ -19,10 +22,12 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.options import ClassificationOptions
+from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.registry import TASKS
 from bert_tf.tokenization.settings import resolve_settings
 from tests import scripts_alone
+from tests.common import TINY, WORDS, write_model
 
 
 def test_number_of_steps():
@@ -119,7 +124,7 @@ def list_options(config):
         if isinstance(value, Config):
             yield from list_options(value)
         elif field.metadata.get("help"):
-            yield field.name, field.metadata["default"] if value is None else value
+            yield field.name, field.metadata["flag_default"] if value is None else value
 
 
 @pytest.mark.parametrize("script", [*FINE_TUNING_SCRIPTS, "run_pretraining"])
@@ -127,24 +132,97 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported(script) as run:
         defaults = {flag.name: flag.default for flag in run.flags_of[script]}
-    expected = dict(list_options(PretrainingConfig()))
-    skipped = FINE_TUNING
+    expected, skipped = dict(list_options(PretrainingConfig("", ""))), FINE_TUNING
     if script != "run_pretraining":
-        task_config = TASKS[FINE_TUNING_SCRIPTS[script]].config_class()
-        expected = dict(list_options(FineTuneConfig(task=task_config)))
-        assert expected.keys() > {"max_seq_length", "skip_bad_rows"} or script == "run_squad"
+        config_class = TASKS[FINE_TUNING_SCRIPTS[script]].config_class
+        expected = dict(list_options(FineTuneConfig("", config_class.OPTIONS())))
         skipped = {"num_warmup_steps"}
-        expected["do_lower_case"] = task_config.do_lower_case
+        expected["do_lower_case"] = config_class.do_lower_case
     assert not skipped & defaults.keys()
     for name in expected.keys() - skipped:
         assert (defaults[name] or ()) == (expected[name] or ()), name
+
+
+# A class, an option and a value, and the script with the flag.
+BAD_VALUES = [
+    (TrainConfig, "num_train_epochs", float("nan"), "run_classifier"),
+    (TrainConfig, "train_batch_size", 10**8, "run_classifier"),
+    (TrainConfig, "eval_batch_size", 0, "run_pretraining"),
+    (TrainConfig, "seed", -1, "run_classifier"),
+    (TrainConfig, "dtype", "bf16", "run_squad"),
+    (DeviceConfig, "num_tpu_cores", -1, "run_pretraining"),
+    (DeviceConfig, "distribution_strategy", "mirored", "run_classifier"),
+    (OptimizerConfig, "optimizer", "adam", "run_classifier"),
+    (OptimizerConfig, "learning_rate", -1.0, "run_classifier"),
+    (ClassificationOptions, "header", "maybe", "run_classifier"),
+    (PretrainingConfig, "objective", "mlm", "run_pretraining"),
+    (PretrainingConfig, "num_train_steps", 9999999999, "run_pretraining"),
+    (PretrainingConfig, "masked_lm_prob", 2.0, "run_pretraining"),
+    (bert_tf.QuestionAnswering, "doc_stride", 0, "run_squad"),
+    (bert_tf.QuestionAnswering, "doc_stride", -3, "run_squad"),
+    (bert_tf.QuestionAnswering, "n_best_size", 0, "run_squad"),
+    (bert_tf.QuestionAnswering, "answer_alignment", "foo", "run_squad"),
+    (bert_tf.QuestionAnswering, "max_seq_length", 16.5, "run_squad"),
+    (ClassificationOptions, "max_windows", 0, "run_classifier"),
+    (bert_tf.SentenceEncoder, "pooling", "sum", "run_sentence_encoder"),
+    (bert_tf.MultipleChoice, "max_seq_length", 0, "run_multiple_choice"),
+    (FillMaskConfig, "num_best", 0, "bert-tf fill-mask"),
+]
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "value", "script"),
+    BAD_VALUES,
+    ids=[f"{script}-{name}-{value}" for _, name, value, script in BAD_VALUES],
+)
+def test_classes_and_scripts_refuse_the_same_values(
+    cls, name, value, script, root, tmp_path, monkeypatch
+):
+    """With the same words; only an argument becomes a flag."""
+    monkeypatch.syspath_prepend(str(root))
+    with scripts_alone.imported(script) as run, pytest.raises(flags.Error) as from_script:
+        run.parse(script, f"--{name}={value}")
+    with pytest.raises(bert_tf.UserError) as from_class:
+        if issubclass(cls, Config):
+            required = {PretrainingConfig: ("", ""), FillMaskConfig: (TINY,)}.get(cls, ())
+            cls(*required, **{name: value})
+        else:
+            write_model(tmp_path, TINY, WORDS, num_hidden_layers=1)
+            cls.from_preset(str(tmp_path), **{name: value})
+    expected = str(from_class.value).replace(f"`{name}={value}`", f"--{name}={value}")
+    assert str(from_script.value).removeprefix("flag ") == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: OptimizerConfig(warmup_proportion=0.1, num_warmup_steps=3),
+         "warmup_proportion`.*num_warmup_steps"),
+        (lambda: TrainConfig(early_stopping_patience=2), "early_stopping_patience`.*best_metric"),
+        (lambda: PretrainingConfig("in", "out", masked_lm_prob=0.15),
+         "masked_lm_prob`.*dynamic_masking"),
+        (lambda: FineTuneConfig(None, ClassificationOptions()), "output_dir=None"),
+        (lambda: bert_tf.configs.ServingConfig(weights="int4"), "weights=int4"),
+    ],
+)  # fmt: skip
+def test_constructors_refuse_values_that_cannot_be_combined(make, named):
+    with pytest.raises(bert_tf.UserError, match=f"^`{named}"):
+        make()
+
+
+def test_given_values_are_known():
+    config = OptimizerConfig("lamb", warmup_proportion=0.1)
+    for copied in (config, copy.copy(config), pickle.loads(pickle.dumps(config)),
+                   dataclasses.replace(config, learning_rate=1.0)):  # fmt: skip
+        assert copied.given == {"optimizer", "warmup_proportion"}
+    assert config.with_options(learning_rate=1.0).is_given("learning_rate")
 
 
 MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
 
 
 def fine_tune(**values):
-    task = values.pop("task", ClassificationConfig(task_name="tsv"))
+    task = ClassificationOptions(task_name="tsv")
     values = {"output_dir": "out", "model": MODEL, "do_train": True, **values}
     training.fine_tune(TASKS["classification"], FineTuneConfig(task=task, **values))
 
@@ -161,37 +239,9 @@ ON_TPU = DeviceConfig(use_tpu=True)
 @pytest.mark.parametrize(
     ("runs", "values", "named"),
     [
-        (BOTH, {"train": TrainConfig(num_train_epochs=float("nan"))}, "num_train_epochs=nan"),
-        (BOTH, {"train": TrainConfig(train_batch_size=10**8)}, "train_batch_size=100000000"),
-        (BOTH, {"train": TrainConfig(eval_batch_size=0)}, "eval_batch_size=0"),
-        (BOTH, {"train": TrainConfig(seed=-1)}, "seed=-1"),
-        (BOTH, {"train": TrainConfig(dtype="bf16")}, "dtype=bf16`.* float32, bfloat16"),
         (BOTH, {"train": TrainConfig(dtype="float16"), "device": ON_TPU}, "dtype=float16"),
         (BOTH, {"train": TrainConfig(best_metric="f1")}, "best_metric=f1`.*eval_steps"),
-        (
-            BOTH,
-            {"train": TrainConfig(early_stopping_patience=2)},
-            "early_stopping_patience`.*best_metric",
-        ),
         (BOTH, {"do_train": False}, "do_train"),
-        (BOTH, {"output_dir": None}, "output_dir"),
-        (BOTH, {"device": DeviceConfig(num_tpu_cores=-1)}, "num_tpu_cores=-1"),
-        (
-            BOTH,
-            {"device": DeviceConfig(distribution_strategy="mirored")},
-            "distribution_strategy=mirored`.* auto, one_device, mirrored, multi_worker",
-        ),
-        (BOTH, {"optimizer": OptimizerConfig("adam")}, "optimizer=adam`.* bert_adam, adamw, lamb"),
-        (BOTH, {"optimizer": OptimizerConfig(learning_rate=np.float64(-1))}, "learning_rate=-1.0"),
-        (
-            BOTH,
-            {"optimizer": OptimizerConfig(warmup_proportion=0.2, num_warmup_steps=3)},
-            "warmup_proportion`.*num_warmup_steps",
-        ),
-        ((fine_tune,), {"task": ClassificationConfig(header="maybe")}, "header=maybe"),
-        ((pretrain,), {"objective": "mlm"}, "objective=mlm`.* nsp, sop, none"),
-        ((pretrain,), {"num_train_steps": 9999999999}, "num_train_steps=9999999999"),
-        ((pretrain,), {"masked_lm_prob": 0.3}, "masked_lm_prob`.*dynamic_masking"),
         ((pretrain,), {"num_input_streams": 5}, "num_input_streams=5`.*train_batch_size=32"),
         ((pretrain,), {"train": TrainConfig(num_train_epochs=2.0)}, "num_train_epochs"),
         ((pretrain,), {"train": TrainConfig(bucket_by_length=True)}, "bucket_by_length"),
@@ -215,8 +265,8 @@ def test_eval_steps_without_training_is_logged(caplog):
 
 
 def test_values_of_other_libraries_are_converted():
-    config = TrainConfig(train_batch_size=np.int64(4), num_train_epochs=np.float32(2)).validate()
+    config = TrainConfig(train_batch_size=np.int64(4), num_train_epochs=np.float32(2))
     assert type(config.train_batch_size) is int and type(config.num_train_epochs) is float
-    assert TrainConfig(num_train_epochs=2).validate().num_train_epochs == 2
-    assert FineTuneConfig(pathlib.Path("out")).validate().output_dir == "out"
-    assert ClassificationConfig(labels=["x", "y"]).validate().labels == ("x", "y")
+    assert TrainConfig(num_train_epochs=2).num_train_epochs == 2
+    assert FineTuneConfig(pathlib.Path("out"), ClassificationOptions()).output_dir == "out"
+    assert ClassificationOptions(labels=["x", "y"]).labels == ("x", "y")

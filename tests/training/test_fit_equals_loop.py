@@ -19,7 +19,7 @@ from bert_tf.modeling import (
     BertTokenClassifier,
     Dropout,
 )
-from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.base import named_layers
 from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig

@@ -1,5 +1,7 @@
 """The records of a pre-training run; only a sample is checked before it starts."""
 
+import types
+
 import pytest
 
 from bert_tf import UserError, configs
@@ -7,6 +9,8 @@ from bert_tf.data import record_checks, records
 from bert_tf.training.pretraining import PretrainingData
 from tests.common import TINY
 from tests.data.pretraining_helpers import write_records
+
+MODEL = types.SimpleNamespace(bert_config=TINY)
 
 
 def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
@@ -17,25 +21,26 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, schema=unmasked)
     write_records(tmp_path / "x-00009-of-00025", 2)
-    model = configs.ModelConfig(vocab_file=f"{tmp_path}/vocab.txt")
+    model = types.SimpleNamespace(bert_config=TINY, config=None, vocab_file=f"{tmp_path}/vocab.txt")
     config = configs.PretrainingConfig(
-        input_file=f"{tmp_path}/x-*", model=model, max_seq_length=8, max_predictions_per_seq=2,
+        f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
         dynamic_masking=True,
     )  # fmt: skip
     with pytest.raises(UserError, match="x-00009-of-00025"):
-        PretrainingData(config, TINY).check()
+        PretrainingData(config, model).check()
 
 
 def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, 12 if i == 9 else 8)
     config = configs.PretrainingConfig(
-        input_file=f"{tmp_path}/x-*",
+        f"{tmp_path}/x-*",
+        "out",
         eval_file=f"{tmp_path}/x-00000-of-00025",
         max_seq_length=8,
         max_predictions_per_seq=2,
     )
-    data = PretrainingData(config, TINY)
+    data = PretrainingData(config, MODEL)
     assert len(data.train.identity) == 3 and data.train.identity[0] == 25
     data.check()
     message = r"x-00009-of-00025: input_ids has length 12, expected 8; see `max_seq_length`$"
@@ -47,7 +52,7 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
     # Wrong arguments are found before the run starts.
     write_records(tmp_path / "x-00000-of-00025", 2, 12)
     with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
-        PretrainingData(config, TINY).check()
+        PretrainingData(config, MODEL).check()
 
 
 def test_streams_need_files_with_records(tmp_path):
@@ -56,10 +61,10 @@ def test_streams_need_files_with_records(tmp_path):
 
     def check(count):
         config = configs.PretrainingConfig(
-            input_file=f"{tmp_path}/x-*", max_seq_length=8, max_predictions_per_seq=2,
+            f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
             num_input_streams=count,
         )  # fmt: skip
-        PretrainingData(config, TINY).check()
+        PretrainingData(config, MODEL).check()
 
     check(2)
     check(3)

@@ -1,4 +1,4 @@
-"""`TrainStep` makes the same steps on several replicas and in several micro-batches."""
+"""`make_train_step` makes the same steps on several replicas and in several micro-batches."""
 
 import gc
 import weakref
@@ -8,17 +8,17 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import modeling
-from tests.training.training_helpers import assert_same, curves, mirrored, run, run_classifier
+from tests.training.training_helpers import assert_same, curves, mirrored, run
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
     # Reports after the first and the last step, however slow the machine is.
-    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
-    trainer = run(tmp_path, 20, mirrored(count))
-    weight = trainer.model.trainable_variables[0].value
+    monkeypatch.setattr("bert_tf.training.progress.SECONDS_PER_REPORT", np.inf)
+    loop = run(tmp_path, 20, mirrored(count))
+    weight = loop.model.trainable_variables[0].value
     handles = [weakref.ref(replica.handle) for replica in weight.values]
-    del trainer, weight
+    del loop, weight
     gc.collect()
     assert [handle() for handle in handles] == [None] * count, "weights stay in memory"
     assert_same(plain_run, tmp_path, atol=1e-5)
@@ -30,16 +30,6 @@ def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
     for (name, step), value in one.items():
         if name != "examples_per_second":
             assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
-
-
-# In the default suite two worker processes make these steps, see test_strategy.py.
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
-def test_replicas_make_the_same_steps_with_labels_of_unequal_weight(
-    classifier_run, tmp_path, count
-):
-    run_classifier(tmp_path, mirrored(count))
-    assert_same(classifier_run, tmp_path, atol=1e-5)
 
 
 @pytest.mark.slow

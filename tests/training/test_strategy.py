@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import training
+from bert_tf.configs import DeviceConfig
 from bert_tf.training import strategy
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.training.training_helpers import (
@@ -28,10 +29,10 @@ from tests.training.training_helpers import (
 
 def test_device_arguments(caplog):
     with pytest.raises(bert_tf.UserError, match="`use_tpu` requires `tpu_name`"):
-        training.make_strategy(use_tpu=True)
+        training.make_strategy(DeviceConfig(use_tpu=True))
     with pytest.raises(bert_tf.UserError, match=r"`distribution_strategy=mirrored`.*`use_tpu`"):
-        training.make_strategy(use_tpu=True, tpu_name="x", distribution_strategy="mirrored")
-    training.make_strategy(tpu_name="mine", distribution_strategy="one_device")
+        training.make_strategy(DeviceConfig(True, "x", distribution_strategy="mirrored"))
+    training.make_strategy(DeviceConfig(tpu_name="mine", distribution_strategy="one_device"))
     assert "`tpu_name=mine` has no effect without `use_tpu`" in caplog.text
 
 
@@ -60,10 +61,10 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
     with pytest.raises(
         bert_tf.UserError, match=r"`distribution_strategy=multi_worker`.* TF_CONFIG"
     ):
-        training.make_strategy(distribution_strategy="multi_worker")
+        training.make_strategy(DeviceConfig(distribution_strategy="multi_worker"))
     cluster = {"worker": ["a:1", "b:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    training.make_strategy(distribution_strategy="one_device")
+    training.make_strategy(DeviceConfig(distribution_strategy="one_device"))
     assert "TF_CONFIG has 2 workers" in caplog.text
     assert "`distribution_strategy=one_device`" in caplog.text
 
@@ -97,15 +98,13 @@ def wait(processes, seconds=200):
 
 
 @pytest.mark.slow
-def test_two_workers_make_the_same_steps(plain_run, classifier_run, tmp_path, monkeypatch):
-    """Covers pre-training with uneven masks, and a classifier with unequal label weights."""
-    options = {"steps": 20, "classifier_dir": str(tmp_path / "run_classifier")}
-    processes = start_workers(tmp_path, options, monkeypatch)
-    trainer = training.Trainer(lambda: PretrainingTask(config()), one_device(), str(plain_run))
-    expected = trainer.evaluate(SomeBatches())
+def test_two_workers_make_the_same_steps(plain_run, tmp_path, monkeypatch):
+    """The workers have different numbers of masks."""
+    processes = start_workers(tmp_path, {"steps": 20}, monkeypatch)
+    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(plain_run))
+    expected = loop.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
     assert_same(plain_run, tmp_path / "run", atol=1e-5)
-    assert_same(classifier_run, tmp_path / "run_classifier", atol=1e-5)
     for index in range(2):  # each worker has the results of all examples
         results = json.loads(log(tmp_path / f"worker{index}").splitlines()[-1])
         assert results == pytest.approx(expected, abs=1e-5)

@@ -59,11 +59,8 @@ def main():
         options["data"] = input_pipeline.TrainingInput(
             paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3
         )
-    if folder := options.pop("classifier_dir", None):
-        training_helpers.run_classifier(folder, strategy)
-        bert_tf.training.set_seed(7)
-    trainer = training_helpers.run(output_dir, strategy=strategy, **options)
-    results = trainer.evaluate(training_helpers.SomeBatches())
+    loop = training_helpers.run(output_dir, strategy=strategy, **options)
+    results = loop.evaluate(training_helpers.SomeBatches())
     print(json.dumps(results))
 
 

@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline
-from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.training.pretraining_task import PretrainingTask
 from tests.common import tiny
 
@@ -76,30 +74,6 @@ class SomeBatches(Batches):
         return super().batches(1000, context).take(count).map(mark)
 
 
-class LabeledBatches(Batches):
-    """Endless classification batches; the rows of a replica have similar labels."""
-
-    def make(self, step):
-        batch = super().make(step)
-        names = ("input_ids", "input_mask", "segment_ids")
-        labels = np.int32([0, 0, 1, step % 3])
-        return {**{name: batch[name] for name in names}, "label_ids": labels}
-
-
-class LabelWeightedTask(ClassificationTask):
-    """A classification task that weights each example by its label."""
-
-    def loss_weights(self, batch):
-        return {"examples": tf.reduce_sum(self._weights(batch))}
-
-    def losses(self, outputs, batch, weights):
-        losses = self._example_losses(outputs, batch) * self._weights(batch)
-        return {"classification_loss": tf.reduce_sum(losses) / weights["examples"]}
-
-    def _weights(self, batch):
-        return tf.gather([0.5, 1.0, 4.0], batch["label_ids"])
-
-
 def config(dropout=0.0, num_hidden_layers=1):
     """Return the tiny `BertConfig`, by default with one layer, which is quick to trace."""
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -108,7 +82,7 @@ def config(dropout=0.0, num_hidden_layers=1):
 
 def one_device():
     """Return a strategy with one CPU device."""
-    return training.make_strategy(distribution_strategy="one_device")
+    return training.make_strategy(configs.DeviceConfig(distribution_strategy="one_device"))
 
 
 def mirrored(count):
@@ -134,7 +108,7 @@ def run(
     optimizer=optimization.AdamWeightDecay,
     **options,
 ):
-    """Pre-train up to a step; return the `Trainer`.
+    """Pre-train up to a step; return the `Loop`.
 
     Args:
       output_dir: folder of the run.
@@ -150,7 +124,7 @@ def run(
       optimizer: the optimizer's class.
       **options: other fields of the `TrainConfig`.
     """
-    trainer = training.Trainer(
+    loop = training.Loop(
         lambda: PretrainingTask(config(dropout), dtype),
         strategy or one_device(),
         str(output_dir),
@@ -158,22 +132,8 @@ def run(
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
     train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    trainer.fit(data or Batches(), optimizer(schedule), steps, train_config, SomeBatches())
-    return trainer
-
-
-def run_classifier(output_dir, strategy=None, steps=20):
-    """Train a `LabelWeightedTask` without dropout; return the `Trainer`."""
-    trainer = training.Trainer(
-        lambda: LabelWeightedTask(BertClassifier(config(), 3)),
-        strategy or one_device(),
-        str(output_dir),
-    )
-    schedule = optimization.LinearWarmupDecay(1e-3, steps)
-    # The config does not set the dropout after the pooled output.
-    trainer.model.layers[-2].rate = 0.0
-    trainer.fit(LabeledBatches(), optimization.AdamWeightDecay(schedule), steps)
-    return trainer
+    loop.train(data or Batches(), lambda: optimizer(schedule), steps, train_config, SomeBatches())
+    return loop
 
 
 def tensors(output_dir):

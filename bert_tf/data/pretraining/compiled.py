@@ -1,6 +1,6 @@
 """Numba versions of the hot loops of instance creation, for the settings of the release.
 
-They make the same draws as `instances` and `masking` in a fifth of the time. Tests compare both.
+They make the same draws as `instances` in a fifth of the time. Tests compare both.
 
 `state` is the state of a `random.Random`, uint32 (625,): 624 words and the position in them.
 """
@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-
-from bert_tf.data.pretraining.masking import KEEP, PACKED_POSITION
 
 # Number of instances to draw in one call.
 _BLOCK_SIZE = 5_000
@@ -40,7 +38,7 @@ class _Masking(NamedTuple):
             return cls(False, empty, empty, 0, 0, 0, np.zeros(1, bool))
         by_words = config.do_whole_word_mask
         is_continuation = masker.is_continuation if by_words else np.zeros(len(corpus.ids), bool)
-        return cls(True, *masker.tables(), KEEP + 1, PACKED_POSITION, is_continuation)
+        return cls(True, *masker.tables(), is_continuation)
 
 
 def covers(config):

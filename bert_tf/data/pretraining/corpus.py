@@ -1,6 +1,8 @@
-"""Tokenization of documents into blocks of token ids, which are concatenated to a corpus."""
+"""A corpus: documents in files, their sentences, and blocks of their token ids."""
 
 import collections
+import json
+import re
 from array import array
 from itertools import chain
 from typing import NamedTuple
@@ -8,13 +10,162 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.pretraining.sources import split_sentences
+from bert_tf.data import record_files
+from bert_tf.errors import UserError
+from bert_tf.io import files, json_files
 
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
 
 # Little-endian types of `Block`'s fields.
 _DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
+
+
+class Document(NamedTuple):
+    file: int  # the index of its file
+    number: int  # the index of the document in its file
+    lines: list  # str, one sentence per line, or running text if `is_raw`
+    is_raw: bool  # whether `split_sentences` has yet to split the lines
+
+
+class FileSource:
+    """Documents in UTF-8 files, which may be gzipped; `done` of `total` kB have been read.
+
+    `format` "text" has one sentence per line and blank lines between documents, "jsonl" one JSON
+    object per line, whose `text_field` is a list of sentences or a string to split. "auto" is jsonl
+    for names that end in .jsonl, .ndjson or .json, optionally followed by .gz, else text.
+    """
+
+    unit = "kB"
+
+    def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
+        self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
+        self._format, self._text_field, self._split = format, text_field, split_sentences
+        # Raises a UserError for a missing file.
+        self.total = sum(size for _, size, _ in self.fingerprint()["input"]) / 1000
+        self.done = 0.0
+
+    def fingerprint(self):
+        """Return a JSON object that identifies the text by path, bytes and mtime of each file."""
+        values = record_files.map_files(files.size_and_time, self.paths, "listing")
+        return {
+            "input": [[path, *value] for path, value in zip(self.paths, values, strict=True)],
+            "input_format": self._format,
+            "text_field": self._text_field,
+            "split_sentences": self._split,
+        }
+
+    def documents(self):
+        """Yield each `Document` that has text; raise UserError for malformed JSON."""
+        for file in range(self.num_files):
+            yield from self.read_documents(file)
+
+    def read_documents(self, file):
+        documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
+        for number, (lines, is_raw) in enumerate(documents):
+            yield Document(file, number, lines, is_raw)
+
+    def is_json(self, file):
+        name = self.paths[file].lower().removesuffix(".gz")
+        has_json_name = name.endswith((".jsonl", ".ndjson", ".json"))
+        return self._format == "jsonl" or (self._format == "auto" and has_json_name)
+
+    def _on_progress(self, num_bytes):
+        self.done += num_bytes / 1000
+
+    def _read_text(self, file):
+        lines = []
+        for line in files.read_lines(self.paths[file], self._on_progress):
+            if line.strip():
+                lines.append(line)
+            elif lines:
+                yield lines, self._split
+                lines = []
+        # In the release, the document continues in the next file.
+        if lines:
+            yield lines, self._split
+
+    def _read_json(self, file):
+        path, field, num_empty = self.paths[file], self._text_field, 0
+        for number, line in enumerate(files.read_lines(path, self._on_progress, strict=True), 1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                value = json_files.loads(line)
+            except json.JSONDecodeError as error:
+                raise UserError(f"{where}: expected one JSON object ({error.msg})") from None
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: found {line.strip()[:40]}, expected one JSON object")
+            if field not in value:
+                keys = ", ".join(value) or "none"
+                raise UserError(
+                    f"{where}: found the keys {keys}, expected {field!r} (see `text_field`)"
+                )
+            text = value[field]
+            is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
+            if not is_list and not isinstance(text, str):
+                raise UserError(
+                    f"{where}: {field!r} is {json_files.quoted(text)}, expected a string or a list "
+                    "of strings"
+                )
+            lines = [x for x in (text if is_list else [text]) if x.strip()]
+            num_empty += not lines
+            if lines:
+                yield lines, not is_list
+        if num_empty:
+            console.info("%s: skipped %d documents without text", path, num_empty)
+
+
+# fmt: off
+ABBREVIATIONS = frozenset((
+    "Mr", "Mrs", "Ms", "Dr", "Prof", "Rev", "Hon", "St", "Gen", "Col", "Capt", "Lt", "Sgt", "Sen",
+    "Rep", "Gov", "Jr", "Sr", "No", "Nos", "vs", "cf", "e.g", "i.e", "al", "Fig", "Figs", "Eq",
+    "Sec", "Vol", "pp", "ed", "eds", "Jan", "Feb", "Mar", "Apr", "Jun", "Jul", "Aug", "Sep", "Sept",
+    "Oct", "Nov", "Dec", "approx", "dept", "est",
+))
+# fmt: on
+
+_CLOSING = "\"'”’»)\\]」』）】"
+# The lookbehind prevents quadratic time on a long run of full stops.
+_END = re.compile(rf"(?<![.!?…])([.!?…]+)[{_CLOSING}]*\s+(?=(\S))|[。！？｡]+[{_CLOSING}]*\s*")
+_LAST_WORD = re.compile(r"[\w.]*$")
+
+
+def split_sentences(text):
+    """Split running text into sentences, for languages with punctuation like English or Chinese.
+
+    A sentence ends
+
+    1. at the end of a line;
+    2. after a full stop, "!", "?" or "…" and any closing quotes and brackets, if whitespace and
+       then anything but a lower-case letter follows, unless the full stop belongs to one of
+       `ABBREVIATIONS` or an initial ("J. Smith");
+    3. after "。", "！", "？" or "｡" and any closing quotes and brackets.
+    """
+    return [sentence for line in text.split("\n") for sentence in _split_line(line)]
+
+
+def _split_line(line):
+    start = 0
+    for end in _END.finditer(line):
+        if end[1] and (
+            end[2].islower() or (end[1] == "." and _is_abbreviation(line, start, end.start()))
+        ):
+            continue
+        if sentence := line[start : end.end()].strip():
+            yield sentence
+        start = end.end()
+    if sentence := line[start:].strip():
+        yield sentence
+
+
+def _is_abbreviation(line, start, stop):
+    """Return whether the word that ends at `stop` is an abbreviation or an initial."""
+    # Abbreviations have at most 10 characters.
+    word = _LAST_WORD.search(line, max(start, stop - 10), stop)[0]
+    last = word.rpartition(".")[2]
+    return word in ABBREVIATIONS or (len(last) == 1 and last.isupper())
 
 
 def cumulative_offsets(lengths):

@@ -1,4 +1,4 @@
-"""Creation of instances from a corpus of any size, in shards, by several processes.
+"""Creation of instances from a corpus of any size, in shards, by several processes or machines.
 
 First all documents are tokenized, and their tokens are written to one file per shard. Then each
 shard is created as a separate corpus, with a random generator seeded by the text "SEED/SHARD". The
@@ -6,9 +6,10 @@ result depends only on text, configuration and number of shards, and memory only
 shard.
 
 The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and their record counts
-in OUTPUT.counts.json. During creation, OUTPUT.work has tokens and counts (see `workdir`).
+in OUTPUT.counts.json. During creation, OUTPUT.work has tokens and counts (see `writing`).
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -16,13 +17,20 @@ import json
 import os
 import random
 import re
+import threading
 
 from bert_tf import console
 from bert_tf.data import record_files
 from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, iter_chunks
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
-from bert_tf.data.pretraining.workdir import WorkDir, to_json
-from bert_tf.data.pretraining.writing import Counts, check_has_instances, warn_about_limits, write
+from bert_tf.data.pretraining.writing import (
+    Counts,
+    WorkDir,
+    check_has_instances,
+    to_json,
+    warn_about_limits,
+    write,
+)
 from bert_tf.errors import UserError, shown
 from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
@@ -35,6 +43,10 @@ _VERSION = 2
 _PROCESS_MB = 130
 _COMPILED_MB = 120  # additional memory of a process with compiled code
 _TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
+
+
+# Runners whose names Beam does not know.
+_RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 
 class Shards:
@@ -68,10 +80,9 @@ class Shards:
 
     def existing(self):
         folder = os.path.dirname(self._path)
-        system = files.system(self._path)
-        if folder and not system.isdir(folder):
+        if folder and not files.is_folder(folder):
             return set()
-        names = set(system.listdir(folder or "."))
+        names = set(files.list_folder(folder))
         return {path for path in self.paths() if os.path.basename(path) in names}
 
     def create(self, num_processes=1, max_memory_mb=0):
@@ -133,14 +144,14 @@ class Shards:
             # Without results there is nothing to resume.
             if not self.existing() and not self._work_dir.has_sizes():
                 self._work_dir.remove()
-                files.system(self._path).remove(self._metadata_path)
+                files.remove(self._metadata_path)
             raise
         self._remove_temporary_files()  # of workers that were lost
         counts = self._work_dir.read_counts()
         total = sum(counts, Counts())
         if not total.instances:
             paths = [*self.paths(), self._metadata_path]
-            record_files.map_files(files.system(self._path).remove, paths, "removing")
+            record_files.map_files(files.remove, paths, "removing")
             self._work_dir.remove()
             check_has_instances(self.source, total.tokens, total.instances)
         metadata["shards"] = [shard._asdict() for shard in counts]
@@ -162,9 +173,8 @@ class Shards:
             )
 
     def _read_metadata(self):
-        system = files.system(self._path)
         path = self._metadata_path
-        if not system.exists(path):
+        if not files.exists(path):
             if existing := self.existing():
                 raise UserError(
                     f"`output_file`: found {min(existing)} without {path}, its configuration; "
@@ -190,10 +200,9 @@ class Shards:
 
     def _remove_temporary_files(self):
         folder, prefix = os.path.split(self._path)
-        system = files.system(folder)
         names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
-        for name in filter(names.fullmatch, system.listdir(folder or ".")):
-            system.remove(os.path.join(folder, name))
+        for name in filter(names.fullmatch, files.list_folder(folder)):
+            files.remove(os.path.join(folder, name))
 
     def _write_tokens(self, num_processes):
         """Write the tokens of all shards if they are missing; return their sizes."""
@@ -283,3 +292,97 @@ class Shards:
         counts = Counts.from_instances(instances, corpus, vocab, config)
         self._work_dir.write_counts(shard, counts)
         write([self.paths()[shard]], instances, corpus, vocab, config)
+
+
+def create_with_beam(shards, runner, options):
+    """Create the missing `Shards` with an Apache Beam runner; return the `Counts` of all.
+
+    All workers must be able to access the input and the output. `options` is a list of Beam's flags
+    such as ["--project=mine"]. Raises UserError if Beam is not installed or rejects a flag.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError:
+        raise UserError("`runner` requires Apache Beam: pip install 'bert_tf[beam]'") from None
+    try:
+        options = PipelineOptions(options, runner=_RUNNERS.get(runner, runner))
+        pipeline = beam.Pipeline(options=options)
+    except (ValueError, SystemExit) as error:  # Beam exits on flags that it cannot parse
+        raise UserError(f"`runner={runner}`: {error}") from None
+
+    def create():
+        missing = shards.missing()
+        blocks = (
+            pipeline
+            | "files" >> beam.Create(range(shards.source.num_files))
+            | beam.Reshuffle()
+            | "tokenize" >> beam.FlatMap(_tokenize_file, shards, frozenset(missing))
+        )
+        # Shards without documents are created too.
+        all_missing = pipeline | "shards" >> beam.Create([(shard, None) for shard in missing])
+        _ = (
+            (blocks, all_missing)
+            | beam.Flatten()
+            | beam.GroupByKey()
+            | "make" >> beam.Map(_create_grouped, shards)
+        )
+        try:
+            with _beam_progress(shards, len(missing), runner):
+                pipeline.run().wait_until_finish()
+        except Exception as error:  # its class depends on the runner
+            message = _extract_user_error(error)
+            if type(error).__name__ == "KilledWorker":  # of Dask
+                message = (
+                    "several workers that processed the same part were lost; run the command "
+                    "again, which keeps the complete shards"
+                )
+            if not message:
+                raise
+            raise UserError(message) from None
+        shards.check_unchanged()
+
+    return shards.create_with(create)
+
+
+@contextlib.contextmanager
+def _beam_progress(shards, num_missing, runner):
+    console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
+    finished = threading.Event()
+    progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))
+
+    def watch():
+        while not finished.wait(console.SECONDS_PER_LINE):
+            if created := len(shards.existing()) - progress.count:
+                progress.add(created)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+def _extract_user_error(error):
+    """Return the message of a worker's `UserError`, which Beam wraps, or None."""
+    pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
+    match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
+    return match and match[1]
+
+
+def _tokenize_file(file, shards, missing):
+    """Yield (shard, ((file, chunk), `Block`)) for missing shards."""
+    documents = shards.source.read_documents(file)
+    for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
+        for shard, block in shards.tokenize(chunk):
+            if shard in missing:
+                yield shard, ((file, number), tuple(block))
+
+
+def _create_grouped(shard_and_values, shards):
+    """Create a shard; its blocks arrive in any order."""
+    shard, values = shard_and_values
+    blocks = sorted(filter(None, values), key=lambda value: value[0])
+    shards.create_shard(shard, [block for _, block in blocks])

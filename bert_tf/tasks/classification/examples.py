@@ -1,7 +1,6 @@
 """Labeled examples: from tables to examples, and to features, as in the release."""
 
 import dataclasses
-import functools
 import itertools
 from collections import Counter
 
@@ -10,12 +9,12 @@ import numpy as np
 from bert_tf import console
 from bert_tf.data import records, tables
 from bert_tf.data.columns import find_columns, get_cell, read_number, with_header
-from bert_tf.data.features import Convert, Features, digest, encode_batches, tokenizer_fingerprint
+from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
 from bert_tf.data.rows import BadRows, base_split
 from bert_tf.errors import UserError, counted
 from bert_tf.tasks.classification.options import NumericFeature
-from bert_tf.tokenization.packing import log_truncated, pack_pair
+from bert_tf.tokenization.packing import pack_pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +216,8 @@ def row_example(dataset, where, index, row, problem, columns, labels=None):
     if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
     text_a, text_b = (*map(text, columns.texts, ("text_a", "text_b")), None)[:2]
+    if text_b == "" and not isinstance(row[columns.texts[1]], str):  # None or NaN
+        text_b = None
     row_id = str(index) if columns.id is None else text(columns.id, "id")
     label = None
     if labels:
@@ -282,33 +283,25 @@ def make_features(examples, tokenizer, config):
         isinstance(example.label, tuple) for example in examples
     )
     schema, _ = record_schema(config, is_soft, examples[0].weight is not None)
-    options = {"tokenizer": tokenizer, "config": config, "is_soft": is_soft}
-    limits = {"limit": length, "max_limit": config.bert_config.max_position_embeddings}
-    if config.num_texts == 1:
-        limits["advice"] = "long_documents=windows"
+    limits = {"advice": "long_documents=windows"} if config.num_texts == 1 else {}
     if windows:
-        limits = {"limit": windows.max_length, "option": "max_windows"}
+        limits = {"limit": windows.max_length, "max_limit": None, "option": "max_windows"}
 
     def axes(counts):
         sizes = {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)}
         return sizes | ({"W": len(windows.spans(counts["longest"] - 2))} if windows else {})
 
-    return Features(
-        schema,
-        examples,
-        Convert(convert_examples, schema, limits["limit"], **options),
+    return Features.of_examples(
+        examples, schema, convert_examples, tokenizer, config,
+        ([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
+        axes,
+        config.num_outputs,
+        {"config": config, "is_soft": is_soft},
         {
-            "data": digest([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
-            "examples": len(examples),
-            "max_seq_length": length,
             "labels": list(config.labels),
             "task_type": config.task_type,
             "numbers": [list(feature) for feature in config.numeric_inputs],
             "windows": windows and list(windows),
-            **tokenizer_fingerprint(tokenizer),
         },
-        axes,
-        num_labels=config.num_outputs,
-        num_examples=len(examples),
-        log_truncated=functools.partial(log_truncated, **limits),
-    )
+        **limits,
+    )  # fmt: skip

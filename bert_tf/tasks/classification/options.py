@@ -1,12 +1,10 @@
 """The options of classification and regression."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bert_tf.configs.base import derived, option
-from bert_tf.configs.data_files import FileConfig, TfdsConfig
-from bert_tf.configs.model import BertConfig
-from bert_tf.configs.task import TaskConfig, check_labels
+from bert_tf.configs.base import derived, option, redeclared
+from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Count, Finite
 
@@ -30,17 +28,9 @@ class NumericFeature(NamedTuple):
     deviation: Finite
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
-    """The configuration of classification and regression, saved in `classifier.json`.
-
-    Attributes:
-      numeric_features: the `NumericFeature`s of an example.
-      num_texts: 2 if the training set has pairs, else 1.
-      columns: dict from each column option to its value for the training file, as given or as found
-        in the header.
-      dev_split: the `DevSplit` of the held-out training rows, or None.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassificationOptions(FileOptions, TfdsOptions):
+    """The options of classification and regression."""
 
     GROUPS = (
         ("Columns and labels", "text_columns label_column id_column labels label_separator"),
@@ -49,10 +39,16 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         ("Training", "class_weights"),
         ("Evaluation and prediction", "report"),
     )
-    FILE = "classifier.json"
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels in the order of their ids. Default: found in the training set. (bert_tf)",
+        saved=True,
+        fixed=True,
+        inferred=True,
     )
     task_name: str | None = option(
         None,
@@ -78,16 +74,11 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         (), "One or two columns of texts, by name or by number from 0. (bert_tf)"
     )
     label_column: tuple[str, ...] = option(
-        (), "Column of the label; for multi_label also one column of 0 and 1 per label. (bert_tf)"
+        (),
+        "Column of the label, or a column for each label, of 0 and 1 (multi_label) or of "
+        "probabilities. (bert_tf)",
     )
     id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
-    labels: tuple[str, ...] = option(
-        (),
-        "Labels in the order of their ids. Default: found in the training set. (bert_tf)",
-        saved=True,
-        fixed=True,
-        inferred=True,
-    )
     label_separator: str = option(",", "Separator between the labels in a cell. (bert_tf)")
     header: str = option(
         "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
@@ -161,24 +152,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     report: bool = option(
         False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
     )
-    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
-    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
-    columns: dict = derived(None, saved=True, inferred=True)
-    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
-
-    def __post_init__(self):
-        super().__post_init__()
-        values: dict[str, Any] = {"columns": {} if self.columns is None else self.columns}
-        if isinstance(self.bert_config, BertConfig):
-            values["task_type"] = self.task_type or "classification"
-            values["numeric_as"] = self.numeric_as or "vector"
-            values["numeric_columns"] = tuple(x.name for x in self.numeric_features)
-            if self.num_texts == 2 and self.long_documents == "windows":
-                raise UserError(
-                    "`long_documents=windows`: found pairs of texts, expected single texts; pairs "
-                    "can only be truncated"
-                )
-        vars(self).update(values)
 
     @property
     def windows(self):
@@ -191,6 +164,44 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         stride = self.doc_stride or (self.max_seq_length - 2) // 2
         return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
 
+    def check(self, config):
+        if self.labels:
+            check_labels(self.labels)
+        if self.dev_fraction is not None and self.dev_file:
+            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationConfig(ClassificationOptions, TaskConfig):
+    """The configuration of classification and regression, saved in `classifier.json`.
+
+    Attributes:
+      numeric_features: the `NumericFeature`s of an example.
+      num_texts: 2 if the training set has pairs, else 1.
+      columns: dict from each column option to its value for the training file, as given or as found
+        in the header.
+      dev_split: the `DevSplit` of the held-out training rows, or None.
+    """
+
+    FILE = "classifier.json"
+    OPTIONS = ClassificationOptions
+
+    task_type: str = redeclared(ClassificationOptions, "task_type", "classification")
+    numeric_as: str = redeclared(ClassificationOptions, "numeric_as", "vector")
+    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
+    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
+    columns: dict = derived(dict, saved=True, inferred=True)
+    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
+
+    def validate(self):
+        super().validate()
+        if self.num_texts == 2 and self.long_documents == "windows":
+            raise UserError(
+                "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
+                "only be truncated"
+            )
+        return self
+
     @property
     def num_outputs(self):
         """The number of logits of the model: one per label, or one for a score."""
@@ -201,11 +212,12 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         """The numeric features that are an input of the model, not part of the text."""
         return self.numeric_features if self.numeric_as == "vector" else ()
 
-    def check(self, config):
-        if self.labels:
-            check_labels(self.labels)
-        if self.dev_fraction is not None and self.dev_file:
-            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
+    @property
+    def numeric_names(self):
+        return tuple(x.name for x in self.numeric_features)
+
+    def fixed_values(self):
+        return {**super().fixed_values(), "numeric_columns": self.numeric_names}
 
     @classmethod
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
@@ -220,6 +232,6 @@ class ClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
     def resumed(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""
         stored = self.load(folder)
-        if stored is None or stored.numeric_columns != self.numeric_columns:
+        if stored is None or stored.numeric_names != self.numeric_names:
             return self
         return dataclasses.replace(self, numeric_features=stored.numeric_features)

@@ -12,9 +12,10 @@ from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.configs.task import check_labels
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, TEXT_B, Layout
+from bert_tf.data.containers import check_list, check_numbers, read_table
+from bert_tf.data.features import log_long_texts
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
-from bert_tf.tasks.arguments import check_list, check_numbers, log_long_texts, read_table
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification.examples import examples_of
 from bert_tf.tasks.classification.glue import custom_dataset
@@ -206,12 +207,13 @@ class TextClassifier(Pipeline):
         texts, labels, weights = (*columns, None, None)[:3]
         if isinstance(texts, list) and texts and hasattr(texts[0], "text_a"):  # InputExample
             labels = [x.label for x in texts] if labels is None and split != "test" else labels
-            texts = [(x.text_a, x.text_b or "") for x in texts]
+            texts = [(x.text_a, x.text_b) if x.text_b else x.text_a for x in texts]
         found = list(map(str, getattr(labels, "columns", ())))
         if found and sorted(found) == sorted(self.config.labels):  # a DataFrame
             labels = labels[[labels.columns[found.index(name)] for name in self.config.labels]]
         columns = texts, labels, weights
-        table, others = read_table(columns, names, _COLUMNS, _KNOWN, ANY_LABEL)
+        required = 2 - (split == "test")
+        table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
         weights = others[0] if others else None
         config = self.config
         layout = Layout(numbers=config.numeric_columns, numeric_as=config.numeric_as)
@@ -222,14 +224,15 @@ class TextClassifier(Pipeline):
         weights = check_numbers(weights, names[2], len(examples))
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
-    def _data(self, examples, class_weight=None):
+    def _trained_config(self, examples):
         config: Any = self.config
-        has_pairs = any(x.text_b for rows in examples.values() for x in rows)
-        if has_pairs:
-            config.bert_config.check_num_texts(2)
-            config = dataclasses.replace(config, num_texts=2).keep_vocabulary(config)
-            self.config = config
-        weights = None
+        if not any(x.text_b for rows in examples.values() for x in rows):
+            return config
+        config.bert_config.check_num_texts(2)
+        return dataclasses.replace(config, num_texts=2)
+
+    def _data(self, examples, class_weight=None):
+        config, weights = self._trained_config(examples), None
         if class_weight is not None:
             labels = [x.label for x in examples["train"]]
             weights = Labels(config.labels, config.task_type).weights(

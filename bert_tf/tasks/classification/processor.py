@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from bert_tf.data.tables import raise_field_limit
+from bert_tf.data.containers import check_list
+from bert_tf.data.tables import long_cells
 from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
-from bert_tf.tasks.arguments import check_list
 from bert_tf.tasks.classification.examples import Example, collect_examples
 from bert_tf.tasks.classification.glue import CUSTOM_METRICS, DatasetSpec
 from bert_tf.tokenization import convert_to_unicode
@@ -58,8 +58,9 @@ class DataProcessor:
     @classmethod
     def _read_tsv(cls, input_file: str, quotechar: str | None = None) -> list[list[str]]:
         """Return the cells of each line of a tab-separated file, local or remote."""
-        raise_field_limit()
-        return list(csv.reader(files.read_lines(input_file), delimiter="\t", quotechar=quotechar))
+        lines = files.read_lines(input_file)
+        with long_cells():
+            return list(csv.reader(lines, delimiter="\t", quotechar=quotechar))
 
 
 class ProcessorSource:

@@ -4,16 +4,16 @@ import dataclasses
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.configs.data_files import SPLITS
+from bert_tf.configs.task import SPLITS
 from bert_tf.data.columns import Columns, Layout, find_columns
 from bert_tf.data.labels import Labels
 from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.data.tables import open_table
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
@@ -42,7 +42,7 @@ class FileSource:
         for split in splits[:1] if base in self._paths else splits:
             file, path = self.dataset.files[split], self._paths.get(base)
             usual = os.path.join(self._data_dir or "", file.names[0])
-            if file.optional and not path and not tf.io.gfile.exists(usual):
+            if file.optional and not path and not files.exists(usual):
                 console.info("%s does not exist: this split is skipped", usual)
             elif find_file(split, file.names, self._data_dir, path):
                 found.append(split)
@@ -151,10 +151,10 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
 def make_source(task_config, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`."""
     layout = {field: getattr(task_config, name) for name, field in _LAYOUT.items()}
-    layout["numbers"] = layout["numbers"] or (stored.numeric_columns if stored else ())
+    layout["numbers"] = layout["numbers"] or (stored.numeric_names if stored else ())
     layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
     layout = Layout(**layout, restored=tuple(_LAYOUT[name] for name in restored))
-    labels = task_config.labels or None
+    labels = task_config.labels or (stored.labels if stored else ()) or None
     task_type = task_config.task_type or (stored and stored.task_type)
     task_config.check_source(
         ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
@@ -229,10 +229,10 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     """
     dataset = source.dataset
     names = dataset.layout.numbers if dataset.layout else ()
-    if stored and names != stored.numeric_columns:
+    if stored and names != stored.numeric_names:
         raise UserError(
             f"`numeric_columns={','.join(names)}`: expected "
-            f"{','.join(stored.numeric_columns) or 'none'}, as in training"
+            f"{','.join(stored.numeric_names) or 'none'}, as in training"
         )
     if stored and stored.task_type != dataset.task_type:
         raise UserError(
@@ -244,9 +244,6 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     splits = [split for base in splits for split in source.splits(base)]
     bad = {split: BadRows(skip_bad_rows) for split in splits}
     labels, train = dataset.labels, ()
-    if labels is None and stored:
-        labels = stored.labels
-    source.dataset = dataclasses.replace(dataset, labels=labels)
     if "train" in splits or (not stored and (labels is None or names)):
         train = source.read("train", bad.setdefault("train", BadRows(skip_bad_rows)))
     if labels is None:

@@ -7,21 +7,21 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.checkpoints import names
-from bert_tf.configs.data_files import SPLITS
+from bert_tf.configs.task import SPLITS
 from bert_tf.data.features import digest
 from bert_tf.data.labels import Labels
 from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.examples import make_features
-from bert_tf.tasks.classification.options import DevSplit
+from bert_tf.tasks.classification.options import ClassificationConfig, DevSplit
 from bert_tf.tasks.classification.source import (
     columns_to_save,
     make_source,
     read_splits,
     with_restored_columns,
 )
-from bert_tf.training import metrics, results
+from bert_tf.training import results
 from bert_tf.training.task import Task, TaskData, best
 
 # Above this standard deviation of the scores, a regression learns slowly.
@@ -44,7 +44,7 @@ class ClassificationTask(Task):
     metrics_used: tuple[str, ...] = ("accuracy",)
 
     def __init__(self, model, more_metrics=(), class_weights=None):
-        """Create the task of a model; `more_metrics` are names of `metrics.METRICS`."""
+        """Create the task of a model; `more_metrics` are names of `results.METRICS`."""
         self.model, self.class_weights = model, class_weights
         self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
@@ -121,10 +121,10 @@ class ClassificationTask(Task):
     def metrics(self, predictions):
         labels, predicted = self.labels_and_predicted(predictions)
         loss = predictions["loss"].mean(dtype="float64")
-        results = {
-            f"eval_{name}": metrics.METRICS[name](labels, predicted) for name in self.metrics_used
+        scores = {
+            f"eval_{name}": results.METRICS[name](labels, predicted) for name in self.metrics_used
         }
-        return {**results, "eval_loss": loss, "loss": loss}
+        return {**scores, "eval_loss": loss, "loss": loss}
 
 
 class RegressionTask(ClassificationTask):
@@ -205,10 +205,9 @@ def start_at_mean(model, scores):
 class ClassificationData(TaskData):
     """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`."""
 
-    def __init__(self, dataset, examples, config, class_weights=None):
-        super().__init__(examples, config)
+    def __init__(self, dataset, examples, config, class_weights=None, data_files=()):
+        super().__init__(examples, config, data_files)
         self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
-        self.metric_names = self.task_class.metric_names_with(dataset.metrics)
         self._class_weights = class_weights
 
     def features(self, split, tokenizer):
@@ -222,7 +221,7 @@ class ClassificationData(TaskData):
         return self.task_class(model, self.dataset.metrics, self._class_weights)
 
     def report(self, task, predictions):
-        return metrics.report(*task.labels_and_predicted(predictions), self.config.labels)
+        return results.report(*task.labels_and_predicted(predictions), self.config.labels)
 
     def answers(self, task, predictions, split):
         labels, separator = self.config.labels, self.config.label_separator
@@ -230,8 +229,8 @@ class ClassificationData(TaskData):
         return predicted, labels, predictions[task.answer_name]
 
 
-def read(task_config, model, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
+def read(task_config, model, splits, stored=None, config_class=ClassificationConfig):
+    """Read the data of a run; see `TaskSpec.read`. `config_class` may be a subclass."""
     task_config, restored = with_restored_columns(task_config, stored)
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
@@ -244,7 +243,8 @@ def read(task_config, model, splits, stored=None):
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    config = task_config.of_model(
+    config = config_class.of_model(
+        task_config,
         model,
         labels=labels,
         task_type=dataset.task_type,
@@ -258,9 +258,7 @@ def read(task_config, model, splits, stored=None):
     if config.class_weights and "train" in examples:
         reader = Labels(config.labels, config.task_type)
         weights = reader.weights(config.class_weights, [x.label for x in examples["train"]])
-    data = ClassificationData(dataset, examples, config, weights)
-    data.data_files = getattr(source, "files", ())
-    return data
+    return ClassificationData(dataset, examples, config, weights, getattr(source, "files", ()))
 
 
 def make_model(config, dtype=None):

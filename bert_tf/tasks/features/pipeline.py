@@ -1,12 +1,14 @@
-"""`TokenVectors`: vectors of the tokens or words of texts, without training."""
+"""`TokenVectors`: vectors of the tokens or words of texts, without training, and their files."""
 
+import contextlib
 import dataclasses
-import functools
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
@@ -16,10 +18,14 @@ from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
 from bert_tf.errors import UserError, counted
+from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
-from bert_tf.tasks.features.served import EncoderAnswers, encoder_servable
+from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.predictor import Answers
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
-from bert_tf.tokenization.special_tokens import INPUTS
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.task import ServedTask, TaskSpec
 
 WORD_POOLINGS = ("first", "mean")
@@ -49,6 +55,34 @@ class TokenVectorsConfig(TaskConfig):
 
 def _make_model(config, dtype=None):
     return BertModel(config.bert_config, dtype)
+
+
+def encoder_servable(model, config, serving_config):
+    """Return a `BertModel` with a `TaskConfig` as a `Servable`.
+
+    Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
+    int32 (B, S), the token ids with [CLS] and [SEP], 0 for padding.
+    """
+    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
+
+    def serve_ids(inputs):
+        outputs = prepared.call(inputs)
+        outputs = {name: outputs[name] for name in ("sequence_output", "pooled_output")}
+        outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
+        return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
+
+    return text_servable("encoder", prepared, tokenizer, serve_ids, has_variable_width=True)
+
+
+class EncoderAnswers(Answers):
+    """The outputs without the padding of texts shorter than others in the batch."""
+
+    @staticmethod
+    def answer(outputs, metadata):
+        size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
+        cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
+        return Answers.answer({**outputs, **cut}, metadata)
 
 
 SPEC = TaskSpec(
@@ -91,16 +125,29 @@ class TokenVectors(StreamingPipeline):
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):
         super().__init__(model, config)
-        if config.words not in (None, *WORD_POOLINGS):
-            raise UserError(f"`words={config.words}`: expected one of {', '.join(WORD_POOLINGS)}")
-        num_layers = model.config.num_hidden_layers
-        name = config.layer_combination
-        self._layers: list = [name] if name else list(config.layers)
-        if name:
-            self._combine = _combination(name, config.layer_weights, num_layers)
-        else:
-            _check_layers(config.layers, num_layers)
-            self._combine = functools.partial(_stack, layers=config.layers)
+        for option, choices in (
+            ("words", WORD_POOLINGS),
+            ("layer_combination", LAYER_COMBINATIONS),
+        ):
+            if (value := getattr(config, option)) not in (None, *choices):
+                raise UserError(f"`{option}={value}`: expected one of {', '.join(choices)}")
+        count, name = model.config.num_hidden_layers, config.layer_combination
+        layers = LAYER_COMBINATIONS[name] if name else config.layers
+        self._indices = range(count) if layers is None else layers
+        for layer in self._indices:
+            if not -count <= layer < count:
+                option = f"layer_combination={name}" if name else "layers"
+                raise UserError(
+                    f"`{option}`: found {layer}, expected numbers from 0 to {count - 1} or from -1 "
+                    f"to -{count}, because the model has {count} layers"
+                )
+        is_sum, weights = name not in (None, "embeddings", "concat_last_four"), config.layer_weights
+        if is_sum and weights is not None and len(weights) != len(self._indices):
+            raise UserError(
+                f"`layer_weights`: found {counted(len(weights), 'number')}, expected "
+                f"{len(self._indices)} for `layer_combination={name}`"
+            )
+        self._layers = [name] if name else list(config.layers)
 
     def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Iterator[TextVectors]:
         """Yield the `TextVectors` of each str of an iterable; " ||| " in it separates a pair.
@@ -108,15 +155,11 @@ class TokenVectors(StreamingPipeline):
         An iterator is read lazily. `batch_size` is the number of texts per step.
         """
         config: Any = self.config
-        record_format = {"schema": _SCHEMA, "lengths": {"S": config.max_seq_length}}
         num_layers = 4 if config.layer_combination == "concat_last_four" else len(self._layers)
         size = 4 * config.max_seq_length * num_layers * config.bert_config.hidden_size
 
-        def compute(outputs, batch):
-            return {"values": self._combine(outputs)}
-
         rows = self._words(texts) if config.words else self._tokens(texts)
-        results = self._run(compute, rows, record_format, batch_size, "reading texts", size)
+        results = self._run(self._values, rows, _SCHEMA, batch_size, "reading texts", size)
         for (tokens, spans), arrays in results:
             values = arrays["values"]
             # Remove the padding.
@@ -129,12 +172,24 @@ class TokenVectors(StreamingPipeline):
                 values = values[: len(tokens)].copy()
             yield TextVectors(tokens, self._layers, values)
 
+    def _values(self, outputs, batch):
+        """Return the layers, or their combination, of the outputs of `BertModel`: (B, S, L, W)."""
+        name, layers = self.config.layer_combination, outputs["all_encoder_layers"]
+        layers = [layers[i] for i in self._indices] or [outputs["embedding_output"]]
+        values = ops.stack([ops.cast(x, "float32") for x in layers], axis=2)
+        if name == "concat_last_four":
+            values = ops.reshape(values, (*ops.shape(values)[:2], 1, 4 * values.shape[-1]))
+        elif name:
+            weights = self.config.layer_weights or [1 / len(layers)] * len(layers)
+            weights = ops.reshape(ops.array(weights, "float32"), (-1, 1))
+            values = ops.sum(values * weights, 2, keepdims=True)
+        return {"values": values}
+
     def _tokens(self, texts):
         """Yield ((tokens, None), features) for each text."""
         rows = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
         for _, features in self._pack(rows):
-            ids = features["input_ids"][: sum(features["input_mask"])]
-            yield (self.tokenizer.convert_ids_to_tokens(ids), None), features
+            yield (self.tokenizer.convert_ids_to_tokens(features["input_ids"]), None), features
 
     def _words(self, texts):
         """Yield ((words, spans of their tokens), features); words without tokens are left out."""
@@ -173,49 +228,39 @@ def _locate(words, ids, start, limit):
     return located
 
 
-def _combination(name, layer_weights, num_layers):
-    """Return a function from the outputs of `BertModel` to float32 (B, S, 1, W)."""
-    if name not in LAYER_COMBINATIONS:
-        raise UserError(
-            f"`layer_combination={name}`: expected one of {', '.join(LAYER_COMBINATIONS)}"
-        )
-    layers = LAYER_COMBINATIONS[name]
-    layers = range(num_layers) if layers is None else layers
-    if layers and num_layers < -min(layers):
-        raise UserError(
-            f"`layer_combination={name}`: the model has {num_layers} layers, expected at least "
-            f"{-min(layers)}"
-        )
-    if not layers:
-        return lambda outputs: ops.cast(outputs["embedding_output"], "float32")[:, :, None]
-    is_sum = name != "concat_last_four"
-    weights = [1 / len(layers)] * len(layers) if layer_weights is None else list(layer_weights)
-    if is_sum and len(weights) != len(layers):
-        raise UserError(
-            f"`layer_weights`: found {counted(len(weights), 'number')}, expected {len(layers)} for "
-            f"`layer_combination={name}`"
-        )
-
-    def combine(outputs):
-        values = _stack(outputs, layers)  # (B, S, L, H)
-        if not is_sum:
-            return ops.reshape(values, (*ops.shape(values)[:2], 1, 4 * values.shape[-1]))
-        return ops.sum(values * ops.reshape(ops.array(weights, "float32"), (-1, 1)), 2)[:, :, None]
-
-    return combine
+def json_line(index, text):
+    """Return the `TextVectors` of line `index` as JSON like the release's, rounded to 6 digits."""
+    # For float32 values this equals Python's round(), but it is many times faster.
+    values = np.round(text.values.astype("float64"), 6).tolist()
+    features = [
+        {
+            "token": token,
+            "layers": [
+                {"index": layer, "values": vector}
+                for layer, vector in zip(text.layers, vectors, strict=True)
+            ],
+        }
+        for token, vectors in zip(text.tokens, values, strict=True)
+    ]
+    return json.dumps({"linex_index": index, "features": features}) + "\n"
 
 
-def _stack(outputs, layers):
-    """Stack layers of the outputs of `BertModel` as float32 (B, S, L, H)."""
-    return ops.stack(
-        [ops.cast(outputs["all_encoder_layers"][i], "float32") for i in layers], axis=2
-    )
+@contextlib.contextmanager
+def array_writer(path, count, width):
+    """Yield a function that writes one row (W,) of a NumPy file, float32 (`count`, `width`)."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+    num_written = 0
+    with files.replacing(path) as (temporary,):
+        with files.open_file(temporary, "wb") as writer:
+            np.lib.format.write_array_header_1_0(writer, header)
 
+            def write(row):
+                nonlocal num_written
+                num_written += 1
+                writer.write(row.astype("<f4").tobytes())
 
-def _check_layers(layers, count):
-    for layer in layers:
-        if not -count <= layer < count:
+            yield write
+        if num_written != count:
             raise UserError(
-                f"`layers`: found {layer}, expected numbers from 0 to {count - 1} or from -1 to "
-                f"-{count}, because the model has {count} layers"
+                f"{path}: found {num_written} rows, expected {count}; the input may have changed"
             )

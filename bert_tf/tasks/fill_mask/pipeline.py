@@ -9,15 +9,20 @@ from bert_tf import checkpoints, console
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
 from bert_tf.data.columns import ANY_TEXT
-from bert_tf.data.rows import find_column
-from bert_tf.data.tables import as_text, named_rows
+from bert_tf.data.containers import read_table
+from bert_tf.data.rows import BadRows, columns_of
+from bert_tf.data.tables import as_text
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
-from bert_tf.tasks.arguments import read_table
-from bert_tf.tasks.fill_mask.served import FillMaskAnswers, best_words, fill_mask_servable
-from bert_tf.tasks.fill_mask.task import FillMaskConfig, FillMaskData
+from bert_tf.tasks.fill_mask.task import (
+    FillMaskAnswers,
+    FillMaskConfig,
+    FillMaskData,
+    best_words,
+    fill_mask_servable,
+)
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
-from bert_tf.tokenization.special_tokens import MASK
+from bert_tf.tokenization.settings import MASK
 from bert_tf.tokenization.vocabulary import mask_id
 from bert_tf.training.task import ServedTask, TaskSpec
 
@@ -132,19 +137,12 @@ class FillMask(StreamingPipeline):
 
         An iterator is read lazily. `batch_size` is the number of texts per step.
         """
-        lengths = {"S": self.config.max_seq_length, "P": _NUM_SLOTS}
-        record_format = {"schema": _SCHEMA, "lengths": lengths}
-
-        def compute(outputs, batch):
-            probabilities, ids = best_words(outputs["masked_lm_logits"], self.config)
-            return {"ids": ids, "probabilities": probabilities}
-
         best: list = []
         num_unmasked = 0
         size = 8 * _NUM_SLOTS * self.config.num_best
         rows = self._rows(texts)
         for (ids, positions, count), arrays in self._run(
-            compute, rows, record_format, batch_size, "predicting words", size
+            self._best, rows, _SCHEMA, batch_size, "predicting words", size, P=_NUM_SLOTS
         ):
             columns = (arrays[name][:count] for name in ("ids", "probabilities"))
             for row, probabilities in zip(*columns, strict=True):
@@ -156,11 +154,15 @@ class FillMask(StreamingPipeline):
         if num_unmasked:
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
 
+    def _best(self, outputs, batch):
+        probabilities, ids = best_words(outputs["masked_lm_logits"], self.config)
+        return {"ids": ids, "probabilities": probabilities}
+
     def _rows(self, texts):
         """Yield ((ids of a text, positions of its masks, number of masks here), features)."""
         pairs = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
         for _, features in self._pack(pairs):
-            ids = features["input_ids"][: sum(features["input_mask"])]
+            ids = features["input_ids"]
             positions = [i for i, x in enumerate(ids) if x == self._mask_id]
             for first in range(0, len(positions) or 1, _NUM_SLOTS):
                 part = positions[first : first + _NUM_SLOTS]
@@ -171,14 +173,16 @@ class FillMask(StreamingPipeline):
         return [self.tokenizer.inv_vocab.get(int(x), "") for x in ids]
 
     def _examples(self, columns, names, split):
-        table, _ = read_table(columns, names, (("text",),), {*ANY_TEXT})
-        found, rows = named_rows(table)
-        column = find_column(table.header_place, found, ANY_TEXT, names[0])
-        texts = [as_text(row[column]) for _, row in rows]
-        for i, text in enumerate(texts):
-            if not text.strip():
-                raise UserError(f"`{names[0]}`, item {i}: text is empty")
-        return texts
+        table, _ = read_table(columns, names, (("text",),), 1, {*ANY_TEXT})
+        _, find, rows = columns_of(table)
+        column = find(ANY_TEXT, names[0])
+
+        def make(where, index, row):
+            if not (text := as_text(row[column])).strip():
+                raise ValueError("text is empty")
+            return text
+
+        return BadRows().examples(table.name, rows, make)
 
     def _data(self, examples, masked_lm_prob=0.15, seed=0):
         return FillMaskData(examples, self.config, masked_lm_prob, seed)

@@ -7,12 +7,12 @@ import re
 from bert_tf import console
 from bert_tf.data import records
 from bert_tf.data.columns import ID
-from bert_tf.data.features import Convert, Features, digest, encode_batches, tokenizer_fingerprint
+from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, find_column
-from bert_tf.data.tables import as_text, named_rows
+from bert_tf.data.rows import BadRows, columns_of
+from bert_tf.data.tables import as_text
 from bert_tf.errors import UserError, counted
-from bert_tf.tokenization.packing import log_truncated, pack_pair
+from bert_tf.tokenization.packing import pack_pair
 
 # Default column names; "startphrase" is SWAG's.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
@@ -38,25 +38,21 @@ class Example:
 
 def make_examples(table, config, with_label=True):
     """Return the list of `Example` of a `Table`, and the names of its ending columns."""
+    names, find, rows = columns_of(table)
+    columns = _find_columns(table, names, find, config, with_label)
     bad = BadRows(config.skip_bad_rows)
-    names, rows = named_rows(table)
-    columns = _find_columns(table, names, config, with_label)
-    examples = bad.collect(rows, functools.partial(_example, columns))
+    examples = bad.examples(table.name, rows, functools.partial(_example, columns))
     for example in examples:
         if len(example.endings) != len(examples[0].endings):
             raise UserError(
                 f"{example.where}: found {len(example.endings)} endings, expected "
                 f"{len(examples[0].endings)} as in the first row"
             )
-    bad.report()
-    if not examples:
-        raise UserError(f"{bad.first or table.name}: found no valid examples")
     return examples, columns.ending_columns
 
 
-def _find_columns(table, names, config, with_label):
+def _find_columns(table, names, find, config, with_label):
     """Return the config with the names of all columns in the header, and log them."""
-    find = functools.partial(find_column, table.header_place, names)
     context = tuple(find([name], "context_columns") for name in config.context_columns)
     endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:
@@ -106,10 +102,7 @@ def _example(columns, where, index, cells):
         label = cells[columns.label_column]
         if label in endings:
             label = endings.index(label)
-        name = Labels([str(i) for i in range(len(endings))]).read(label)
-        if name is None:
-            raise ValueError("the label is missing")
-        label = int(name)
+        label = int(Labels([str(i) for i in range(len(endings))]).read_cells([label]))
     row_id = as_text(cells[columns.id_column]) if columns.id_column else str(index)
     return Example(where, " ".join(x.strip() for x in context), endings, label, row_id)
 
@@ -133,22 +126,11 @@ def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
 def make_features(examples, tokenizer, config):
     """Return the `Features` of examples."""
     length, num_choices = config.max_seq_length, len(examples[0].endings)
-    limits = {"limit": length, "max_limit": config.bert_config.max_position_embeddings}
-    options = {"tokenizer": tokenizer, "max_seq_length": length}
-    return Features(
-        records.CHOICE,
-        examples,
-        Convert(convert_examples, records.CHOICE, length, **options),
-        {
-            "data": digest([e.context, e.endings, e.label] for e in examples),
-            "examples": len(examples),
-            "max_seq_length": length,
-            **tokenizer_fingerprint(tokenizer),
-        },
+    return Features.of_examples(
+        examples, records.CHOICE, convert_examples, tokenizer, config,
+        ([e.context, e.endings, e.label] for e in examples),
         {"S": length, "C": num_choices},
-        num_labels=num_choices,
-        num_examples=len(examples),
-        log_truncated=functools.partial(
-            log_truncated, unit="pairs of context and ending", **limits
-        ),
-    )
+        num_choices,
+        {"max_seq_length": length},
+        unit="pairs of context and ending",
+    )  # fmt: skip

@@ -3,20 +3,14 @@
 import dataclasses
 
 from bert_tf.configs.base import option
-from bert_tf.configs.data_files import FileConfig
-from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.task import FileOptions, TaskConfig
 
 
-@dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(FileConfig, TaskConfig):
-    """The configuration of multiple choice, saved in `choice.json`.
-
-    It has no number of choices, because the model accepts any number.
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceOptions(FileOptions):
+    """The options of multiple choice."""
 
     GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
-    FILE = "choice.json"
-    _NUM_TEXTS = 2
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(
@@ -30,3 +24,15 @@ class MultipleChoiceConfig(FileConfig, TaskConfig):
     )
     id_column: str | None = option(None, "Column that identifies predictions.")
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceConfig(MultipleChoiceOptions, TaskConfig):
+    """The configuration of multiple choice, saved in `choice.json`.
+
+    It has no number of choices, because the model accepts any number.
+    """
+
+    FILE = "choice.json"
+    OPTIONS = MultipleChoiceOptions
+    num_texts = 2

@@ -5,12 +5,18 @@ from typing import Any
 import keras
 
 from bert_tf.configs.train import FitConfig
-from bert_tf.tasks.arguments import log_long_texts, read_table
+from bert_tf.data.containers import read_table
+from bert_tf.data.features import log_long_texts
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.multiple_choice.examples import make_examples
-from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
-from bert_tf.tasks.multiple_choice.served import MultipleChoiceAnswers, multiple_choice_servable
-from bert_tf.tasks.multiple_choice.task import MultipleChoiceData, make_model, read
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
+from bert_tf.tasks.multiple_choice.task import (
+    MultipleChoiceAnswers,
+    MultipleChoiceData,
+    make_model,
+    multiple_choice_servable,
+    read,
+)
 from bert_tf.training.task import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
@@ -21,6 +27,10 @@ SPEC = TaskSpec(
     make_servable=multiple_choice_servable,
     served={"multiple_choice": ServedTask(MultipleChoiceAnswers)},
 )
+
+
+# Column names of the arguments of `fit`.
+_COLUMNS = ("context", "endings", "label")
 
 
 class MultipleChoice(Pipeline):
@@ -101,8 +111,8 @@ class MultipleChoice(Pipeline):
         return self._answers(rows, batch_size)
 
     def _examples(self, columns, names, split):
-        table, _ = read_table(columns, names, ("context", "endings", "label"))
-        return make_examples(table, MultipleChoiceConfig(), split != "test")[0]
+        table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
+        return make_examples(table, MultipleChoiceOptions(), split != "test")[0]
 
     def _data(self, examples):
         return MultipleChoiceData(examples, {}, self.config)

@@ -1,6 +1,5 @@
 """Questions: from SQuAD files, tables and tensorflow-datasets."""
 
-import gc
 import hashlib
 import itertools
 import json
@@ -69,14 +68,10 @@ class JsonSource:
             rows = tables.read_rows(self.name, articles)
             yield from _paragraphs_of_table(tables.Table(self.name, articles, rows))
             return
-        gc.freeze()  # otherwise, garbage collection of the articles takes a sixth of the time
-        try:
-            for i, article in enumerate(articles):
-                where = f"{self.name}: data[{i}]"
-                for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-                    yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
-        finally:
-            gc.unfreeze()
+        for i, article in enumerate(articles):
+            where = f"{self.name}: data[{i}]"
+            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
 
 def _read_articles(path):
@@ -229,6 +224,8 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
                 if question.id in ids:
                     raise UserError(f"{question.where}: an earlier question has the same id")
                 ids.add(question.id)
+            if not question.text.strip():
+                empty(f"{question.where}: the question is empty")
             check_answers(question, purpose, version_2_with_negative)
             if question.is_impossible and not version_2_with_negative:
                 negative(question.where)
@@ -241,7 +238,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             digest.update(json.dumps(question[1:]).encode())
             count += 1
     misplaced.report("questions skipped because their answer is not in the context")
-    empty.report("paragraphs without text")
+    empty.report("empty questions or contexts")
     negative.report("unanswerable questions, which are answered without `version_2_with_negative`")
     if not count:
         example = f"; {misplaced.first}" if misplaced.count else ""

@@ -3,9 +3,7 @@
 import dataclasses
 
 from bert_tf.configs.base import option
-from bert_tf.configs.data_files import TfdsConfig
-from bert_tf.configs.model import BertConfig
-from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.task import TaskConfig, TfdsOptions
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
 
@@ -13,9 +11,9 @@ from bert_tf.errors import UserError
 NUM_SPECIAL_TOKENS = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
-    """The configuration of question answering, saved in `squad.json`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringOptions(TfdsOptions):
+    """The options of question answering."""
 
     GROUPS = (
         ("Sequences", "max_query_length answer_alignment"),
@@ -23,8 +21,6 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
         ("Devices, speed and memory", "num_processes"),
     )
-    FILE = "squad.json"
-    _NUM_TEXTS = 2
 
     max_seq_length: int = option(
         384,
@@ -90,15 +86,6 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
         maximum=MAX_PROCESSES,
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        is_model = isinstance(self.bert_config, BertConfig)
-        if is_model and self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
-            raise UserError(
-                f"`max_seq_length={self.max_seq_length}`: expected more than "
-                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
-            )
-
     @property
     def by_offsets(self):
         return self.answer_alignment == "offsets"
@@ -119,6 +106,24 @@ class QuestionAnsweringConfig(TfdsConfig, TaskConfig):
             )
         if not (config.do_predict or config.do_eval):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig(QuestionAnsweringOptions, TaskConfig):
+    """The configuration of question answering, saved in `squad.json`."""
+
+    FILE = "squad.json"
+    OPTIONS = QuestionAnsweringOptions
+    num_texts = 2
+
+    def validate(self):
+        super().validate()
+        if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
+            raise UserError(
+                f"`max_seq_length={self.max_seq_length}`: expected more than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
+            )
+        return self
 
     @classmethod
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):

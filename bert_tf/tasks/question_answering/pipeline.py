@@ -1,14 +1,13 @@
 """`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
-import functools
 from typing import Any
 
 import keras
 
 from bert_tf.configs.train import FitConfig
-from bert_tf.data.rows import find_column
-from bert_tf.data.tables import named_rows
-from bert_tf.tasks.arguments import read_table
+from bert_tf.data.containers import check_list, read_table
+from bert_tf.data.features import encode_batches
+from bert_tf.data.rows import columns_of
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.question_answering.examples import (
     Questions,
@@ -18,6 +17,7 @@ from bert_tf.tasks.question_answering.examples import (
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.question_answering.task import QuestionAnsweringData, make_model, read
+from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from bert_tf.training.task import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
@@ -28,6 +28,10 @@ SPEC = TaskSpec(
     make_servable=question_answering_servable,
     served={"question_answering": ServedTask(options=("version_2_with_negative",))},
 )
+
+
+# Column names of the arguments of `fit`.
+_COLUMNS = ("question", "context", "answers")
 
 
 class QuestionAnswering(Pipeline):
@@ -93,7 +97,7 @@ class QuestionAnswering(Pipeline):
 
         Args:
           questions: a str, or questions as in `fit`.
-          contexts: a str for all questions, or a list with one context per question.
+          contexts: a str for a list of questions, or a list with one context per question.
           batch_size: number of questions per batch.
 
         Returns:
@@ -111,16 +115,24 @@ class QuestionAnswering(Pipeline):
         if isinstance(questions, str):
             return self.predict([questions], [contexts], batch_size)[0]
         if isinstance(contexts, str):
+            questions = check_list(questions, "questions", "a list of questions for one context")
             contexts = [contexts] * len(questions)
         pairs = self._examples((questions, contexts), self.arguments, "test")
+        lengths = LengthCounter(self.config.max_query_length)
+        tokens = encode_batches(self.tokenizer, (question.text for _, question in pairs))
+        for ids in tokens:
+            lengths.add(len(ids))
+        options = {"unit": "questions", "option": "max_query_length"}
+        log_truncated("`questions`", lengths.counts, lengths.limit, **options)
         rows = [{"question": question.text, "context": context} for context, question in pairs]
+        for argument, name in zip(self.arguments, ("question", "context"), strict=False):
+            self._warn_if_blank(argument, [row[name] for row in rows])
         return self._answers(rows, batch_size)
 
     def _examples(self, columns, names, split):
         """Return a list of (context, `Question`)."""
-        table, _ = read_table(columns, names, ("question", "context", "answers"))
-        column_names, rows = named_rows(table)
-        find = functools.partial(find_column, table.header_place, column_names)
+        table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
+        _, find, rows = columns_of(table)
         question, context = find(("question",), names[0]), find(("context",), names[1])
         answers = find(("answers", "answer"), names[2]) if split != "test" else None
 
@@ -131,6 +143,11 @@ class QuestionAnswering(Pipeline):
             return question_of_row(where, row)
 
         return [read(i, *row) for i, row in enumerate(rows)]
+
+    def _validation(self, examples, records, task, batch_size):
+        # The records of "dev" have no positions of answers.
+        records = self._features(self._data({"train": examples}), "train")
+        return super()._validation(examples, records, task, batch_size)
 
     def _data(self, examples):
         purposes, sources = {"train": "train", "dev": "eval"}, {}

@@ -6,7 +6,6 @@ import json
 import os
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
@@ -24,6 +23,7 @@ from bert_tf.tasks.question_answering.features import (
     FeatureConverter,
     make_features,
 )
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training import results
 from bert_tf.training.results import result_file
@@ -172,7 +172,6 @@ class QuestionAnsweringData(TaskData):
     def __init__(self, sources, summaries, config, tokenizer, data_files=()):
         super().__init__(sources, config, data_files)
         self.summaries = summaries
-        self.metric_names = metric_names(config)
         self.extractor = None
         if "dev" in sources:
             self.extractor = AnswerExtractor(sources["dev"], tokenizer, config)
@@ -208,7 +207,7 @@ class QuestionAnsweringData(TaskData):
         if do_eval:
             scores = writer.score(threshold).results()
             evaluation = {f"eval_{name}": value for name, value in scores.items()}
-            evaluation["global_step"] = run.trainer.step
+            evaluation["global_step"] = run.loop.step
 
         def write():
             if threshold is not None:
@@ -217,7 +216,7 @@ class QuestionAnsweringData(TaskData):
                 for folder in {run.folder, run.weights_folder}:
                     config.save(folder)
             if do_eval:
-                run.trainer.write_curves(evaluation)
+                run.loop.write_curves(evaluation)
                 path = result_file(run.folder, "eval_results", "dev", ".txt")
                 results.write_eval_results(path, evaluation)
 
@@ -227,7 +226,7 @@ class QuestionAnsweringData(TaskData):
 
 def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
-    config = task_config.of_model(model)
+    config = QuestionAnsweringConfig.of_model(task_config, model)
     is_scored = "dev" in splits or task_config.find_null_score_diff_threshold
     purposes = {}
     if "train" in splits:
@@ -340,14 +339,14 @@ class PredictionWriter:
 @contextlib.contextmanager
 def _writing_json(path):
     """Yield a function that adds an entry to a JSON object, indented as in the release."""
-    with tf.io.gfile.GFile(path, "w") as writer:
+    with files.open_file(path, "wb") as writer:
         before = "{\n"
 
         def write(name, value):
             nonlocal before
             entry = json.dumps({name: value}, indent=4)
-            writer.write(before + entry[len("{\n") : -len("\n}")])
+            writer.write((before + entry[len("{\n") : -len("\n}")]).encode())
             before = ",\n"
 
         yield write
-        writer.write("{}\n" if before == "{\n" else "\n}\n")
+        writer.write(b"{}\n" if before == "{\n" else b"\n}\n")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.layer_states import CALL_ARGUMENTS, register
+from bert_tf.modeling.base import CALL_ARGUMENTS, register
 from bert_tf.modeling.models import INPUTS, first_position
 from bert_tf.modeling.task_model import TaskModel
 from bert_tf.tasks.sentence_embedding.options import POOLINGS

@@ -3,8 +3,7 @@
 import dataclasses
 
 from bert_tf.configs.base import option
-from bert_tf.configs.data_files import FileConfig
-from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.task import FileOptions, TaskConfig
 from bert_tf.errors import UserError
 
 # Pooling -> its setting in sentence-transformers folders.
@@ -26,9 +25,9 @@ SCORE_COLUMN = ("score", "similarity_score")
 _SINGLE_LOSSES = ("cosine", "triplet")
 
 
-@dataclasses.dataclass(frozen=True)
-class SentenceEmbeddingConfig(FileConfig, TaskConfig):
-    """The configuration of sentence embedding, saved in `sentence_encoder.json`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceEmbeddingOptions(FileOptions):
+    """The options of sentence embedding."""
 
     GROUPS = (
         ("Columns and labels", "text_columns score_column id_column"),
@@ -36,7 +35,6 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
         ("Training", "loss temperature symmetric matryoshka_dims"),
         ("Devices, speed and memory", "mini_batch_size"),
     )
-    FILE = "sentence_encoder.json"
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
@@ -104,3 +102,11 @@ class SentenceEmbeddingConfig(FileConfig, TaskConfig):
                 f"{' or '.join(_SINGLE_LOSSES)}, because others compare all examples of a batch; "
                 "use `mini_batch_size`"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceEmbeddingConfig(SentenceEmbeddingOptions, TaskConfig):
+    """The configuration of sentence embedding, saved in `sentence_encoder.json`."""
+
+    FILE = "sentence_encoder.json"
+    OPTIONS = SentenceEmbeddingOptions

@@ -13,10 +13,11 @@ from bert_tf import checkpoints
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
+from bert_tf.data.containers import iterate_texts, read_table
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.arguments import iterate_texts, read_table
-from bert_tf.tasks.saving import write_pretrained
+from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
     SCORE_COLUMN,
@@ -25,7 +26,6 @@ from bert_tf.tasks.sentence_embedding.options import (
 )
 from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
 from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
-from bert_tf.tasks.sentence_embedding.served import sentence_embedding_servable
 from bert_tf.tasks.sentence_embedding.task import (
     SentenceEmbeddingData,
     make_examples,
@@ -33,7 +33,8 @@ from bert_tf.tasks.sentence_embedding.task import (
     read,
 )
 from bert_tf.tasks.streaming import StreamingPipeline
-from bert_tf.tokenization.special_tokens import INPUTS
+from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.task import TaskSpec
 
 # The package of the module types in modules.json.
@@ -44,6 +45,24 @@ _COLUMNS = (tuple(names[0] for names in TEXT_COLUMNS), SCORE_COLUMN[0])
 _KNOWN = {*SCORE_COLUMN, *(name for names in TEXT_COLUMNS for name in names)}
 
 _SCHEMA = {name: records.SENTENCES[name] for name in INPUTS}
+
+
+def _first_vectors(vectors, batch):
+    return {"vectors": vectors[:, 0]}
+
+
+def sentence_embedding_servable(model, config, serving_config):
+    """Return a `ColumnModel` with its `SentenceEmbeddingConfig` as a `Servable`.
+
+    Text input: `text`. Output: `vectors`, float32 (B, H).
+    """
+    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
+    prepared = prepare_model(model.bert, serving_config, config.max_seq_length)
+
+    def serve_ids(inputs):
+        return {"vectors": model.pooling.compute(prepared.call, inputs)}
+
+    return text_servable("sentence_embedding", prepared, tokenizer, serve_ids)
 
 
 SPEC = TaskSpec(
@@ -80,7 +99,7 @@ class SentenceEncoder(StreamingPipeline):
     @property
     def width(self) -> int:
         """The length H of a vector."""
-        return self.config.bert_config.hidden_size  # type: ignore[union-attr]
+        return self.config.bert_config.hidden_size
 
     def fit(
         self,
@@ -160,15 +179,13 @@ class SentenceEncoder(StreamingPipeline):
         return search_scores(query_vectors, vectors, relevant, k)
 
     def encode(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> np.ndarray:
-        """Return the vectors of an iterable of str as float32 (B, H)."""
-        rows = [vector for _, vector in self.stream(texts, batch_size)]
-        return np.array(rows, "float32").reshape(-1, self.width)
-
-    def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> np.ndarray:
         """Return the vectors of texts, float32 (B, H), or of a single text, float32 (H,)."""
         is_text = isinstance(texts, str)
-        vectors = self.encode([texts] if is_text else texts, batch_size)
+        rows = self.stream([texts] if is_text else texts, batch_size)
+        vectors = np.array([vector for _, vector in rows], "float32").reshape(-1, self.width)
         return vectors[0] if is_text else vectors
+
+    predict = encode
 
     def stream(
         self, texts: Any, batch_size: int = BatchConfig.batch_size
@@ -177,24 +194,22 @@ class SentenceEncoder(StreamingPipeline):
 
         `batch_size` is the number of texts per step.
         """
-        record_format = {"schema": _SCHEMA, "lengths": {"S": self.config.max_seq_length, "C": 1}}
         texts = iterate_texts(texts, "texts")
         packed = self._pack((text, self.tokenizer.encode(text), []) for text in texts)
-        # A record has one column.
+        # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
         for text, arrays in self._run(
-            lambda vectors, _: {"vectors": vectors[:, 0]},
-            rows, record_format, batch_size, "reading sentences", 4 * self.width,
-        ):  # fmt: skip
+            _first_vectors, rows, _SCHEMA, batch_size, "reading sentences", 4 * self.width, C=1
+        ):
             yield text, arrays["vectors"]
 
     def _examples(self, columns, names, split):
-        table, _ = read_table(columns, names, _COLUMNS, _KNOWN, SCORE_COLUMN)
+        table, _ = read_table(columns, names, _COLUMNS, 1, _KNOWN, SCORE_COLUMN)
         return make_examples(table, self.config)
 
     def _data(self, examples, **values):
-        config = dataclasses.replace(self.config, **values).keep_vocabulary(self.config)
-        return SentenceEmbeddingData(examples, config.validate())
+        config = dataclasses.replace(self.config, **values)
+        return SentenceEmbeddingData(examples, config)
 
     def _write_preset(self, folder):
         bert_config, (pooling, layer, normalize) = self.config.bert_config, self.model.pooling
@@ -222,6 +237,6 @@ class SentenceEncoder(StreamingPipeline):
             },
             "1_Pooling/config.json": {"word_embedding_dimension": self.width, **modes},
         }
-        write_pretrained(folder, tensors, bert_config, self.tokenizer)
+        self._write_pretrained(folder, tensors, bert_config)
         for name, value in values.items():
             files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")

@@ -3,12 +3,10 @@
 import os
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from bert_tf import console
 from bert_tf.checkpoints.metadata import containing_folder, read_json
 from bert_tf.errors import UserError
-from bert_tf.io import json_files
+from bert_tf.io import files, json_files
 from bert_tf.tasks.sentence_embedding.options import POOLINGS
 
 
@@ -23,7 +21,7 @@ def encoder_settings(path, given):
     `path` is a folder or a checkpoint, or None.
     """
     modules_file = path and os.path.join(containing_folder(path), "modules.json")
-    if not (path and tf.io.gfile.exists(modules_file)):
+    if not (path and files.exists(modules_file)):
         return {"pooling": "mean", "normalize": False, **given}
     folder = os.path.dirname(modules_file)
     modules = {
@@ -56,7 +54,7 @@ def _read_pooling(folder, modules):
     if "Pooling" not in modules:
         return "mean", None  # the default of sentence-transformers
     path = os.path.join(folder, modules["Pooling"], "config.json")
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         return None, f"{path} does not exist, although modules.json lists it"
     settings = read_json(folder, os.path.join(modules["Pooling"], "config.json"))
     modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]

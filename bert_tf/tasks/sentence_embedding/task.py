@@ -1,26 +1,29 @@
 """Sentence embedding: examples, features, losses, metrics and runs."""
 
 import functools
-import math
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.data_files import SPLITS
+from bert_tf.configs.task import SPLITS
 from bert_tf.data import records
-from bert_tf.data.columns import ID
-from bert_tf.data.features import Convert, Features, digest, encode_batches, tokenizer_fingerprint
-from bert_tf.data.rows import BadRows, find_column, find_file
-from bert_tf.data.tables import as_text, named_rows, open_table
+from bert_tf.data.columns import ID, read_number
+from bert_tf.data.features import Features, encode_batches
+from bert_tf.data.rows import BadRows, columns_of, find_file
+from bert_tf.data.tables import as_text, open_table
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
 from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling, make_loss
-from bert_tf.tasks.sentence_embedding.options import SCORE_COLUMN, TEXT_COLUMNS
+from bert_tf.tasks.sentence_embedding.options import (
+    SCORE_COLUMN,
+    TEXT_COLUMNS,
+    SentenceEmbeddingConfig,
+)
 from bert_tf.tasks.sentence_embedding.search import correlations, l2_normalize, search_scores
 from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
-from bert_tf.tokenization.packing import log_truncated, pack_pair
+from bert_tf.tokenization.packing import pack_pair
 from bert_tf.training.task import Task, TaskData
 
 # Number of results in the search metrics, such as recall@10.
@@ -46,20 +49,22 @@ class SentenceEmbeddingTask(Task):
 
     loss_names = ("sentence_loss",)
 
-    def __init__(self, model, config, train_format, is_dev_scored):
-        """Create the task; `train_format` is (number of texts, whether they have scores)."""
+    def __init__(self, model, config, data_format, is_dev_scored, is_training=True):
+        """Create the task; `data_format` is (number of texts, whether they have scores)."""
         self.model = model
         self.model.mini_batch_size = config.mini_batch_size
         self.metric_names = metric_names(is_dev_scored)
         self._is_scored = is_dev_scored
-        self._loss = None
-        if train_format:
-            options = (config.loss, *train_format, config.temperature, config.symmetric,
-                       config.matryoshka_dims)  # fmt: skip
-            self._loss = make_loss(*options, config.bert_config.hidden_size)
-            self.key = (*options, config.mini_batch_size)
+        self._options = (config.loss, *data_format, config.temperature, config.symmetric,
+                         config.matryoshka_dims, config.bert_config.hidden_size)  # fmt: skip
+        self.key = (*self._options, config.mini_batch_size)
         # Whether the loss of an example depends on the batches of all devices.
-        self.compares_replicas = self._loss is not None and self._loss.compares_examples
+        self.compares_replicas = is_training and self._loss.compares_examples
+
+    @functools.cached_property
+    def _loss(self):
+        # Evaluation by the script does not need it; the data may not match `config.loss`.
+        return make_loss(*self._options)
 
     def losses(self, outputs, batch, weights):
         losses = self._loss.call(batch["label_value"], outputs) * self.example_weights(batch)
@@ -106,8 +111,7 @@ class Example(NamedTuple):
 
 def make_examples(table, config):
     """Return the list of `Example` of a `Table`."""
-    names, rows = named_rows(table)
-    find = functools.partial(find_column, table.header_place, names)
+    _, find, rows = columns_of(table)
     if config.text_columns:
         if len(config.text_columns) not in (2, 3):
             raise UserError(
@@ -133,22 +137,11 @@ def make_examples(table, config):
         for name in texts:
             if not cells[name].strip():
                 raise ValueError(f"{name} is empty")
-        value = None
-        if score:
-            try:
-                value = float(cells[score])
-            except ValueError:
-                value = math.nan
-            if not math.isfinite(value):
-                raise ValueError(f"the score is {cells[score]!r}, expected a number")
+        value = read_number(cells[score], "the score") if score else None
         row = str(index) if row_id is None else cells[row_id]
         return Example(tuple(cells[name] for name in texts), value, row)
 
-    bad = BadRows(config.skip_bad_rows)
-    examples = bad.collect(rows, make)
-    bad.report()
-    if not examples:
-        raise UserError(f"{bad.first or table.name}: found no valid examples")
+    examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
     console.info("%s: %s, %s", table.name, " + ".join(texts), scored)
     return examples
@@ -175,30 +168,16 @@ def make_features(examples, tokenizer, config):
     for example in examples:
         for text in example.texts:
             text_ids.setdefault(text, len(text_ids))
-    options = {"tokenizer": tokenizer, "max_seq_length": length, "text_ids": text_ids}
-    max_limit = config.bert_config.max_position_embeddings
-    return Features(
-        records.SENTENCES,
-        examples,
-        Convert(convert_examples, records.SENTENCES, length, **options),
-        {
-            "data": digest([*e.texts, e.score] for e in examples),
-            "examples": len(examples),
-            "max_seq_length": length,
-            **tokenizer_fingerprint(tokenizer),
-        },
+    return Features.of_examples(
+        examples, records.SENTENCES, convert_examples, tokenizer, config,
+        ([*e.texts, e.score] for e in examples),
         {"S": length, "C": len(examples[0].texts)},
-        num_examples=len(examples),
-        log_truncated=functools.partial(log_truncated, limit=length, max_limit=max_limit),
-    )
+        options={"max_seq_length": length, "text_ids": text_ids},
+    )  # fmt: skip
 
 
 class SentenceEmbeddingData(TaskData):
     """Holds `examples`, a dict from split to list of `Example`."""
-
-    def __init__(self, examples, config, data_files=()):
-        super().__init__(examples, config, data_files)
-        self.metric_names = metric_names(self._is_scored("dev"))
 
     def _is_scored(self, split):
         return split in self.examples and self.examples[split][0].score is not None
@@ -207,10 +186,11 @@ class SentenceEmbeddingData(TaskData):
         return make_features(self.examples[split], tokenizer, self.config)
 
     def make_task(self, model, train):
-        train_format = None
-        if "train" in self.examples:
-            train_format = len(self.examples["train"][0].texts), self._is_scored("train")
-        return SentenceEmbeddingTask(model, self.config, train_format, self._is_scored("dev"))
+        is_training = "train" in self.examples
+        split = "train" if is_training else next(iter(self.examples))
+        data_format = len(self.examples[split][0].texts), self._is_scored(split)
+        is_dev_scored = self._is_scored("dev")
+        return SentenceEmbeddingTask(model, self.config, data_format, is_dev_scored, is_training)
 
     def answers(self, task, predictions, split):
         """Return the cosines of the first two texts."""
@@ -233,4 +213,5 @@ def read(task_config, model, splits, stored=None):
         settings = {"pooling": stored.pooling, "normalize": stored.normalize, **given}
     else:
         settings = encoder_settings(model.checkpoint, given)
-    return SentenceEmbeddingData(examples, task_config.of_model(model, **settings), paths)
+    config = SentenceEmbeddingConfig.of_model(task_config, model, **settings)
+    return SentenceEmbeddingData(examples, config, paths)

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, find_column, find_file
-from bert_tf.data.tables import as_text, named_rows
+from bert_tf.data.rows import BadRows, columns_of, find_column, find_file
+from bert_tf.data.tables import as_text
 from bert_tf.data.tfds import TfdsDataset
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
 from bert_tf.tasks.token_classification.schemes import (
     OUTSIDE,
@@ -179,19 +179,43 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     divided into words as in the exported model, with tags in the scheme of the model's `config`,
     which is None before the tags are known.
     """
-    names, rows = named_rows(table)
-    find = functools.partial(find_column, table.header_place, names)
+    _, find, rows = columns_of(table)
     text = find(columns[0], arguments[0])
     tags = find(columns[1], arguments[1]) if with_tags else None
     known = config.tags.names if config else ()
     labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or BadRows()
     cells = bad.collect(rows, lambda where, _, row: (where, row[text], row.get(tags)))
-    if cells and isinstance(cells[0][1], str):
-        return _split_texts(cells, config, with_tags)
-    return bad.collect(
-        ((where, row) for where, *row in cells),
-        lambda where, _, row: _sentence(where, *row, labels, with_tags),
-    )
+    is_text = cells and isinstance(cells[0][1], str)
+    rows = ((where, row) for where, *row in cells)
+    if not is_text:
+        return bad.collect(rows, lambda where, _, row: _sentence(where, *row, labels, with_tags))
+    if config.tags.scheme == "none":
+        raise UserError("found strings, expected lists of words, because this model tags words")
+    texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[0]), row[1]))
+    num_cut = 0
+
+    def make(where, _, row):
+        nonlocal num_cut
+        text, starts, ends, entities = row
+        words = tuple(text[i:j] for i, j in zip(starts, ends, strict=True))
+        if not words or not with_tags:
+            return Sentence(where, words) if words else None
+        spans, cut = _locate(_read_entities(entities), text, starts, ends)
+        num_cut += cut
+        tags = tags_from_spans(spans, len(words), config.tags.scheme)
+        _check_labels(tags, config.tags.names)
+        return Sentence(where, words, tuple(tags))
+
+    sentences = bad.collect(_split_texts(texts, config), make)
+    if num_cut:
+        console.warning("%d entities start or end inside a word; expanded to whole words", num_cut)
+    return sentences
+
+
+def _check_text(text):
+    if not isinstance(text, str):
+        raise ValueError(f"found {shown(text)}, expected a text as in the first row")
+    return as_text(text)
 
 
 def _sentence(where, words, tags, labels, with_tags):
@@ -211,51 +235,39 @@ def _sentence(where, words, tags, labels, with_tags):
     return Sentence(where, words, tags)
 
 
-def _split_texts(cells, config, with_tags):
-    if config.tags.scheme == "none":
-        raise UserError("found strings, expected lists of words, because this model tags words")
+def _split_texts(rows, config):
+    """Yield (where, (text, starts and ends of its words, entities)) for (where, text, entities)."""
     tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
     *rules, _ = config.tokenizer_settings.values()
     table = WordTable(*rules)
-    sentences, num_cut = [], 0
-    for first in range(0, len(cells), _CHUNK_SIZE):
-        chunk = cells[first : first + _CHUNK_SIZE]
+    for first in range(0, len(rows), _CHUNK_SIZE):
+        chunk = rows[first : first + _CHUNK_SIZE]
         texts = tf.constant([text for _, text, _ in chunk])
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
         is_start = ids.with_values(table.starts(texts, ids, starts))
         offsets = zip(*(x.to_list() for x in (starts, ends, is_start)), strict=True)
         for (where, text, entities), (*edges, starts_word) in zip(chunk, offsets, strict=True):
             first_tokens = np.flatnonzero(starts_word)
-            if not len(first_tokens):
-                continue
-            # Unicode normalization may reorder combining marks, so the last token may start first.
-            edges = [
-                reduce.reduceat(x, first_tokens)
-                for reduce, x in zip((np.minimum, np.maximum), edges, strict=True)
-            ]
-            words = tuple(text[i:j] for i, j in zip(*edges, strict=True))
-            tags = None
-            if with_tags:
-                spans, cut = _locate(_read_entities(entities, where), text, *edges, where)
-                tags = tags_from_spans(spans, len(words), config.tags.scheme)
-                _check_labels(tags, config.tags.names, where)
-                num_cut += cut
-            sentences.append(Sentence(where, words, tags and tuple(tags)))
-    if num_cut:
-        console.warning("%d entities start or end inside a word; expanded to whole words", num_cut)
-    return sentences
+            if len(first_tokens):
+                # Unicode normalization may reorder combining marks, so the last token may start
+                # first.
+                edges = [
+                    reduce.reduceat(x, first_tokens)
+                    for reduce, x in zip((np.minimum, np.maximum), edges, strict=True)
+                ]
+            yield where, (text, *edges, entities)
 
 
-def _check_labels(tags, names, where):
+def _check_labels(tags, names):
     for tag in tags:
         if tag not in names:
             known = sorted({split_tag(name)[1] for name in names if name != OUTSIDE})
-            raise UserError(
-                f"{where}: the label is {split_tag(tag)[1]}, expected one of {', '.join(known)}"
+            raise ValueError(
+                f"the label is {split_tag(tag)[1]}, expected one of {', '.join(known)}"
             )
 
 
-def _read_entities(entities, where):
+def _read_entities(entities):
     """Return a sorted list of (start, end, label) for the entities of a text."""
     try:
         if isinstance(entities, Mapping):
@@ -268,27 +280,25 @@ def _read_entities(entities, where):
             parsed.append((start, end, label))
         return sorted(parsed)
     except (KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{where} is {entities!r:.80}, expected entities with start, end and label"
+        raise ValueError(
+            f"found {shown(entities)}, expected entities with start, end and label"
         ) from None
 
 
-def _locate(entities, text, word_starts, word_ends, where):
+def _locate(entities, text, word_starts, word_ends):
     """Return the word `Span`s of sorted entities, and the number of entities that cut a word."""
     spans: list[Span] = []
     num_cut = 0
     for start, end, label in entities:
         covered = np.flatnonzero((word_starts < end) & (word_ends > start))
         if not 0 <= start < end <= len(text) or not len(covered):
-            raise UserError(
-                f"{where}: the entity {label} from {start} to {end} contains no word of the text "
+            raise ValueError(
+                f"the entity {label} from {start} to {end} contains no word of the text "
                 f"({len(text)} characters)"
             )
         first, last = int(covered[0]), int(covered[-1])
         if spans and first < spans[-1].end:
-            raise UserError(
-                f"{where}: the entity {label} from {start} to {end} overlaps the one before it"
-            )
+            raise ValueError(f"the entity {label} from {start} to {end} overlaps the one before it")
         num_cut += bool(word_starts[first] < start or word_ends[last] > end)
         spans.append(Span(label, first, last + 1))
     return spans, num_cut

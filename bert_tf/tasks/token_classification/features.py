@@ -19,7 +19,7 @@ from bert_tf.tasks.token_classification.schemes import (
     tag_names,
 )
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
-from bert_tf.tokenization.special_tokens import UNK
+from bert_tf.tokenization.settings import UNK
 
 # Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2

@@ -3,9 +3,8 @@
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf.configs.base import derived, option
-from bert_tf.configs.data_files import FileConfig, TfdsConfig
-from bert_tf.configs.task import TaskConfig, check_labels
+from bert_tf.configs.base import REQUIRED, derived, option
+from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.tasks.token_classification.schemes import (
@@ -30,33 +29,32 @@ class Tags(NamedTuple):
         """Convert the tags of a `Sentence` to the model's scheme; UserError if one is invalid."""
         invalid = first_invalid_tag(sentence.tags, self.data_scheme)
         if invalid is not None:
+            advice = "; set `tag_scheme` to the scheme of the data"
             raise UserError(
                 f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}; set `tag_scheme` to the scheme of the data"
+                f"in the scheme {self.data_scheme}{advice * (not sentence.where.startswith('`'))}"
             )
         tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
-        for i, tag in enumerate(tags):
+        for i, (tag, given) in enumerate(zip(tags, sentence.tags, strict=True)):
             if tag not in self.names:
+                found = tag if tag == given else f"{given}, {tag} in the scheme {self.scheme}"
                 raise UserError(
-                    f"{sentence.location(i)}: the tag is {sentence.tags[i]}, expected one of "
+                    f"{sentence.location(i)}: the tag is {found}, expected one of "
                     f"{', '.join(self.names)}"
                 )
         return tags
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
-    """The configuration of token classification, saved in `tagger.json`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenClassificationOptions(FileOptions, TfdsOptions):
+    """The options of token classification."""
 
     GROUPS = (
         ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
         ("Sequences", "document_context"),
         ("Evaluation and prediction", "report"),
     )
-    FILE = "tagger.json"
 
-    # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
-    do_lower_case: bool = derived(False, saved=True, fixed=True)
     max_seq_length: int = option(
         128,
         "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
@@ -102,12 +100,22 @@ class TokenClassificationConfig(FileConfig, TfdsConfig, TaskConfig):
         saved=True,
     )
     report: bool = option(False, "Write eval_report.txt with the scores of each label.")
-    tags: Tags | None = derived(None)
 
-    def __post_init__(self):
-        if isinstance(self.tags, Tags):
-            object.__setattr__(self, "labels", self.tags.names)
-        super().__post_init__()
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenClassificationConfig(TokenClassificationOptions, TaskConfig):
+    """The configuration of token classification, saved in `tagger.json`."""
+
+    FILE = "tagger.json"
+    OPTIONS = TokenClassificationOptions
+
+    # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
+    do_lower_case: bool = derived(False, saved=True, fixed=True)
+    tags: Tags = derived(REQUIRED)
+
+    @property
+    def labels(self):
+        return self.tags.names
 
     @property
     def window_size(self):

@@ -9,9 +9,9 @@ import keras
 
 from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.configs.train import FitConfig, TrainConfig
+from bert_tf.data.containers import check_list, check_texts, read_table
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
-from bert_tf.tasks.arguments import check_list, check_texts, read_table
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.token_classification.examples import sentences_of_table
 from bert_tf.tasks.token_classification.options import TokenClassificationConfig
@@ -141,7 +141,7 @@ class TokenClassification(Pipeline):
 
         "loss" is the mean over words, and "accuracy" the fraction of words with the correct tag. If
         the tags mark entities, "precision", "recall" and "f1" of whole entities are as in
-        conlleval.
+        conlleval. Tags have the scheme of the last training data, by default that of the model.
         """
         return self._evaluate((texts, labels), batch_size, options)
 
@@ -168,7 +168,9 @@ class TokenClassification(Pipeline):
             return self.predict([texts], batch_size)[0]
         texts = check_list(texts, "texts", "a list of texts or of lists of words")
         if not texts or isinstance(texts[0], str):
-            return self._answers([{"text": x} for x in check_texts(texts, "texts")], batch_size)
+            texts = check_texts(texts, "texts")
+            self._warn_if_blank("texts", texts)
+            return self._answers([{"text": x} for x in texts], batch_size)
         self._warn_if_random("the tags")
         data = self._data({"dev": self._examples((texts,), self.arguments, "test")})
         task = data.make_task(self.model, TrainConfig())
@@ -177,17 +179,17 @@ class TokenClassification(Pipeline):
 
     def _examples(self, columns, names, split):
         """Return a list of `Sentence`."""
-        table, _ = read_table(columns, names, ("tokens", "tags"))
+        table, _ = read_table(columns, names, ("tokens", "tags"), 2 - (split == "test"))
         return sentences_of_table(table, names, self.config, with_tags=split != "test")
+
+    def _trained_config(self, examples):
+        config: Any = self.config
+        tags = config.tags._replace(data_scheme=infer_scheme([x.tags for x in examples["train"]]))
+        return dataclasses.replace(config, tags=tags)
 
     def _data(self, examples, class_weight=None):
         weights = None
         if class_weight is not None:
             labels = Labels(self.config.tags.names)
             weights = labels.weights(class_weight, (), "class_weight")
-        config: Any = self.config
-        tags = [x.tags for rows in examples.values() for x in rows if x.tags is not None]
-        if tags:
-            tags = config.tags._replace(data_scheme=infer_scheme(tags))
-            config = dataclasses.replace(config, tags=tags).keep_vocabulary(config)
-        return TokenClassificationData(examples, config, weights)
+        return TokenClassificationData(examples, self.config, weights)

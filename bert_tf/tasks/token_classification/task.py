@@ -1,5 +1,6 @@
 """Token classification: model, loss, metrics and runs."""
 
+import collections
 import itertools
 import re
 
@@ -7,12 +8,12 @@ import numpy as np
 from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.data_files import SPLITS
+from bert_tf.configs.task import SPLITS
 from bert_tf.data.rows import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import BertTokenClassifier
-from bert_tf.tasks.token_classification import schemes, scoring
+from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.features import (
     NOT_WORD_START,
@@ -21,8 +22,9 @@ from bert_tf.tasks.token_classification.features import (
     make_features,
     valid_sentences,
 )
-from bert_tf.tasks.token_classification.schemes import convert_tags
-from bert_tf.tasks.token_classification.scoring import SpanCounts, accuracy
+from bert_tf.tasks.token_classification.options import TokenClassificationConfig
+from bert_tf.tasks.token_classification.schemes import convert_tags, spans_from_tags
+from bert_tf.training import results
 from bert_tf.training.results import result_file
 from bert_tf.training.task import Task, TaskData, best
 
@@ -129,7 +131,7 @@ class TokenClassificationData(TaskData):
 
     def __init__(self, sentences, config, class_weights=None, data_files=()):
         super().__init__(sentences, config, data_files)
-        self.metric_names, self._class_weights = metric_names(config.tags), class_weights
+        self._class_weights = class_weights
 
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
@@ -142,7 +144,7 @@ class TokenClassificationData(TaskData):
 
     def report(self, task, predictions):
         labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
-        return scoring.classification_report(labels, predicted, self.config.tags.scheme)
+        return classification_report(labels, predicted, self.config.tags.scheme)
 
     def predict(self, run, split):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
@@ -151,7 +153,7 @@ class TokenClassificationData(TaskData):
         scheme = self.config.output_scheme or tags.data_scheme
         predicted = [
             schemes.convert_tags(sentence, tags.scheme, scheme)
-            for sentence in run.trainer.task.tags(predictions)
+            for sentence in run.loop.task.tags(predictions)
         ]
 
         def write():
@@ -201,8 +203,8 @@ def read(task_config, model, splits, stored=None):
                 f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
                 "expected one at the start of each document"
             )
-    config, paths = task_config.of_model(model, tags=tags), getattr(source, "files", ())
-    return TokenClassificationData(sentences, config, data_files=paths)
+    config = TokenClassificationConfig.of_model(task_config, model, tags=tags)
+    return TokenClassificationData(sentences, config, data_files=getattr(source, "files", ()))
 
 
 def _stored_tags(task_config, stored):
@@ -248,3 +250,59 @@ def _make_source(task_config):
             raise UserError(f"`{name}={value}`: expected a column number") from None
     paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
     return ColumnFiles(task_config.data_dir, paths, **columns)
+
+
+class SpanCounts:
+    """Counts spans for precision, recall and F1, as in conlleval (CoNLL-2003) and seqeval.
+
+    A predicted span is correct if the data contain a span with the same label and the same words.
+    For iob1 and iob2, the results equal the official conlleval; for iobes, whose S tags conlleval
+    does not know, they equal seqeval, which pip cannot build in an empty environment.
+    """
+
+    def __init__(self, true, predicted):
+        """Count the spans of each label, given two lists of lists of tags."""
+        self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
+        for tags in zip(true, predicted, strict=True):
+            expected, found = (set(spans_from_tags(x)) for x in tags)
+            self.true.update(span.label for span in expected)
+            self.predicted.update(span.label for span in found)
+            self.correct.update(span.label for span in expected & found)
+
+    def precision_recall_f1(self, *labels):
+        """Return (precision, recall, F1) of the given labels, or of all; 0 if undefined."""
+        correct, predicted, true = (
+            sum(counter[label] for label in labels or counter)
+            for counter in (self.correct, self.predicted, self.true)
+        )
+        precision, recall = correct / max(predicted, 1), correct / max(true, 1)
+        return precision, recall, 2 * correct / max(predicted + true, 1)
+
+    def report(self):
+        labels = sorted({*self.true, *self.predicted})
+        width = max(map(len, (*labels, "all")), default=0)
+        lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
+        for name, chosen in [*((label, [label]) for label in labels), ("all", labels)]:
+            precision, recall, f1 = self.precision_recall_f1(*chosen)
+            counts = (sum(counter[x] for x in chosen) for counter in (self.true, self.predicted))
+            lines.append(
+                f"{name:{width}}  {precision:9.4f}  {recall:6.4f}  {f1:6.4f}  "
+                + "  ".join(f"{count:5}" for count in counts)
+            )
+        return "\n".join(lines) + "\n"
+
+
+def classification_report(true, predicted, scheme):
+    """Return a text table with the metrics of each label, given two lists of lists of tags."""
+    if scheme != "none":
+        return SpanCounts(true, predicted).report()
+    names = sorted({tag for sentences in (true, predicted) for tags in sentences for tag in tags})
+    ids = {name: number for number, name in enumerate(names)}
+    flat = ([ids[tag] for tags in sentences for tag in tags] for sentences in (true, predicted))
+    return results.report(*flat, names)
+
+
+def accuracy(true, predicted):
+    """Return the fraction of words with the correct tag, given two lists of lists of tags."""
+    pairs = (zip(*tags, strict=True) for tags in zip(true, predicted, strict=True))
+    return float(np.mean([x == y for x, y in itertools.chain.from_iterable(pairs)]))

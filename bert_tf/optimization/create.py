@@ -1,9 +1,46 @@
-"""The release's learning-rate schedule."""
+"""The optimizer of a run: learning rate, schedule, weight decay and clipping."""
+
+import functools
 
 import keras
 from keras import ops
 
+from bert_tf import console
 from bert_tf.errors import UserError
+from bert_tf.optimization.optimizers import LAMB, NO_DECAY, AdamWeightDecay
+
+OPTIMIZERS = {
+    "bert_adam": AdamWeightDecay,
+    "adamw": functools.partial(AdamWeightDecay, bias_correction=True),
+    "lamb": LAMB,
+}
+
+
+def make_optimizer(config, num_train_steps):
+    """Return the optimizer of a valid `OptimizerConfig`, as the release's `create_optimizer` does.
+
+    The learning rate rises from 0 during `num_warmup_steps` or, if it is not given, the
+    `warmup_proportion` of the steps, and falls to 0 at `num_train_steps`.
+    """
+    num_warmup_steps = config.num_warmup_steps
+    if num_warmup_steps is None:
+        num_warmup_steps = int(num_train_steps * config.warmup_proportion)
+    if num_warmup_steps >= num_train_steps:
+        console.warning(
+            "found %d warm-up steps, expected fewer than the %d training steps: the learning rate "
+            "never reaches `learning_rate`",
+            num_warmup_steps, num_train_steps,
+        )  # fmt: skip
+    return OPTIMIZERS[config.optimizer](
+        LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps),
+        layer_decay=config.layer_decay,
+        weight_decay=0.01,
+        exclude_from_weight_decay=NO_DECAY,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        global_clipnorm=1.0,
+    )
 
 
 @keras.saving.register_keras_serializable("bert_tf")

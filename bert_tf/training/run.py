@@ -1,5 +1,7 @@
-"""`run.json` in the folder of a run: everything needed to reproduce it, and its metrics."""
+"""`Run`, the common part of pre-training and fine-tuning, and its record, `run.json`."""
 
+import contextlib
+import functools
 import json
 import os
 import platform
@@ -11,9 +13,64 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import console
 from bert_tf.checkpoints.warm_start import weight_files
+from bert_tf.data import record_checks
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
-from bert_tf.training import checkpointing
+from bert_tf.optimization import make_optimizer
+from bert_tf.training.checkpointing import check_metric, exclusive_directory, latest
+from bert_tf.training.loop import Loop
+from bert_tf.training.strategy import Workers, set_seed
+
+
+class Run:
+    """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
+
+    A subclass defines `make_task`, `check_folder` for an earlier run with a different model,
+    `prepare`, which writes features and the description of the model, `train`, and
+    `evaluate_and_predict`, which returns the metrics for `run.json`.
+    """
+
+    # Whether a run that only evaluates must not share the folder with a run that trains.
+    locks_evaluation = True
+
+    def __init__(self, config, model, strategy, data_files, command_line=None):
+        """Create a run; `model` has the attributes of `PretrainedFiles` that the task needs."""
+        self.config, self.model, self.strategy = config, model, strategy
+        self.folder, self.workers = config.output_dir, Workers(strategy)
+        self.record = RunRecord(config, data_files, model, command_line)
+        self.loop, self.loop_options = None, {}
+        # The files of records, and a function that reads all of them to find a damaged one.
+        self.paths, self.check_records = data_files, None
+
+    def run(self):
+        """Train, evaluate and predict as the config specifies; return the metrics."""
+        config = self.config
+        with contextlib.ExitStack() as stack:
+            if config.do_train or self.locks_evaluation:
+                stack.enter_context(exclusive_directory(self.folder, self.workers, config.do_train))
+            # The chief checks before the other workers read checkpoints.
+            self.workers.chief_first(self.check_folder)
+            set_seed(config.train.seed)
+            self.loop = Loop(
+                self.make_task, self.strategy, self.folder, self.model.checkpoint,
+                **self.loop_options,
+            )  # fmt: skip
+            check_metric(config.train.best_metric, self.loop.task.metric_names)
+            # Nothing is written until the weights are known to fit.
+            self.prepare()
+            self.workers.chief_first(self.record.start)
+            with record_checks.naming_bad_records(self.paths, self.check_records):
+                if config.do_train:
+                    self.train()
+                metrics = self.evaluate_and_predict()
+            self.workers.chief_first(lambda: self.record.finish(metrics))
+            return metrics
+
+    def train_on(self, data, num_steps, eval_data, epochs=None):
+        """Call `Loop.train` with the optimizer of the config."""
+        optimizer = functools.partial(make_optimizer, self.config.optimizer, num_steps)
+        self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
+
 
 FILE = "run.json"
 
@@ -39,10 +96,10 @@ class RunRecord:
     def start(self):
         """Write the record, unless the run only evaluates an earlier one, and compute digests."""
         earlier = self._read()
-        if self._thread or (earlier and not self._config.do_train):
+        if earlier and not self._config.do_train:
             return
         weights = {"path": self._model.checkpoint, "revision": self._model.revision}
-        if checkpointing.latest(self._config.output_dir):
+        if latest(self._config.output_dir):
             weights = earlier.get("weights", weights)
         self._values = {
             "versions": {
@@ -61,7 +118,6 @@ class RunRecord:
 
     def finish(self, metrics):
         """Add the metrics of the run, a dict."""
-        self.start()
         if self._thread:
             self._thread.join()
         else:
@@ -84,7 +140,7 @@ class RunRecord:
             console.warning("%s has no digests: %s", self._path, error)
 
     def _read(self):
-        exists = files.system(self._path).exists(self._path)
+        exists = files.exists(self._path)
         return json_files.read(self._path, _FIELDS, "a training run") if exists else {}
 
     def _write(self):

@@ -1,4 +1,17 @@
-"""`PretrainedModel`, the base of the models: presets, saving, freezing, LoRA, quantization."""
+"""Bases of the layers and models: call arguments, saving, presets, freezing, LoRA, quantization.
+
+Changes in sublayers (frozen, LoRA, quantized) are saved with the constructor's arguments, by the
+path of the sublayer, such as "bert/layer_0/query".
+
+In addition to Keras' `training`, a model passes these call arguments to its layers:
+
+- `replica_id`: an int or an integer scalar tensor. Dropout has a random stream for each value.
+  Without it all replicas draw the same mask, because a strategy mirrors the state of generators.
+- `recompute`: whether to keep only the input of each transformer layer and recompute the rest in
+  the backward pass (Chen et al., arXiv:1604.06174). It saves memory and takes about a third more
+  time.
+- `skip_padding`: whether the transformer layers skip padding, see `token_layout`.
+"""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -10,9 +23,115 @@ from keras import ops
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling import layer_states
-from bert_tf.modeling.layers import Dense
 from bert_tf.modeling.task_model import TaskModel
+
+CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
+
+# Keras finds the weights in a `.keras` file by the names of layer classes, so renaming a class with
+# weights breaks saved files.
+register = keras.saving.register_keras_serializable("bert_tf")
+
+_KEY = "layer_states"
+
+
+def named_layers(layer, without=()):
+    """Yield (path, sublayer) for each nested sublayer once, parents first."""
+    seen = {id(layer), *map(id, without)}
+    level = [("", layer)]
+    while level:
+        below = []
+        for path, parent in level:
+            for child in parent._layers:
+                if id(child) not in seen and not isinstance(child, keras.layers.InputLayer):
+                    seen.add(id(child))
+                    below.append((f"{path}{child.name}/", child))
+        yield from ((path[:-1], child) for path, child in below)
+        level = below
+
+
+def get_states(layer, without=()):
+    """Return a config entry with the changes in sublayers, except those in `without`."""
+    states = {}
+    for path, child in named_layers(layer, without):
+        if state := _state(child):
+            states[path] = state
+    return {_KEY: states} if states else {}
+
+
+def split(config):
+    options = dict(config)
+    states = options.pop(_KEY, {})
+    return options, states
+
+
+def _state(layer):
+    state = {}
+    if not layer.trainable:
+        state["trainable"] = False
+    if getattr(layer, "lora_rank", None):
+        state["lora_rank"], state["lora_alpha"] = layer.lora_rank, layer.lora_alpha
+    if isinstance(layer, keras.layers.Dense) and layer.quantization_mode:
+        state["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+        state["quantization_config"] = keras.saving.serialize_keras_object(
+            layer.quantization_config
+        )
+    return state
+
+
+def restore(layer, states):
+    """Apply `states` to the sublayers of a new layer."""
+    children = dict(named_layers(layer))
+    for path, state in states.items():
+        _adapt(children[path], state)
+    if not layer.trainable:
+        layer.trainable = False
+    for path, child in children.items():
+        trainable = states.get(path, {}).get("trainable", True)
+        if child.trainable != trainable:
+            child.trainable = trainable
+
+
+def _adapt(layer, state):
+    if "dtype" in state:
+        policy = keras.dtype_policies.deserialize(state["dtype"])
+        layer.quantization_config = keras.saving.deserialize_keras_object(
+            state["quantization_config"]
+        )
+        if layer.built:
+            layer.quantize(policy.quantization_mode, config=layer.quantization_config)
+        else:
+            layer.dtype_policy = policy
+    if "lora_rank" in state:
+        if layer.built:
+            layer.enable_lora(state["lora_rank"], state["lora_alpha"])
+        else:
+            layer.lora_rank, layer.lora_alpha = state["lora_rank"], state["lora_alpha"]
+
+
+class ConfigLayer(keras.layers.Layer):
+    """Base class of the layers that a `BertConfig` describes; sublayers are saved by name."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self._register_call_context_args(*CALL_ARGUMENTS)
+
+    def _layers_saved_elsewhere(self):
+        """Return the sublayers that another layer owns and saves."""
+        return ()
+
+    def get_config(self):
+        config = {**super().get_config(), "config": self.config.to_dict()}
+        return {**config, **get_states(self, self._layers_saved_elsewhere())}
+
+    @classmethod
+    def from_config(cls, config):
+        options, states = split(config)
+        options["config"] = BertConfig.from_dict(options["config"])
+        layer = super().from_config(options)
+        restore(layer, states)
+        return layer
+
 
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
@@ -40,7 +159,7 @@ class PretrainedModel(TaskModel, keras.Model):
         self._options = options
         # A file is loaded in its saved precision, regardless of the current default.
         self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        self._register_call_context_args(*layer_states.CALL_ARGUMENTS)
+        self._register_call_context_args(*CALL_ARGUMENTS)
 
     @property
     def compute_type(self):
@@ -57,7 +176,7 @@ class PretrainedModel(TaskModel, keras.Model):
 
         This is not a property, because Keras saves weights under the names of properties.
         """
-        return next((x for _, x in layer_states.named_layers(self) if x.name == "bert"), self)
+        return next((x for _, x in named_layers(self) if x.name == "bert"), self)
 
     @classmethod
     def from_preset(
@@ -136,20 +255,24 @@ class PretrainedModel(TaskModel, keras.Model):
         Raises:
           UserError: if there are no names, or the encoder has no layer with one of them.
         """
-        layers = [layer for _, layer in layer_states.named_layers(self._encoder())]
-        names = dict.fromkeys(layer.name for layer in layers if isinstance(layer, Dense))
+        layers = [layer for _, layer in named_layers(self._encoder())]
+        names = dict.fromkeys(
+            layer.name for layer in layers if isinstance(layer, keras.layers.Dense)
+        )
         if isinstance(target_layer_names, str):
             target_layer_names = (target_layer_names,)
         unknown = ", ".join(name for name in target_layer_names if name not in names)
         if unknown or not target_layer_names:
             found, expected = unknown or "none", ", ".join(names)
             raise UserError(f"`target_layer_names`: found {found}, expected some of {expected}")
-        targets = [x for x in layers if isinstance(x, Dense) and x.name in target_layer_names]
+        targets = [
+            x for x in layers if isinstance(x, keras.layers.Dense) and x.name in target_layer_names
+        ]
         for layer in targets:
             layer.enable_lora(rank, alpha)
         # A layer that contains a target stays trainable, because freezing it freezes the target.
         for layer in layers:
-            children = [layer, *(child for _, child in layer_states.named_layers(layer))]
+            children = [layer, *(child for _, child in named_layers(layer))]
             layer.trainable = any(child in targets for child in children)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
@@ -186,7 +309,7 @@ class PretrainedModel(TaskModel, keras.Model):
         """Return the outputs for a dict of inputs; unknown names are ignored.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
-        `input_ids`. `modeling.layer_states` describes `replica_id`, `recompute` and `skip_padding`.
+        `input_ids`. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
         """
         # Keras matches a dict with additional keys by position, with wrong results.
         inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
@@ -206,17 +329,17 @@ class PretrainedModel(TaskModel, keras.Model):
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self._policy)
         config = {"config": self.config.to_dict(), **self._options, "dtype": policy}
-        config |= {"name": self.name, **layer_states.get_states(self)}
+        config |= {"name": self.name, **get_states(self)}
         return config if self.trainable else {**config, "trainable": False}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Create a model from a config."""
-        options, states = layer_states.split(config)
+        options, states = split(config)
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
         trainable = options.pop("trainable", True)
         model = cls(BertConfig.from_dict(options.pop("config")), **options)
         if not trainable:
             model.trainable = False
-        layer_states.restore(model, states)
+        restore(model, states)
         return model

@@ -1,0 +1,86 @@
+"""What all classes on strings have in common."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import bert_tf
+
+TEXTS = ["a b", "c d"]
+# For each class: options, arguments of `predict` with a blank text, and with its other texts only.
+CLASSES = {
+    "TextClassifier": ({"labels": ["x", "y"]}, (["a b", " "],), (["a b"],)),
+    "TokenClassification": ({"labels": ["PER"]}, (["a b", " "],), (["a b"],)),
+    "QuestionAnswering": (
+        {"max_seq_length": 16, "max_query_length": 3},
+        (["a", "a"], ["b c", " "]), (["a"], ["b c"]),
+    ),
+    "SentenceEncoder": ({}, (["a b", " "],), (["a b"],)),
+    "TokenVectors": ({}, (["a b", " "],), (["a b"],)),
+    "FillMask": ({}, (["a [MASK]", " "],), (["a [MASK]"],)),
+    "MultipleChoice": ({}, (["a", " "], [["b", "c"]] * 2), (["a"], [["b", "c"]])),
+}  # fmt: skip
+
+
+def make(folder, name, **options):
+    return getattr(bert_tf, name).from_preset(folder, **{**CLASSES[name][0], **options})
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_blank_texts_are_answered_with_a_warning(encoder_folder, caplog, name):
+    """Except by `MultipleChoice`, whose script does not allow them either."""
+    pipeline, (_, texts, others) = make(encoder_folder, name), CLASSES[name]
+    if name == "MultipleChoice":
+        with pytest.raises(bert_tf.UserError, match="`contexts`, item 1: context is empty"):
+            pipeline.predict(*texts)
+        return
+    pipeline.predict(*others)
+    assert "blank" not in caplog.text
+    answers = pipeline.predict(*texts)
+    assert len(answers) == 2
+    assert any("blank" in x or "empty" in x for x in caplog.messages)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_unknown_options_are_named(encoder_folder, name):
+    for option in ("max_length", "vocab_file"):
+        with pytest.raises(bert_tf.UserError, match=f"`{option}`.*{name}"):
+            make(encoder_folder, name, **{option: 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("TextClassifier", (TEXTS, ["x", "y"])),
+        ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
+        ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
+        ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
+        ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
+        ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
+    ],
+)
+def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
+    """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
+    pipeline = make(encoder_folder, name)
+    metrics = [keras.metrics.SparseCategoricalAccuracy(name="own")]
+    if name == "SentenceEncoder":
+        metrics = [keras.metrics.MeanMetricWrapper(lambda y, x: x[:, 0, 0], name="own")]
+    metrics *= 2 if name == "QuestionAnswering" else 1  # one for each output
+    pipeline.compile(metrics=metrics)
+    before = pipeline.evaluate(*data)
+    assert np.isfinite(list(before.values())).all() and "loss" in before
+    form = list(data) if len(data) > 1 else data[0]
+    options = {"learning_rate": 0.0, "epochs": 1, "batch_size": 2, "verbose": 0}
+    history = pipeline.fit(*data, validation_data=form, **options).history
+    for key, value in before.items():
+        np.testing.assert_allclose(history[f"val_{key}"], [value], rtol=1e-5)
+
+
+def test_vectors_of_a_column(encoder_folder):
+    encoder = make(encoder_folder, "SentenceEncoder")
+    expected = encoder.predict(TEXTS)
+    for texts in (pd.DataFrame({"text": TEXTS}), pd.Series(TEXTS), np.array(TEXTS)):
+        np.testing.assert_array_equal(encoder.predict(texts), expected)
+    with pytest.raises(bert_tf.UserError, match="`texts`: item 0 is"):
+        encoder.predict(pd.DataFrame({"a": TEXTS, "b": TEXTS}))
