@@ -17,15 +17,16 @@ from absl import flags
 import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
+from bert_tf.configs.base import hints_of
 from bert_tf.configs.export import ExportConfig
+from bert_tf.configs.model import ModelConfig
 
 define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
 
 # Flags whose values are stored in --model_dir.
-_WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best", "model",
-                   "version_2_with_negative", "init_checkpoint", "bert_config_file", "vocab_file",
-                   "do_lower_case", "strip_accents", "tokenize_chinese_chars")  # fmt: skip
+_WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best",
+                   "version_2_with_negative", *hints_of(ModelConfig))  # fmt: skip
 
 
 def main():
@@ -76,7 +77,8 @@ def from_pretrained(export_config):
     # Checkpoints for these tasks may lack weights that are not used, such as the pooler.
     lenient = {"sentence_embedding": bert_tf.SentenceEncoder, "fill_mask": bert_tf.FillMask}
     if pipeline := lenient.get(export_config.task):
-        return pipeline.from_preset(preset, **options)._servable(serving)
+        loaded = pipeline.from_preset(preset, **options)
+        return loaded.spec.make_servable(loaded.model, loaded.config, serving)
     metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
     config = spec.config_class.from_pretrained(
         preset.bert_config,

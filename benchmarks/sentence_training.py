@@ -20,7 +20,8 @@ import bert_tf
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.source import FileSource
-from bert_tf.tasks.sentence_embedding.search import correlations, l2_normalize
+from bert_tf.tasks.sentence_embedding.search import l2_normalize
+from bert_tf.training.results import METRICS
 
 peer_training.define_flags(num_seeds=3)
 
@@ -40,7 +41,7 @@ def evaluate(encode):
     """Return Spearman's correlation on the development pairs."""
     pairs, scores = read("dev")
     first, second = (l2_normalize(encode(list(texts))) for texts in zip(*pairs, strict=True))
-    return correlations(first, second, scores)["spearman"]
+    return METRICS["spearman"](scores, (first * second).sum(-1))
 
 
 def train_bert_tf(seed):

@@ -20,7 +20,7 @@ from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG
 from bert_tf.checkpoints.release import RELEASE_CHECKPOINT
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, reason
-from bert_tf.io import files, locks
+from bert_tf.io import files, processes
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _REQUIRED = (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY)
@@ -76,7 +76,7 @@ def fetch(name: str) -> str:
     base_url = (os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
     folder = os.path.join(cache, *name.split("/"))
     if not os.path.isdir(folder):
-        with locks.locked(cache, "model", "downloads", waits=True) as is_locked:
+        with processes.locked(cache, "model", "downloads", waits=True) as is_locked:
             if is_locked:
                 files.remove_partial(folder)
             if not os.path.isdir(folder):  # another process may have downloaded it

@@ -3,7 +3,6 @@
 Pickled weights (`pytorch_model.bin`) are not read, because unpickling a file can run code in it.
 """
 
-import json
 import os
 
 import numpy as np
@@ -157,17 +156,16 @@ def write_hugging_face(
         data = save(arrays, metadata={"format": "pt"})
         with files.open_file(os.path.join(temporary, WEIGHTS), "wb") as writer:
             writer.write(data)
-        _write_json(os.path.join(temporary, HUGGING_FACE_CONFIG), values)
+        json_files.write(os.path.join(temporary, HUGGING_FACE_CONFIG), values, sort_keys=True)
         if vocab_file:
             text = vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
             settings = resolve_settings(vocab_file, **settings)
             values = tokenizer_config(settings, config.max_position_embeddings)
-            _write_json(os.path.join(temporary, files.TOKENIZER_CONFIG), values)
-            text = json.dumps(
-                tokenizer_json(load_vocab(vocab_file), settings), indent=2, ensure_ascii=False
-            )
-            files.write_text(os.path.join(temporary, files.TOKENIZER), text + "\n")
+            path = os.path.join(temporary, files.TOKENIZER_CONFIG)
+            json_files.write(path, values, sort_keys=True)
+            values = tokenizer_json(load_vocab(vocab_file), settings)
+            json_files.write(os.path.join(temporary, files.TOKENIZER), values)
     return architecture
 
 
@@ -183,11 +181,6 @@ def detect_architecture(tensors):
     if "output_weights" in tensors:
         return _MULTIPLE_CHOICE
     return "BertModel"
-
-
-def _write_json(path, values):
-    text = json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    files.write_text(path, text)
 
 
 def shards(path):

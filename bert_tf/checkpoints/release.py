@@ -1,12 +1,10 @@
 """Read and write TF1 checkpoints, the format of the release and bert_tf's training runs."""
 
 import os
-import re
 from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format, wrappers_pb2
 
 from bert_tf.errors import DamagedFile, UserError, reason
 from bert_tf.io import files
@@ -27,10 +25,6 @@ def check_path(path, argument):
         )
 
 
-# Field of a CheckpointState in text format.
-_NEWEST = re.compile(r"""^\s*model_checkpoint_path\s*:\s*(".*"|'.*')\s*$""", re.MULTILINE)
-
-
 def named_checkpoint(folder: str) -> str | None:
     """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
 
@@ -40,14 +34,14 @@ def named_checkpoint(folder: str) -> str | None:
     path = os.path.join(folder, "checkpoint")
     if not files.exists(path):
         return None
-    match = _NEWEST.search(files.read_text(path))
     try:
-        name = match and text_format.Parse(f"value: {match[1]}", wrappers_pb2.StringValue()).value
-    except text_format.ParseError:
-        name = None
-    if not name or "\0" in name:
+        state = tf.train.get_checkpoint_state(folder)
+    except ValueError:  # no path, or not UTF-8
+        state = None
+    if not state:
         raise UserError(f"{path}: found no line with model_checkpoint_path, expected one")
-    for prefix in (os.path.join(folder, os.path.basename(name)), os.path.join(folder, name)):
+    name = state.model_checkpoint_path
+    for prefix in (os.path.join(folder, os.path.basename(name)), name):
         if files.exists(prefix + ".index"):
             return prefix
     index = os.path.basename(name) + ".index"

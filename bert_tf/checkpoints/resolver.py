@@ -168,8 +168,7 @@ def resolve(
 def _find_source(given, is_preset):
     """Return the path of the model, downloaded if necessary, or of the checkpoint."""
     model = given.model
-    exists = files.exists
-    if model and not any(exists(model + ending) for ending in ("", ".index")):
+    if model and not any(files.exists(model + ending) for ending in ("", ".index")):
         if is_preset and model not in MODELS:
             similar = difflib.get_close_matches(os.path.basename(model), MODELS)
             hint = f"; did you mean {' or '.join(similar)}?" if similar else ""

@@ -155,7 +155,9 @@ def warm_start(
     required = _ENCODER
     if require_all:
         required = _ALL if getattr(model, "uses_pooler", True) else _ALL_BUT_POOLER
-    config = _find_config(model)
+    layers = [model, *(layer for _, layer in named_layers(model))]
+    configs = (getattr(layer, "config", None) for layer in layers)
+    config = next((x for x in configs if isinstance(x, BertConfig)), None)
     # A user's model may use only the lower layers.
     num_layers = None if isinstance(model, PretrainedModel) else config and config.num_hidden_layers
     check_compatible(shapes, model_shapes, source.path, required, num_layers)
@@ -181,12 +183,6 @@ def count_labels(path: str) -> int:
     if not labels:
         raise UserError(f"`num_labels` must be given: {path} has neither a classifier nor labels")
     return len(labels)
-
-
-def _find_config(model):
-    layers = [model, *(layer for _, layer in named_layers(model))]
-    configs = (getattr(layer, "config", None) for layer in layers)
-    return next((x for x in configs if isinstance(x, BertConfig)), None)
 
 
 def _check_config(config, path):

@@ -8,7 +8,6 @@ Check all dtypes, measure the speed of a given model and save the results:
 """
 
 import dataclasses
-import json
 import os
 import platform
 import time
@@ -75,7 +74,7 @@ def main():
         with_speed = not (FLAGS.quick or on_jax)
         report["speed"] = measure(strategy, config, dtypes) if with_speed else []
     if FLAGS.output_file:
-        bert_tf.io.files.write_text(FLAGS.output_file, json.dumps(report, indent=2) + "\n")
+        bert_tf.io.json_files.write(FLAGS.output_file, report)
     failed = [check["name"] for check in report["checks"] if not check["passed"]]
     if failed:
         raise bert_tf.UserError(

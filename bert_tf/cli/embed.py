@@ -15,7 +15,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.cli.flags import FLAGS, check_files, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingOptions
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
@@ -80,15 +80,12 @@ def main():
 def check_flags():
     if not (FLAGS.input_file or FLAGS.export_dir):
         raise bert_tf.UserError("--input_file or --export_dir is required")
-    if FLAGS.input_file:
-        bert_tf.io.files.require(FLAGS.input_file, "input_file")
-        if not (FLAGS.output_file or FLAGS.query):
-            raise bert_tf.UserError("--input_file requires --output_file or --query")
+    if FLAGS.input_file and not (FLAGS.output_file or FLAGS.query):
+        raise bert_tf.UserError("--input_file requires --output_file or --query")
     for flag, required in _REQUIRES.items():
         if FLAGS[flag].present and not FLAGS[required].value:
             raise bert_tf.UserError(f"--{flag} requires --{required}")
-    if FLAGS.output_file:
-        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
+    check_files()
 
 
 def read_sentences():

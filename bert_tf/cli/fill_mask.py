@@ -15,7 +15,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import lines, pipelines
-from bert_tf.cli.flags import FLAGS, define_options
+from bert_tf.cli.flags import FLAGS, check_files, define_options
 from bert_tf.configs.export import ExportConfig
 
 pipelines.define_pipeline_flags()
@@ -27,9 +27,7 @@ flags.DEFINE_multi_string(
 )
 flags.DEFINE_string("input_file", None, "Text file with one text per line.")
 flags.DEFINE_string(
-    "output_file",
-    None,
-    "File of JSON lines to write. Default: results are printed.",
+    "output_file", None, "File of JSON lines to write. Default: results are printed."
 )
 define_options(ExportConfig, only=("num_best",))
 
@@ -37,10 +35,7 @@ define_options(ExportConfig, only=("num_best",))
 def main():
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
-    if FLAGS.input_file:
-        bert_tf.io.files.require(FLAGS.input_file, "input_file")
-    if FLAGS.output_file:
-        bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
+    check_files()
     with pipelines.make_strategy().scope():
         pipeline = bert_tf.FillMask.from_preset(
             pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()

@@ -160,6 +160,14 @@ def _check_remote_paths():
             files.check_reachable(flag.value, flag.name)
 
 
+def check_files():
+    """Check before a long computation that `input_file` exists and `output_file` is writable."""
+    if FLAGS.input_file:
+        files.require(FLAGS.input_file, "input_file")
+    if FLAGS.output_file:
+        files.check_writable(FLAGS.output_file, "output_file")
+
+
 class _OptionParser(flags.ArgumentParser):
     """Parses a flag and checks it against the type and limits of its option."""
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from absl import flags
 
 from bert_tf import console
+from bert_tf.cli.flags import check_files
 from bert_tf.data import tables
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -29,9 +30,7 @@ _CHUNK_SIZE = 2048
 def define_line_flags():
     """Define the flags for input and output."""
     flags.DEFINE_string(
-        "input_file",
-        None,
-        "Text file or table to answer. Default: standard input.",
+        "input_file", None, "Text file or table to answer. Default: standard input."
     )
     flags.DEFINE_string("output_file", None, "File for the answers. Default: standard output.")
     flags.DEFINE_list(
@@ -56,14 +55,11 @@ def define_line_flags():
 
 
 def check_line_flags():
-    if FLAGS.input_file:
-        files.require(FLAGS.input_file, "input_file")
     for name in ("text_columns", "delimiter"):
         if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
             raise UserError(f"--{name} requires a table as --input_file, without --json")
-    if FLAGS.output_file:
-        files.check_writable(FLAGS.output_file, "output_file")
-    elif sys.stdout is None:
+    check_files()
+    if sys.stdout is None and not FLAGS.output_file:
         raise UserError("--output_file is required, because standard output is closed")
 
 
@@ -240,13 +236,14 @@ def answer_table(predictor, table, output_file, write):
         raise UserError("`output_file` is required, because the input is Parquet")
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
-    if kinds.get(ending, kind) != kind:
+    is_tab_separated = table.format.delimiter == "\t"
+    if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
         raise UserError(
             f"`output_file`: the answers to {table.path} are {table.format}; use an extension "
             f"other than {ending}"
         )
-    table_columns, metadata = predictor.answers.table_columns, predictor.metadata
-    added = [table_columns(answer, metadata) for answer in predictor(table.inputs)]
+    metadata = predictor.metadata
+    added = [*map(predictor.served.table_columns, predictor(table.inputs))]
     if kind not in ("json", "json_lines"):
         separator = metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator if kind == "delimited" else None) for row in added]

@@ -9,6 +9,7 @@ from bert_tf.configs.train import (
     MAX_STEPS,
     DeviceConfig,
     OptimizerConfig,
+    RunConfig,
     TrainConfig,
 )
 from bert_tf.errors import UserError
@@ -191,7 +192,7 @@ class PretrainingDataConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainingConfig(RecordConfig):
+class PretrainingConfig(RecordConfig, RunConfig):
     """The configuration of `training.pretrain`."""
 
     GROUPS = (
@@ -238,19 +239,15 @@ class PretrainingConfig(RecordConfig):
     device: DeviceConfig = dataclasses.field(default_factory=DeviceConfig)
 
     def check(self):
-        """Raise UserError for values that cannot be combined."""
-        if not (self.do_train or self.do_eval):
-            raise UserError("at least one of `do_train` and `do_eval` must be set")
+        super().check()
         for name in FINE_TUNING_ONLY:
             if self.train.is_given(name):
                 raise UserError(f"`{name}` has no effect in pre-training")
-        self.train.check(self.do_train)
         if self.train.train_batch_size % self.num_input_streams:
             raise UserError(
                 f"`num_input_streams={self.num_input_streams}`: expected a divisor of "
                 f"`train_batch_size={self.train.train_batch_size}`"
             )
-        self.device.check_dtype(self.train.dtype)
 
     def to_flags(self):
         skipped = (*FINE_TUNING_ONLY, "warmup_proportion")

@@ -23,6 +23,11 @@ from bert_tf.tokenization.vocabulary import load_vocab, vocabulary_text
 SPLITS = ("train", "dev", "test")
 
 
+def base_split(split):
+    """Return "train", "dev" or "test" for a split: "dev" for "dev_mismatched"."""
+    return split.partition("_")[0]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskOptions(Config):
     """The options of a task that a user sets."""
@@ -288,7 +293,7 @@ class TaskConfig(TaskOptions):
                 continue
             values = ""
             if name not in ("bert_config", "vocab_file"):
-                values = f" ({_as_text(old)}, now {_as_text(new_values[name])})"
+                values = f" ({_value_text(old)}, now {_value_text(new_values[name])})"
             raise UserError(
                 f"`output_dir`: found a run with a different {name}{values} in {folder}; continue "
                 "it with the same value, or use another `output_dir`"
@@ -301,7 +306,7 @@ class TaskConfig(TaskOptions):
             self.save(folder)
 
 
-def _as_text(value):
+def _value_text(value):
     if type(value) is tuple:
         return ", ".join(value) or "none"
     return "none" if value is None else value

@@ -1,11 +1,12 @@
 """Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_tf import console
 from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.task import TaskOptions
+from bert_tf.configs.task import TaskOptions, check_length
 from bert_tf.errors import UserError
 
 # The inputs of a larger batch alone would take gigabytes.
@@ -107,21 +108,6 @@ class TrainConfig(Config):
         """The Keras dtype policy: float32 weights, computation in `dtype`."""
         return self.dtype if self.dtype == "float32" else f"mixed_{self.dtype}"
 
-    def check(self, do_train=True):
-        """Raise UserError for values that cannot be combined."""
-        if self.best_metric and do_train and not self.eval_steps:
-            raise UserError(f"`best_metric={self.best_metric}` requires `eval_steps`")
-        if self.eval_steps and not do_train:
-            console.warning("`eval_steps` has no effect without `do_train`")
-
-    def check_frozen_layers(self, config):
-        """Raise UserError if `num_frozen_layers` exceeds the layers of a `BertConfig`."""
-        if self.num_frozen_layers > config.num_hidden_layers:
-            raise UserError(
-                f"`num_frozen_layers={self.num_frozen_layers}`: expected at most "
-                f"{config.num_hidden_layers}, the number of layers in the model"
-            )
-
     def num_train_steps(self, count, unit):
         """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
         steps = count / self.train_batch_size * self.num_train_epochs
@@ -149,7 +135,6 @@ class FitConfig(BatchConfig):
     """Arguments of the pipelines' `fit`."""
 
     epochs: int = option(3, "Number of training epochs.", minimum=1)
-    learning_rate: float | None = option(None, "The peak learning rate.", minimum=0.0)
     validation_split: float = option(
         0.0, "Fraction of the examples to use for validation.", minimum=0.0, maximum=1.0
     )
@@ -231,10 +216,38 @@ class DeviceConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuneConfig(Config):
+class RunConfig(Config):
+    """Base class of the configurations of runs, with the checks that concern several options."""
+
+    ACTIONS: ClassVar[tuple] = ("do_train", "do_eval")
+
+    def check(self):
+        """Raise UserError for options that cannot be combined, before anything is read."""
+        if not any(getattr(self, name) for name in self.ACTIONS):
+            names = ", ".join(f"`{name}`" for name in self.ACTIONS)
+            raise UserError(f"at least one of {names} must be set")
+        if self.train.best_metric and self.do_train and not self.train.eval_steps:
+            raise UserError(f"`best_metric={self.train.best_metric}` requires `eval_steps`")
+        if self.train.eval_steps and not self.do_train:
+            console.warning("`eval_steps` has no effect without `do_train`")
+        self.device.check_dtype(self.train.dtype)
+
+    def check_model(self, config):
+        """Raise UserError for options that a model with this `BertConfig` does not support."""
+        check_length(self.max_seq_length, config)
+        if self.train.num_frozen_layers > config.num_hidden_layers:
+            raise UserError(
+                f"`num_frozen_layers={self.train.num_frozen_layers}`: expected at most "
+                f"{config.num_hidden_layers}, the number of layers in the model"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuneConfig(RunConfig):
     """The configuration of `training.fine_tune`; `task` has the options of the task."""
 
     GROUP = "Run"
+    ACTIONS = ("do_train", "do_eval", "do_predict")
 
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
     task: TaskOptions = derived(REQUIRED)
@@ -248,17 +261,18 @@ class FineTuneConfig(Config):
 
     @property
     def splits(self):
-        """The splits needed, a subset of "train", "dev" and "test"."""
+        """The splits needed, a tuple of "train", "dev" and "test"."""
         needed = {
             "train": self.do_train,
             "dev": self.do_eval or (self.do_train and self.train.eval_steps > 0),
             "test": self.do_predict,
         }
-        return {split for split, is_needed in needed.items() if is_needed}
+        return tuple(split for split, is_needed in needed.items() if is_needed)
+
+    @property
+    def max_seq_length(self):
+        return self.task.max_seq_length
 
     def check(self):
-        """Raise UserError for values that cannot be combined, before any data is read."""
-        if not (self.do_train or self.do_eval or self.do_predict):
-            raise UserError("at least one of `do_train`, `do_eval` and `do_predict` must be set")
-        self.train.check(self.do_train)
-        self.device.check_dtype(self.train.dtype)
+        super().check()
+        self.task.check(self)

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import read_number
-from bert_tf.data.rows import class_names, plain_rows
+from bert_tf.data.columns import class_names, plain_rows, read_number
 from bert_tf.data.tables import TO_PYTHON, plain
 from bert_tf.errors import UserError, check_unicode, counted
 
@@ -219,8 +218,8 @@ def split_texts(texts, argument, counts):
                 "expected a list of tuples or a tuple of lists"
             )
         columns = [check_texts(x, argument) for x in texts]
-        for column in columns[1:]:
-            check_same_length(f"{argument}[0]", columns[0], f"{argument}[1]", column)
+        for i, column in enumerate(columns):
+            check_same_length(f"{argument}[0]", columns[0], f"{argument}[{i}]", column)
         return columns
     rows = []
     for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
@@ -260,3 +259,15 @@ def check_numbers(values, argument, count):
         return [read_number(plain(x), f"item {i}") for i, x in enumerate(values)]
     except ValueError as error:
         raise UserError(f"`{argument}`: {error}") from None
+
+
+def split_last(examples, share):
+    """Return training and development examples; the last ones are for development."""
+    size = len(examples)
+    first = size - int(size * share)
+    if not 0 < first < size:
+        raise UserError(
+            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
+            f"{size} examples on both sides"
+        )
+    return {"train": examples[:first], "dev": examples[first:]}

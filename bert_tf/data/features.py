@@ -16,6 +16,7 @@ from bert_tf import console
 from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files, processes
+from bert_tf.io.json_files import Count
 from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 
@@ -26,20 +27,14 @@ _CHUNK, _BATCH = 250, 1000
 _MIN_FOR_PROCESSES = 5_000
 
 
-class Convert:
-    """Converts a list of examples to records; can be sent to a process."""
+def make_records(convert, schema, limit, options, examples):
+    """Return the records of a list of examples, and a dict of counts to add up.
 
-    def __init__(self, convert, schema, limit, **options):
-        """`convert(examples, lengths=LengthCounter(limit), **options)` yields dicts."""
-        self._convert = functools.partial(convert, **options)
-        self._schema, self._limit = schema, limit
-
-    def __call__(self, examples):
-        """Return the records, and a dict of counts to add up."""
-        lengths = LengthCounter(self._limit)
-        features = list(self._convert(examples, lengths=lengths))
-        counts = {"examples": len(examples), **lengths.counts}
-        return records.serialize(self._schema, features), counts
+    `convert(examples, lengths=LengthCounter(limit), **options)` yields a dict for each record.
+    """
+    lengths = LengthCounter(limit)
+    features = list(convert(examples, lengths=lengths, **options))
+    return records.serialize(schema, features), {"examples": len(examples), **lengths.counts}
 
 
 def _chunks(examples):
@@ -55,7 +50,8 @@ class Features:
     Attributes:
       schema: the schema of the records, see `data.records`.
       examples: iterable of examples; with `chunks`, anything.
-      convert: function from a list of examples to (records, dict of counts), such as a `Convert`.
+      convert: function from a list of examples to (records, dict of counts), such as a
+        `functools.partial` of `make_records`.
       fingerprint: dict of JSON values that the records depend on.
       axes: dict from the letters in the schema to sizes, or a function from `counts` to it.
       num_labels: the exclusive upper bound of label ids.
@@ -92,7 +88,7 @@ class Features:
         Args:
           examples: the examples.
           schema: see `Features`.
-          convert: see `Convert`, which gets the `tokenizer` and `options`.
+          convert: see `make_records`, which gets the `tokenizer` and `options`.
           tokenizer: the `FullTokenizer`.
           config: the `TaskConfig`.
           data: iterable of JSON values, the content of each example.
@@ -103,11 +99,12 @@ class Features:
           **limits: arguments of `log_truncated` other than those for `max_seq_length`.
         """
         length, max_limit = config.max_seq_length, config.bert_config.max_position_embeddings
+        options = {"tokenizer": tokenizer, **dict(options)}
         limits = {"limit": length, "max_limit": max_limit, **limits}
         return cls(
             schema,
             examples,
-            Convert(convert, schema, limits["limit"], tokenizer=tokenizer, **dict(options)),
+            functools.partial(make_records, convert, schema, limits["limit"], options),
             {
                 "data": digest(data),
                 "examples": len(examples),
@@ -181,9 +178,7 @@ class FeatureCache:
         counts = {"counts": self.features.counts}
         # Written after the records, so that the digests differ if the run is killed in between.
         metadata = {**self._fingerprint, **counts, "records": files.digest(self.path)}
-        metadata["metadata"] = digest([metadata])
-        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
-        files.write_text(f"{self.path}.json", text)
+        json_files.write(f"{self.path}.json", metadata)
         self.stale_reason = None
 
     def reload(self):
@@ -200,7 +195,7 @@ class FeatureCache:
         if not files.exists(metadata_path):
             return f"its metadata file, {metadata_path}, is missing"
         try:
-            metadata = json_files.read(metadata_path, dict)
+            metadata = json_files.read(metadata_path, {"counts": dict[str, Count]})
         except UserError:
             return f"{metadata_path} cannot be read"
         changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
@@ -208,8 +203,6 @@ class FeatureCache:
             return f"{', '.join(changed)} changed since it was written"
         if metadata.get("records") != files.digest(path):
             return "the file was changed since it was written"
-        if metadata.pop("metadata", None) != digest([metadata]):
-            return f"{metadata_path} was changed since it was written"
         self.features.counts = metadata["counts"]
         return None
 

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.data import record_files, records
+from bert_tf.data import records, tfrecord
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.features import digest
 
@@ -75,21 +75,21 @@ class TrainingInput(_RecordInput):
 
     @property
     def identity(self):
-        """`record_files.identity` of the files, or None without `sizes`."""
-        return None if self.sizes is None else record_files.identity(self.paths, self.sizes)
+        """`tfrecord.identity` of the files, or None without `sizes`."""
+        return None if self.sizes is None else tfrecord.identity(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
         """Set `counts`, if it is None, from side files or the file `cache`, else by counting."""
         if self.counts is not None:
             return
-        sizes = record_files.sizes(self.paths) if self.sizes is None else self.sizes
-        self.counts = record_files.read_counts(self.paths, sizes, cache)
+        sizes = tfrecord.sizes(self.paths) if self.sizes is None else self.sizes
+        self.counts = tfrecord.read_counts(self.paths, sizes, cache)
         if self.counts is None:
             console.warning("counting the records of %d files without counts", len(self.paths))
-            self.counts = record_files.count_records(self.paths)
+            self.counts = tfrecord.count_records(self.paths)
             if cache:
                 counts = dict(zip(self.paths, self.counts, strict=True))
-                record_files.save_counts(cache, counts)
+                tfrecord.save_counts(cache, counts)
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
@@ -183,32 +183,33 @@ class TrainingInput(_RecordInput):
         return batches.skip(num_skipped)
 
     def _shuffled(self, read_file, first_step):
-        start = self._position(first_step)
+        first_epoch, first_block, file, record, rest = self._position(first_step)
         is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
         def read_blocks(epoch):
             seed = self._epoch_seed(epoch)
-            is_first = epoch == start.epoch
-            block = tf.where(is_first, np.int64(start.block), 0)
+            is_first = epoch == first_epoch
+            block = tf.where(is_first, np.int64(first_block), 0)
 
             def shuffle(number, values):
                 block_seed = tf.random.experimental.stateless_fold_in(seed, block + number)
                 return tf.random.experimental.stateless_shuffle(values, block_seed)
 
             paths = tf.random.experimental.stateless_shuffle(self.paths, seed)
-            paths = paths[tf.where(is_first, np.int64(start.file), 0) :]
-            num_skipped = tf.where(is_first, np.int64(start.record), 0)
+            paths = paths[tf.where(is_first, np.int64(file), 0) :]
+            num_skipped = tf.where(is_first, np.int64(record), 0)
             blocks = read_files(paths, read_file, num_skipped, is_small).rebatch(self._block)
             return blocks.enumerate().map(shuffle)
 
-        epochs = tf.data.Dataset.range(start.epoch, np.iinfo("int64").max)
+        epochs = tf.data.Dataset.range(first_epoch, np.iinfo("int64").max)
         # Read the next block while the current one is processed.
-        return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(start.rest)
+        return epochs.flat_map(read_blocks).prefetch(1).unbatch().skip(rest)
 
     def _position(self, step):
+        """Return the epoch, block, file, record in it, and the shuffled records to skip."""
         num_skipped = step * self.batch_size
         if not num_skipped:
-            return _Position()
+            return 0, 0, 0, 0, 0
         self.load_counts()
         counts = np.array(self.counts, np.int64)
         epoch, rest = divmod(num_skipped, int(counts.sum()))
@@ -221,7 +222,7 @@ class TrainingInput(_RecordInput):
         ends = np.cumsum(counts[order.numpy()])
         file = int(np.searchsorted(ends, block * self._block, side="right"))
         record = block * self._block - (int(ends[file - 1]) if file else 0)
-        return _Position(epoch, block, file, record, rest)
+        return epoch, block, file, record, rest
 
     def _epoch_seed(self, epoch):
         return tf.random.experimental.stateless_fold_in([self.seed, 0], epoch)
@@ -230,16 +231,6 @@ class TrainingInput(_RecordInput):
 def group_size(count, batch_size):
     """Return how many batches to sort by length together, for `count` examples per epoch."""
     return min(max(1, count // batch_size // _MIN_GROUPS), _GROUP_BATCHES)
-
-
-class _Position(NamedTuple):
-    """A position in the shuffled records; `rest` is the number of shuffled records to skip."""
-
-    epoch: int = 0
-    block: int = 0
-    file: int = 0
-    record: int = 0
-    rest: int = 0
 
 
 def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
@@ -275,7 +266,7 @@ class EvaluationInput(_RecordInput):
     @property
     def identity(self):
         """Hexadecimal digest of everything that affects metrics, except the model."""
-        source = self.source or record_files.identity(self.paths, record_files.sizes(self.paths))
+        source = self.source or tfrecord.identity(self.paths, tfrecord.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.
         batches = (self.max_batches or masking) and [self.max_batches, self.batch_size]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from bert_tf import console
-from bert_tf.data import record_files, records
+from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError, abbreviate, reason
 from bert_tf.io import files
 
@@ -24,7 +24,7 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
     `num_checked` evenly distributed files are checked, None for all; the others are checked when
     they are read, see `naming_bad_records`.
     """
-    sizes = record_files.sizes(paths) if sizes is None else sizes
+    sizes = tfrecord.sizes(paths) if sizes is None else sizes
     empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
     if 0 < len(empty) < len(paths):
         console.info(
@@ -34,7 +34,7 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None, num_checked=NUM
     if num_checked is not None and len(paths) > num_checked:
         console.info("checking the first records of %d of %d files", num_checked, len(paths))
         paths = [paths[i] for i in np.linspace(0, len(paths) - 1, num_checked).astype(int)]
-    record_files.map_files(
+    tfrecord.map_files(
         lambda path: check_lengths(path, schema, lengths, is_unmasked), paths, "checking"
     )
 

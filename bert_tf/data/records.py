@@ -12,7 +12,6 @@ A schema is a dict from feature name to `Feature`, a type and a length. The leng
 A record has only the windows of its own document; `parse` pads them with zeros to W.
 """
 
-import contextlib
 import itertools
 from typing import NamedTuple
 
@@ -20,9 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import tfrecord
-
-# Number of examples to serialize at a time.
-_BATCH_SIZE = 250
 
 
 class Feature(NamedTuple):
@@ -238,20 +234,3 @@ def trim(batch, schema, multiple):
         count = -(-count // step) * step
         trimmed |= {name: trimmed[name][:, :count] for name in windows}
     return trimmed
-
-
-@contextlib.contextmanager
-def writing(paths, schema):
-    """Yield a function that writes examples to the files in turn; see `tfrecord.writing`."""
-    with tfrecord.writing(paths) as write_records:
-        batch = []
-
-        def write(values):
-            batch.append(values)
-            if len(batch) == _BATCH_SIZE:
-                write_records(serialize(schema, batch))
-                batch.clear()
-
-        yield write
-        if batch:
-            write_records(serialize(schema, batch))

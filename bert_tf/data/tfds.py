@@ -2,8 +2,8 @@
 
 from bert_tf import console
 from bert_tf.data import tables
+from bert_tf.data.columns import class_names, plain_rows
 from bert_tf.data.pretraining.corpus import Document
-from bert_tf.data.rows import class_names, plain_rows
 from bert_tf.errors import UserError, reason
 
 # Usual names of the splits.

@@ -17,17 +17,16 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import TrainConfig
-from bert_tf.data import input_pipeline, records
+from bert_tf.data import input_pipeline, records, tfrecord
 from bert_tf.modeling import BertPretrainer
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.training.checkpointing import weights
-from bert_tf.training.jax_devices import use_all_devices
 from bert_tf.training.loop import Loop
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from bert_tf.training.step import LossScale, make_train_step
-from bert_tf.training.strategy import set_seed
+from bert_tf.training.strategy import use_all_devices
 
 # Outputs of the release, see tests/golden/README.md.
 RECORDED = pathlib.Path(__file__).parent / "recorded"
@@ -242,13 +241,13 @@ class Checks:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "records")
             batch_size = 4 * self.strategy.num_replicas_in_sync
-            with records.writing([path], records.PRETRAINING) as write:
-                for i in range(batch_size):
-                    write({name: x[i % 4] for name, x in self._batch.items()})
+            rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(batch_size)]
+            with tfrecord.writing([path]) as write:
+                write(records.serialize(records.PRETRAINING, rows))
             results = []
             for name, parts in (("whole", [4]), ("parts", [2, 4])):
                 for last in parts:
-                    set_seed(0)
+                    keras.utils.set_random_seed(0)
                     output_dir = os.path.join(folder, name)
                     loop = Loop(lambda: PretrainingTask(self._config), self.strategy, output_dir)
                     data = input_pipeline.TrainingInput(

@@ -10,7 +10,7 @@ from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import out_of_memory_errors
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training.checkpointing import weights
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from bert_tf.training.step import make_train_step
 from bert_tf.training.strategy import use_xla
 

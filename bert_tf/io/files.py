@@ -9,7 +9,6 @@ gigabyte of memory per process.
 
 import codecs
 import contextlib
-import dataclasses
 import errno
 import functools
 import glob
@@ -31,7 +30,7 @@ CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 # Suffix of the side files that cache the number of records in a TFRecord file, see
-# `data.record_files`.
+# `data.tfrecord`.
 RECORD_COUNTS = ".counts.json"
 
 # Prefix of models on the Hugging Face hub, and the options that accept them.
@@ -154,15 +153,6 @@ def check_reachable(value, argument):
             ) from None
 
 
-def check_all_reachable(config):
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            check_all_reachable(value)
-        else:
-            check_reachable(value, field.name)
-
-
 def require(path, argument):
     if not exists(path):
         raise UserError(f"`{argument}`: there is no file {path}")
@@ -264,16 +254,27 @@ def rename(source, target):
     system(source).rename(source, target, overwrite=is_file)
 
 
+# The end of names from `temporary_name`, and of files of a checkpoint with such a name. TensorFlow
+# names incomplete ones like "model.ckpt-9.tmp-123.data-00000-of-00001.tempstate456".
+_TEMPORARY = r"\.tmp-(?P<process>\d+)(\.index|\.data-\d+-of-\d+)?(\.tempstate\d+)?"
+
+
+def remove_temporary(folder, name=".+", is_abandoned=lambda path, process_id: True):
+    """Remove the partial files in a folder that `is_abandoned`; `name` is a pattern."""
+    pattern = re.compile(f"({name}){_TEMPORARY}")
+    names = list_folder(folder) if is_folder(folder or ".") else ()
+    for match in filter(None, map(pattern.fullmatch, names)):
+        path = os.path.join(folder, match[0])
+        if is_abandoned(path, int(match["process"])):
+            _try_remove(path)
+
+
 def remove_partial(path):
     """Remove partial versions of a local file or folder whose processes no longer run."""
     folder, name = os.path.split(path)
-    if os.name != "posix" or "://" in path or not os.path.isdir(folder or "."):
-        return
-    side_file = re.escape(RECORD_COUNTS)
-    pattern = re.compile(rf"{re.escape(name)}({side_file})?\.tmp-(\d+)")
-    for match in filter(None, map(pattern.fullmatch, os.listdir(folder or "."))):
-        if not _is_running(int(match[2])):
-            _try_remove(os.path.join(folder, match[0]))
+    if os.name == "posix" and "://" not in path:
+        name = rf"{re.escape(name)}({re.escape(RECORD_COUNTS)})?"
+        remove_temporary(folder, name, lambda _, process_id: not _is_running(process_id))
 
 
 def _is_running(process_id):

@@ -1,4 +1,4 @@
-"""Read JSON files and check them against type annotations.
+"""Write JSON files, read them, and check them against type annotations.
 
 The type of an object is a dict from field name to type. A field whose name ends in "?" is optional,
 and unknown fields are allowed.
@@ -57,10 +57,7 @@ def quoted(value: Any, limit: int = 40) -> str:
 
 def describe(hint: Any) -> str:
     """Return a noun phrase for a type annotation without None."""
-    return _describe(*_parts(hint)[:2])
-
-
-def _describe(hint, limits):
+    hint, limits, _ = _parts(hint)
     if limits.choices:
         return f"one of {', '.join(map(str, limits.choices))}"
     kind = _kind(hint)
@@ -79,7 +76,8 @@ def _describe(hint, limits):
 
 def problem(value: Any, hint: Any) -> str | None:
     """Return a message such as `.labels[1] is 7, expected a string`, None for a valid value."""
-    hint, limits, is_optional = _parts(hint)
+    annotation = hint
+    hint, limits, is_optional = _parts(annotation)
     if hint is Any or (value is None and is_optional):
         return None
     kind, arguments = _kind(hint), typing.get_args(hint)
@@ -87,7 +85,7 @@ def problem(value: Any, hint: Any) -> str | None:
         value = value._asdict()
     if not _is_of_kind(value, kind, limits):
         end = " or null" if is_optional else ""
-        return f"is {quoted(value)}, expected {_describe(hint, limits)}{end}"
+        return f"is {quoted(value)}, expected {describe(annotation)}{end}"
     children: list = []
     if kind in (list, tuple) and arguments:
         children = [(f"[{i}]", element, arguments[0]) for i, element in enumerate(value)]
@@ -181,3 +179,9 @@ def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     except UserError as error:
         raise UserError(f"{path}: {error}{source}") from None
     return value
+
+
+def write(path: str, value: Any, **options: Any) -> None:
+    """Write a value as indented JSON; `options` are arguments of `json.dumps`."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, **options)
+    files.write_text(path, f"{text}\n")

@@ -193,8 +193,8 @@ class TaskModel:
 
     def _compute_loss_of(self, batch, outputs):
         weights = sum_over_replicas(self.task.loss_weights(batch))
-        compute = self.task.losses if self._is_training else self.task.evaluation_losses
-        return sum(compute(outputs, batch, weights).values()), weights
+        losses = self.task.losses(outputs, batch, weights, self._is_training)
+        return sum(losses.values()), weights
 
     def _update_means(self, batch, outputs, weights, loss, training):
         """Update the metrics; `loss` is this replica's share. Return the logs."""

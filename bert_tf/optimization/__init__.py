@@ -1,7 +1,7 @@
 """Optimizers, learning-rate schedules, and learning rates by layer."""
 
 from bert_tf.optimization.create import OPTIMIZERS, LinearWarmupDecay, make_optimizer
-from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay, rate_factors, trainable_weights
+from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay, rate_factors
 
 __all__ = [
     "LAMB",
@@ -10,5 +10,4 @@ __all__ = [
     "LinearWarmupDecay",
     "make_optimizer",
     "rate_factors",
-    "trainable_weights",
 ]

@@ -7,7 +7,7 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.errors import UserError
-from bert_tf.optimization.optimizers import LAMB, NO_DECAY, AdamWeightDecay
+from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay
 
 OPTIMIZERS = {
     "bert_adam": AdamWeightDecay,
@@ -34,12 +34,6 @@ def make_optimizer(config, num_train_steps):
     return OPTIMIZERS[config.optimizer](
         LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps),
         layer_decay=config.layer_decay,
-        weight_decay=0.01,
-        exclude_from_weight_decay=NO_DECAY,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        global_clipnorm=1.0,
     )
 
 

@@ -370,29 +370,14 @@ def _float32(x):
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 
 
-def _depth(name):
-    """Return 0 for the embeddings, i + 1 for layer i, and None for the pooler and heads."""
-    match = _LAYER.search(name)
-    return match and (int(match[1]) + 1 if match[1] else 0)
-
-
 def rate_factors(names, layer_decay):
     """Return a dict from weight names to learning-rate factors.
 
     The factor is 1 for the pooler, the heads and the last layer, and `layer_decay` times the factor
     of the layer above for each lower layer (Sun et al., arXiv:1905.05583).
     """
-    depths = {name: _depth(name) for name in names}
-    top = max((d for d in depths.values() if d is not None), default=0)
-    return {name: layer_decay ** (top - d) if d is not None else 1.0 for name, d in depths.items()}
-
-
-def trainable_weights(weights, num_frozen_layers):
-    """Return the entries of `weights` that are not frozen with the lowest layers.
-
-    The embeddings are frozen too, unless `num_frozen_layers` is 0.
-    """
-    if not num_frozen_layers:
-        return weights
-    frozen = range(num_frozen_layers + 1)
-    return {name: weight for name, weight in weights.items() if _depth(name) not in frozen}
+    # 0 for the embeddings, i + 1 for layer i, and no entry for the pooler and heads.
+    matches = {name: match for name in names if (match := _LAYER.search(name))}
+    depths = {name: int(match[1]) + 1 if match[1] else 0 for name, match in matches.items()}
+    top = max(depths.values(), default=0)
+    return {name: layer_decay ** (top - depths.get(name, top)) for name in names}

@@ -15,12 +15,14 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files, json_files, locks
+from bert_tf.io import files, json_files, processes
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import extra_settings
+from bert_tf.tokenization.vocabulary import to_text
+from bert_tf.training.run import read_record
 
 # For `batching_parameters.txt`: maximum number of rows in a batch and in a request.
 _MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
@@ -36,7 +38,6 @@ _PREDICT_LOG, _REQUEST, _MODEL_SPEC, _INPUTS, _SIGNATURE_NAME = 6, 1, 1, 2, 3
 MODEL_CARD = "README.md"
 # The first line. A file without it is the user's.
 _MARK = "<!-- Written by bert_tf; the next export to this folder replaces it. -->"
-_RECORD = {"versions?": dict, "weights?": dict, "data?": dict, "config?": dict, "metrics?": dict}
 
 _LIMITS = """\
 * A sequence has at most {max_seq_length} tokens. Longer texts are truncated or split into windows,
@@ -91,22 +92,16 @@ class Servable(NamedTuple):
     has_variable_width: bool = False
 
 
-def text_servable(task, prepared, tokenizer, serve_ids, **options):
-    """Return a `Servable` with the single input `text`; `tokenizer` is a `FullTokenizer`."""
-    graph_tokenizer = GraphTokenizer(
-        tokenizer.vocab,
-        keep_special_tokens=bool(tokenizer.special_tokens),
-        **tokenizer.settings,
-    )
-    serve_text = prepared.with_tokenizer(serve_ids, graph_tokenizer, "text")
-    return Servable(task, prepared, graph_tokenizer, serve_text, serve_ids, **options)
+def text_servable(task, prepared, config, serve_ids, keep_special_tokens=False, **options):
+    """Return a `Servable` with the single input `text`."""
+    settings = config.tokenizer_settings
+    tokenizer = GraphTokenizer(config.vocab, keep_special_tokens=keep_special_tokens, **settings)
+    serve_text = prepared.with_tokenizer(serve_ids, tokenizer, "text")
+    return Servable(task, prepared, tokenizer, serve_text, serve_ids, **options)
 
 
 def export(
-    servable: Servable,
-    export_dir: str,
-    version: int | None = None,
-    run_dir: str | None = None,
+    servable: Servable, export_dir: str, version: int | None = None, run_dir: str | None = None
 ) -> str:
     """Write a SavedModel atomically.
 
@@ -126,15 +121,15 @@ def export(
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
     """
-    with locks.locked(export_dir, "export_dir", "exports") as is_locked:
-        locks.remove_temporary_files(export_dir, is_locked)
+    with processes.locked(export_dir, "export_dir", "exports") as is_locked:
+        processes.remove_temporary_files(export_dir, is_locked)
         versions = [int(name) for name in list_versions(export_dir)]
         if version is None:
             version = max(versions, default=0) + 1
         if version in versions:
             raise UserError(f"`version={version}`: {export_dir} already has this version")
         folder = os.path.join(export_dir, str(version))
-        record = _read_record(run_dir)  # an error leaves no new version
+        record = read_record(run_dir) if run_dir else {}  # an error leaves no new version
         metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
         sample, inputs = None, servable.ids_signature
@@ -189,18 +184,14 @@ def _write(servable, folder):
     with files.replacing(folder) as (temporary,):
         with console.only_errors("tensorflow"):  # TensorFlow would log the temporary folder
             archive.write_out(temporary, verbose=False)
-        tokens = {index: token for token, index in servable.tokenizer.vocab.items()}
-        lists = {
-            files.VOCABULARY: [tokens.get(index, "") for index in range(max(tokens) + 1)],
-            "labels.txt": metadata.get("labels", ()),
-            "numbers.txt": metadata.get("numbers", ()),
-        }
         extra = os.path.join(temporary, "assets.extra")
-        for name, lines in lists.items():
-            if lines:
-                files.write_text(os.path.join(extra, name), "".join(f"{x}\n" for x in lines))
-        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
-        files.write_text(os.path.join(temporary, METADATA), text)
+        files.write_text(os.path.join(extra, files.VOCABULARY), to_text(servable.tokenizer.vocab))
+        for name in ("labels", "numbers"):
+            if lines := metadata.get(name):
+                files.write_text(
+                    os.path.join(extra, f"{name}.txt"), "".join(f"{x}\n" for x in lines)
+                )
+        json_files.write(os.path.join(temporary, METADATA), metadata)
         if serving_config.warm_up:
             some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
             requests = _warm_up_requests(servable, endpoints, buckets.lengths or sorted(some))
@@ -299,13 +290,6 @@ def _field(number, data):
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def _read_record(run_dir):
-    """Return the contents of run.json in the folder of a run, {} without one."""
-    path = os.path.join(run_dir or "", "run.json")
-    has_record = run_dir and files.exists(path)
-    return json_files.read(path, _RECORD) if has_record else {}
-
-
 def _write_model_card(folder, metadata, inputs, sample, record):
     """Write the card of a version, unless the user has written a file with this name.
 
@@ -314,7 +298,7 @@ def _write_model_card(folder, metadata, inputs, sample, record):
       metadata: dict with the contents of `model.json`.
       inputs: names of the inputs.
       sample: a row of text inputs; None for a model of ids.
-      record: the result of `_read_record` for the run that trained the model.
+      record: the result of `read_record` for the run that trained the model.
     """
     export_dir, version = os.path.split(folder)
     path = os.path.join(export_dir, MODEL_CARD)

@@ -1,4 +1,4 @@
-"""`Predictor`, which answers rows of text with a SavedModel; `Answers` converts its outputs."""
+"""`Predictor`, which answers rows of text with a SavedModel."""
 
 import itertools
 import os
@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
+from bert_tf.training.task import ServedTask
 
 METADATA = os.path.join("assets.extra", "model.json")
 
@@ -30,27 +31,9 @@ _BATCH_TOKENS = 3000
 _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
-class Answers:
-    """Converts the outputs of a task's exported model; this base class returns all outputs."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        """Return the answer to one row, given a dict of its outputs, as a dict for `json.dumps`."""
-        return {name: plain(value) for name, value in sorted(outputs.items())}
-
-    @staticmethod
-    def table_columns(answer, metadata):
-        """Return the columns that an answer adds to a row of a table, as a dict."""
-        return answer
-
-
-def answers_class(name):
-    """Return the `Answers` class of a served task, or the base class for an unknown name."""
-    # Imported on use, because the tasks import this package.
-    from bert_tf.tasks.registry import served_tasks
-
-    _, served = served_tasks().get(name, (None, None))
-    return (served and served.answers) or Answers
+def all_outputs(outputs, metadata):
+    """Return all outputs of a row; the default of `ServedTask.answer`."""
+    return {name: plain(value) for name, value in sorted(outputs.items())}
 
 
 def plain(value):
@@ -72,7 +55,7 @@ class BasePredictor:
     Attributes:
       inputs: names of a row's inputs, in the order of a line.
       metadata: the contents of `model.json`.
-      answers: the `Answers` class of the task.
+      served: the `ServedTask`.
     """
 
     def __init__(self, serve, signature, metadata, batch_size=None):
@@ -84,9 +67,12 @@ class BasePredictor:
           metadata: dict with the contents of `model.json`.
           batch_size: maximum number of rows in a batch; None for 32 (long) to 256 (short).
         """
+        # Imported on use, because the tasks import this package.
+        from bert_tf.tasks.registry import served_tasks
+
         self._serve, self._signature = serve, signature
         self.inputs, self.metadata, self._batch_size = tuple(signature), metadata, batch_size
-        self.answers = answers_class(metadata["task"])
+        _, self.served = served_tasks().get(metadata["task"], (None, ServedTask()))
 
     def __call__(self, rows: Sequence[Any], batch_size: int | None = None) -> list[dict]:
         """Answer rows.
@@ -108,7 +94,8 @@ class BasePredictor:
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
         order = sorted(range(len(rows)), key=keys.__getitem__)
-        answers: list[Any] = [None] * len(rows)
+        answer = self.served.answer or all_outputs
+        answers: list[dict] = [{}] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
             for indices in _batches(group, keys, batch_size or self._batch_size):
                 columns = {
@@ -118,7 +105,7 @@ class BasePredictor:
                 outputs = {name: x.numpy() for name, x in self._serve(columns).items()}
                 for position, i in enumerate(indices):
                     row = {name: x[position] for name, x in outputs.items()}
-                    answers[i] = self.answers.answer(row, self.metadata)
+                    answers[i] = answer(row, self.metadata)
         return answers
 
     def read(self, line: str, as_json: bool = False) -> dict[str, Any]:

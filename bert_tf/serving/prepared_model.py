@@ -12,7 +12,7 @@ from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.base import named_layers
 from bert_tf.tokenization.graph_normalization import row_indices
-from bert_tf.training.jax_devices import predict_on_batch
+from bert_tf.training.strategy import predict_on_batch
 
 # Smaller variables (norms, biases) stay in float32; they are 0.1 % of all weights.
 _MIN_QUANTIZED_SIZE = 4096

@@ -19,8 +19,8 @@ from bert_tf.configs.train import (
     OptimizerConfig,
     TrainConfig,
 )
+from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
-from bert_tf.data.rows import split_last
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import make_optimizer
@@ -28,10 +28,9 @@ from bert_tf.tasks.folder_fit import fit_in_folder
 from bert_tf.tasks.saving import Savable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
-from bert_tf.training.callbacks import AddScores, CheckLoss
-from bert_tf.training.jax_devices import divide_batches
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
-from bert_tf.training.strategy import default_strategy, model_strategy, use_xla
+from bert_tf.training.progress import AddScores, CheckLoss
+from bert_tf.training.strategy import default_strategy, divide_batches, model_strategy, use_xla
 
 # Losses that Keras computes from probabilities instead of logits if they are given by name.
 _CROSSENTROPIES = (
@@ -110,7 +109,9 @@ class Pipeline(Savable):
         known |= {"labels"} & vars(cls.spec.config_class).keys()  # may be a property
         for name in options.keys() - known | options.keys() & {"bert_config", "vocab_file"}:
             raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset")
-        files = checkpoints.resolve(preset, do_lower_case=do_lower_case)
+        # A task for uncased models warns if no file specifies the casing.
+        default = None if cls.spec.config_class.do_lower_case else False
+        files = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
         stored = cls.spec.config_class.load(files.folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
@@ -209,8 +210,7 @@ class Pipeline(Savable):
 
     def _fit(self, columns, validation_data, options, **task_options):
         """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
-        config = FitConfig.take(options)
-        optimizer_config = OptimizerConfig.take(options, learning_rate=config.learning_rate)
+        config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         for name in options.keys() & _UNSUPPORTED:
             raise UserError(f"`{name}` is not supported by the `fit` of {type(self).__name__}")
         examples = {"train": self._examples(columns, self.arguments, "train")}
@@ -229,7 +229,7 @@ class Pipeline(Savable):
             return history
         for name in options.keys() & {x.name for x in dataclasses.fields(TrainConfig)}:
             raise UserError(f"`{name}` requires `output_dir`")
-        task = data.make_task(self.model, TrainConfig())
+        task = data.make_task(self.model)
         batches, num_steps = self._batches(self._features(data, "train"), task, config)
         self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
         data.start_training(self.model)
@@ -320,7 +320,7 @@ class Pipeline(Savable):
         batch_size = BatchConfig(batch_size).batch_size
         examples = {"dev": self._examples(columns, self.arguments, "dev")}
         data = self._data(examples, **task_options)
-        task, records = data.make_task(self.model, TrainConfig()), self._features(data, "dev")
+        task, records = data.make_task(self.model), self._features(data, "dev")
         scores = self._scores(task, records, batch_size)
         if self._has_own_scores:
             self.model.task = self.model.task or task
@@ -382,5 +382,5 @@ class Pipeline(Savable):
             return serving.ServablePredictor(servable)
 
         # By number of texts, because a caller may alternate between texts and pairs.
-        name = "predictor", getattr(config, "num_texts", None)
+        name = "predictor", config.num_texts
         return self._cache.get(self.model, name, config, make)(rows, batch_size)

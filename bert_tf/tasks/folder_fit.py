@@ -1,9 +1,8 @@
 """`fit(output_dir=...)`: the loop of the scripts, with a pipeline's model and data."""
 
-import types
-
 import keras
 
+from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.configs.train import FineTuneConfig, FitConfig, TrainConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.task_model import RATE_CALLBACKS
@@ -43,7 +42,7 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
         raise UserError(f"`{name}` is the argument `{_FIT_NAMES[name]}` of `fit`")
     train = TrainConfig.take(
         options,
-        dtype=pipeline.model.compute_dtype,
+        dtype=pipeline.model.compute_type,
         train_batch_size=config.batch_size,
         eval_batch_size=config.batch_size,
         num_train_epochs=float(config.epochs),
@@ -65,12 +64,11 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
         config.output_dir, data.config, train=train, optimizer=optimizer_config, do_train=True
     )
     data.config.check_folder(config.output_dir)
-    train.check()
-    train.check_frozen_layers(pipeline.config.bert_config)
-    data.config.check(run_config)
-    files = types.SimpleNamespace(tokenizer=pipeline.tokenizer, checkpoint=None, revision=None)
+    run_config.check()
+    run_config.check_model(data.config.bert_config)
+    no_files = PretrainedFiles(None, None, None, None)
     run = FineTuning(
-        pipeline.spec, run_config, data, strategy, files,
+        pipeline.spec, run_config, data, strategy, no_files,
         keras_model=pipeline.model, callbacks=callbacks,
     )  # fmt: skip
     skip_padding = pipeline.model.skip_padding

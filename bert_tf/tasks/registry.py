@@ -56,7 +56,7 @@ def served_tasks():
 def load_config(folder):
     """Return the (`TaskSpec`, `TaskConfig`) of the output folder of a run, or (None, None)."""
     for spec in TASKS.values():
-        if spec.config_class and (config := spec.config_class.load(folder)):
+        if config := spec.config_class.load(folder):
             return spec, config
     return None, None
 

@@ -45,17 +45,7 @@ class Savable:
         """Print the layers of the model; see `keras.Model.summary`."""
         self.model.summary(**options)
 
-    def export(
-        self,
-        folder: str | os.PathLike,
-        version: int | None = None,
-        inputs: str = "text",
-        buckets: tuple = (),
-        weights: str | None = None,
-        warm_up: bool = True,
-        dtype: str | None = None,
-        skip_padding: bool | None = None,
-    ) -> str:
+    def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
 
         `bert_tf.serving.Predictor` runs the model. `export_model.py` writes the same files.
@@ -63,13 +53,8 @@ class Savable:
         Args:
           folder: parent folder for all versions of the model.
           version: version number; None for the next free one.
-          inputs: "text" for a model that takes strings, with a second signature for ids; "ids" for
-            a model that takes ids and does not require tensorflow-text.
-          buckets: sequence lengths to pad to; empty for the longest sequence of a batch.
-          weights: storage dtype of the weights: "float32", "bfloat16" or "int8"; None for `dtype`.
-          warm_up: whether to write warm-up requests for TF Serving.
-          dtype: compute dtype: "float32", "bfloat16" or "float16"; None for the model's.
-          skip_padding: whether to skip computation on padding; see `configs.ServingConfig`.
+          **options: attributes of `configs.ServingConfig`, such as `inputs` and `weights`. By
+            default, `dtype` is that of the model.
 
         Returns:
           The folder written, FOLDER/VERSION.
@@ -77,29 +62,28 @@ class Savable:
         Raises:
           UserError: if the version exists or an argument is invalid.
         """
-        if dtype is None and self.model.compute_type != "float64":
-            dtype = self.model.compute_type
-        buckets = tuple(buckets)
-        serving_config = ServingConfig(inputs, buckets, weights, dtype, skip_padding, warm_up)
+        dtype = self.model.compute_type
+        if options.get("dtype") is None:
+            options["dtype"] = None if dtype == "float64" else dtype
+        serving_config = ServingConfig(**options)
         self._warn_if_random("the answers of the exported model")
         if keras.backend.backend() != "tensorflow":
-            return self._export_by_tensorflow(
-                os.fspath(folder), version, inputs, buckets, weights, warm_up, dtype, skip_padding
-            )
+            return self._export_by_tensorflow(os.fspath(folder), version, options)
         servable = self.spec.make_servable(self.model, self.config, serving_config)
         return serving.export(servable, os.fspath(folder), version)
 
-    def _export_by_tensorflow(self, folder, *options):
+    def _export_by_tensorflow(self, folder, version, options):
         """Export the model, through a preset, in a process with the TensorFlow backend."""
         with tempfile.TemporaryDirectory() as temporary:
             preset = os.path.join(temporary, "preset")
             with files.replacing(preset) as (new,):
                 self._write_preset(new)
-            arguments = json.dumps([os.path.abspath(folder), *options])
+            arguments = json.dumps([os.path.abspath(folder), version, options])
             program = (
                 "import json, sys, bert_tf; "
                 f"pipeline = bert_tf.{type(self).__name__}.from_preset(sys.argv[1]); "
-                "print(pipeline.export(*json.loads(sys.argv[2])))"
+                "folder, version, options = json.loads(sys.argv[2]); "
+                "print(pipeline.export(folder, version, **options))"
             )
             # No GPUs, because JAX has reserved their memory.
             variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}

@@ -5,7 +5,7 @@ from bert_tf.training.fine_tuning import fine_tune
 from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining import pretrain
 from bert_tf.training.step import LossScale, make_train_step
-from bert_tf.training.strategy import make_strategy, set_seed
+from bert_tf.training.strategy import make_strategy
 from bert_tf.training.task import Task, TaskData
 
 __all__ = [
@@ -18,5 +18,4 @@ __all__ = [
     "make_strategy",
     "make_train_step",
     "pretrain",
-    "set_seed",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import release
 from bert_tf.errors import DamagedFile, UserError, abbreviate
-from bert_tf.io import files, json_files, locks
+from bert_tf.io import files, json_files, processes
 from bert_tf.io.json_files import Count
 
 KEEP = 5
@@ -54,17 +54,17 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
         return
     is_new = not files.exists(output_dir)
     files.make_folder(output_dir)
-    with locks.locked(output_dir, "output_dir", "trains") as is_locked:
+    with processes.locked(output_dir, "output_dir", "trains") as is_locked:
         if is_training:
-            locks.remove_temporary_files(output_dir, is_locked)
-            locks.remove_temporary_files(os.path.join(output_dir, BEST), is_locked)
-            remove_incomplete(output_dir, is_locked)
+            for path in filter(files.exists, (output_dir, os.path.join(output_dir, BEST))):
+                processes.remove_temporary_files(path, is_locked)
+                remove_incomplete(path, is_locked)
         _LOCKED.add(folder)
         try:
             yield
         except UserError:
             if is_new:
-                locks.remove_unused(output_dir)
+                processes.remove_unused(output_dir)
             raise
         finally:
             _LOCKED.remove(folder)
@@ -183,13 +183,13 @@ def _list_checkpoints(output_dir):
 
 
 def remove_incomplete(output_dir, is_locked=True):
-    """Remove the data files of checkpoints without an index; see `locks.is_abandoned`."""
+    """Remove the data files of checkpoints without an index; see `processes.is_abandoned`."""
     names = set(files.list_folder(output_dir))
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
         path = os.path.join(output_dir, name)
         is_incomplete = match and f"{match[1]}.index" not in names
-        if is_incomplete and locks.is_abandoned(path, is_locked):
+        if is_incomplete and processes.is_abandoned(path, is_locked):
             files.remove(path)
             console.info("removed %s, which has no index, because a process was killed", path)
 
@@ -234,14 +234,6 @@ def restore(prefix, variables):
     values = {name: source.tensor(name) for name in variables}
     for name, variable in variables.items():
         variable.assign(values[name])
-
-
-def check_metric(metric, names):
-    """Raise UserError unless `metric` is None or one of a task's metrics `names`."""
-    if metric and metric not in names:
-        raise UserError(
-            f"`best_metric={metric}`: expected a metric of this task, one of {', '.join(names)}"
-        )
 
 
 def log_best_checkpoint(output_dir, argument=None):

@@ -4,19 +4,19 @@ import dataclasses
 import os
 
 from bert_tf import checkpoints, console
-from bert_tf.configs.task import check_length
+from bert_tf.configs.task import base_split
 from bert_tf.configs.train import FineTuneConfig
 from bert_tf.data import input_pipeline
 from bert_tf.data.features import FeatureCache, digest
-from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.io import files
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
-from bert_tf.training.callbacks import Epochs
+from bert_tf.training.progress import Epochs
 from bert_tf.training.results import result_file
 from bert_tf.training.run import Run
-from bert_tf.training.strategy import check_batch_sizes, make_strategy, use_xla
+from bert_tf.training.strategy import make_strategy, use_xla
 from bert_tf.training.task import TaskSpec
 
 # The names of the feature files, as in the release.
@@ -44,12 +44,19 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     Raises:
       UserError: if an option or a file is not valid.
     """
-    config.check()
-    files.check_all_reachable(config)
     spec.config_class.check_folder(config.output_dir)
-    stored = None if config.do_train else spec.config_class.load(config.output_dir)
+    earlier = spec.config_class.load(config.output_dir)
+    stored = None if config.do_train else earlier
     config = _completed(config, stored)
-    model = load_model(config, spec.config_class)
+    config.check()
+    resumes = earlier and (stored or checkpointing.latest(config.output_dir))
+    model = checkpoints.resolve(
+        config.model,
+        run_settings=earlier.tokenizer_settings if resumes else None,
+        default_lower_case=spec.config_class.do_lower_case,
+    )
+    config.check_model(model.bert_config)
+    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
     data = spec.read(config.task, model, config.splits, stored)
@@ -58,7 +65,7 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
 
 
 def _completed(config, stored):
-    """Fill in missing options from the trained model, log which, and check the options."""
+    """Fill in missing options from the trained model, and log which."""
     task_config, model = config.task.resolve(stored), config.model
     if stored:
         values = {
@@ -75,24 +82,7 @@ def _completed(config, stored):
         ]
         if names := [*missing, *names]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
-    config = dataclasses.replace(config, task=task_config, model=model)
-    task_config.check(config)
-    return config
-
-
-def load_model(config, config_class):
-    """Return the `PretrainedFiles` of a run; check that they match each other and the options."""
-    stored = config_class.load(config.output_dir)
-    is_stored = stored and (not config.do_train or checkpointing.latest(config.output_dir))
-    model = checkpoints.resolve(
-        config.model,
-        run_settings=stored.tokenizer_settings if is_stored else None,
-        default_lower_case=config_class.do_lower_case,
-    )
-    check_length(config.task.max_seq_length, model.bert_config)
-    config.train.check_frozen_layers(model.bert_config)
-    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
-    return model
+    return dataclasses.replace(config, task=task_config, model=model)
 
 
 class FineTuning(Run):
@@ -106,13 +96,11 @@ class FineTuning(Run):
         `keras_model` is a model with its initial weights, None to make it. With a model, Keras
         `callbacks` are called at the end of each epoch.
         """
-        super().__init__(config, model, strategy, data.data_files, command_line)
-        self.spec, self.data = spec, data
-        self.keras_model, self.callbacks = keras_model, callbacks
-        data.config = data.config.resumed(self.folder)
-        train = config.train
         predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
-        check_batch_sizes(train, strategy, config.do_train, "dev" in config.splits, predicts)
+        super().__init__(config, model, strategy, data.data_files, command_line, predicts)
+        self.spec, self.data = spec, data
+        self.keras_model, self.callbacks, self.epochs = keras_model, callbacks, None
+        data.config = data.config.resumed(self.folder)
         self.length_multiple = None
         self.loop_options = {
             "must_be_trained": not config.do_train,
@@ -120,7 +108,7 @@ class FineTuning(Run):
             "is_loaded": keras_model is not None,
         }
         if config.do_train and (count := data.num_train_examples()) is not None:
-            train.num_train_steps(count, data.unit)  # at least one batch
+            config.train.num_train_steps(count, data.unit)  # at least one batch
         self.feature_files = {
             split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
             for split in data.examples
@@ -140,8 +128,10 @@ class FineTuning(Run):
 
     def make_features(self):
         """Write the features of each split, unless they can be reused."""
+        config = self.data.config
+        tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         for split, path in self.feature_files.items():
-            features = self.data.features(split, self.model.tokenizer)
+            features = self.data.features(split, tokenizer)
             cache = self._caches[split] = FeatureCache(path, features)
             if self._must_rebuild(split, cache):
                 self.workers.chief_first(cache.rebuild)
@@ -225,7 +215,7 @@ class FineTuning(Run):
         model = self.keras_model
         if model is None:
             model = self.spec.make_model(self.data.config, self.config.train.dtype_policy)
-        return self.data.make_task(model, self.config.train)
+        return self.data.make_task(model, self.config.train.pad_to_max_length)
 
     def prepare(self):
         self.make_features()
@@ -246,21 +236,13 @@ class FineTuning(Run):
             bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options(split),
         )
-        evaluation = None
-        if train.eval_steps:
-            evaluation = self._batches(self.data.splits("dev")[0], train.eval_batch_size)
-        epochs = self._make_epochs() if self.keras_model is not None else None
-        self.train_on(batches, self.num_steps, evaluation, epochs)
+        dev = self.data.splits("dev")
+        evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
+        if self.keras_model is not None:
+            count = int(train.num_train_epochs)
+            ends = [self.num_steps // count * (i + 1) for i in range(count)]
+            self.epochs = Epochs(self.keras_model, self.callbacks, ends, evaluation)
+        self.train_on(batches, self.num_steps, evaluation, self.epochs)
 
     def evaluate_and_predict(self):
-        if self.config.train.best_metric:
-            self.loop.use_best(self.config.train.best_metric)
         return self.data.evaluate_and_predict(self)
-
-    def _make_epochs(self):
-        train, splits = self.config.train, self.data.splits("dev")
-        count = int(train.num_train_epochs)
-        ends = [self.num_steps // count * (i + 1) for i in range(count)]
-        evaluation = self._batches(splits[0], train.eval_batch_size) if splits else None
-        self.epochs = Epochs(self.keras_model, self.callbacks, ends, evaluation)
-        return self.epochs

@@ -16,7 +16,7 @@ from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError, abbreviate, not_finite
 from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.optimization import AdamWeightDecay, trainable_weights
+from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
 from bert_tf.training.progress import PreemptionHandler, Report
@@ -103,7 +103,7 @@ class Loop:
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
-          epochs: the `callbacks.Epochs` with Keras callbacks, or None.
+          epochs: the `progress.Epochs` with Keras callbacks, or None.
 
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was
@@ -125,8 +125,9 @@ class Loop:
         ):
             with self.strategy.scope():
                 self._optimizer = optimizer = _checked(make_optimizer())
-                weights = checkpointing.weights(self.model, trainable_only=True)
-                optimizer.build(trainable_weights(weights, config.num_frozen_layers))
+                if config.num_frozen_layers:
+                    self.model.freeze(config.num_frozen_layers)
+                optimizer.build(checkpointing.weights(self.model, trainable_only=True))
                 loss_scale = LossScale.of(self.model)
                 train_step = make_train_step(self.task, optimizer, config, loss_scale)
             self._state = checkpointing.run_state(self.model, optimizer, loss_scale)
@@ -213,13 +214,13 @@ class Loop:
                 # Save first: an evaluation may take longer than the notice before a preemption.
                 if must_save or must_evaluate or ends_epoch or must_stop:
                     self._save()
-                if must_stop:
-                    self._preemption.stop(self.step)
                 with report.paused():
+                    if ends_epoch:  # a resumed run starts with the next epoch
+                        epochs.finish(self.evaluate)
+                    if must_stop:
+                        self._preemption.stop(self.step)
                     if must_evaluate:
                         self._evaluate()
-                    if ends_epoch:
-                        epochs.finish(self.evaluate)
                 if self._is_stopped_early:
                     console.info("training: stopped early at step %d", self.step)
 

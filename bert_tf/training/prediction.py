@@ -13,8 +13,7 @@ from bert_tf.data import records
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.training.jax_devices import predict_on_batch
-from bert_tf.training.strategy import Workers, on_all_replicas, per_replica
+from bert_tf.training.strategy import Workers, on_all_replicas, per_replica, predict_on_batch
 
 _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 

@@ -1,23 +1,140 @@
-"""`pretrain`: pre-train from records, as run_pretraining.py does."""
+"""`pretrain`: pre-train from records, with the losses of the release."""
 
 import functools
 import json
 import os
 
+import numpy as np
+from keras import ops
+
 from bert_tf import checkpoints, console, tokenization
 from bert_tf.checkpoints.metadata import add_published_casing
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.pretraining import PretrainingConfig
-from bert_tf.configs.task import check_length
-from bert_tf.data import dynamic_masking, input_pipeline, record_checks, record_files, records
+from bert_tf.data import dynamic_masking, input_pipeline, record_checks, records, tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files
+from bert_tf.modeling import BertPretrainer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
-from bert_tf.training.pretraining_task import PretrainingTask
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
-from bert_tf.training.strategy import check_batch_sizes, make_strategy
+from bert_tf.training.strategy import make_strategy
+from bert_tf.training.task import Task, best
+
+
+class PretrainingTask(Task):
+    """Trains a `BertPretrainer` on pre-training records; P is the number of prediction slots.
+
+    Without `has_pairs`, text pairs have no labels, and the pooler and the next sentence head are
+    not trained.
+    """
+
+    loss_names = ("masked_lm_loss", "next_sentence_loss")
+    metric_names = (
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+        "loss",
+    )
+
+    fit_metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
+
+    def __init__(self, config, dtype=None, has_pairs=True, model=None):
+        self.model = model or BertPretrainer(config, dtype=dtype)
+        self._has_pairs = has_pairs
+        if not has_pairs:
+            self.loss_names = ("masked_lm_loss",)
+            self.metric_names = ("masked_lm_accuracy", "masked_lm_loss", "loss")
+            self.fit_metric_names = ("masked_lm_accuracy",)
+
+    def loss_weights(self, batch):
+        weights = {"masked_lm": ops.sum(self._masks(batch))}
+        if self._has_pairs:
+            weights["next_sentence"] = ops.sum(self._is_real(batch))
+        return weights
+
+    def _masks(self, batch):
+        return batch["masked_lm_weights"] * self._is_real(batch)[:, None]
+
+    def losses(self, outputs, batch, weights, training=True):
+        factors = self.example_weights(batch)
+        masked_lm = self._masked_lm_losses(outputs, batch) * factors[:, None]
+        # The release's 1e-5 keeps the loss of a batch without predictions finite.
+        losses = {"masked_lm_loss": ops.sum(masked_lm) / (weights["masked_lm"] + 1e-5)}
+        if self._has_pairs:
+            next_sentence = ops.sum(self._next_sentence_losses(outputs, batch) * factors)
+            losses["next_sentence_loss"] = next_sentence / weights["next_sentence"]
+        return losses
+
+    def _masked_lm_losses(self, outputs, batch):
+        masked_lm = ops.sparse_categorical_crossentropy(
+            batch["masked_lm_ids"], outputs["masked_lm_logits"], from_logits=True
+        )
+        return masked_lm * batch["masked_lm_weights"]
+
+    def _next_sentence_losses(self, outputs, batch):
+        labels = ops.squeeze(batch["next_sentence_labels"], -1)
+        return ops.sparse_categorical_crossentropy(
+            labels, outputs["next_sentence_logits"], from_logits=True
+        )
+
+    def _are_correct(self, outputs, batch):
+        """Return 1 for each correct word, float32 (B, P), and next sentence, float32 (B,)."""
+        labels = [batch["masked_lm_ids"]]
+        logits = [outputs["masked_lm_logits"]]
+        if self._has_pairs:
+            labels.append(ops.squeeze(batch["next_sentence_labels"], -1))
+            logits.append(outputs["next_sentence_logits"])
+        return [
+            ops.cast(ops.equal(best(x), ops.cast(y, "int32")), "float32")
+            for x, y in zip(logits, labels, strict=True)
+        ]
+
+    def fit_metrics(self, outputs, batch):
+        weights = (self._masks(batch), self._is_real(batch))
+        values = zip(self._are_correct(outputs, batch), weights, strict=False)
+        return dict(zip(self.fit_metric_names, values, strict=True))
+
+    def keras_targets(self, batch, weights):
+        factors = self.example_weights(batch)
+        masked_lm = batch["masked_lm_weights"] * factors[:, None] / (weights["masked_lm"] + 1e-5)
+        next_sentence, labels = 0.0 * factors, ops.zeros_like(batch["masked_lm_ids"][:, 0])
+        if self._has_pairs:
+            labels = ops.squeeze(batch["next_sentence_labels"], -1)
+            next_sentence = factors / weights["next_sentence"]
+        return (
+            {"masked_lm_logits": batch["masked_lm_ids"], "next_sentence_logits": labels},
+            {"masked_lm_logits": masked_lm, "next_sentence_logits": next_sentence},
+        )
+
+    def predictions(self, outputs, batch):
+        masked_lm = self._masked_lm_losses(outputs, batch)
+        is_correct, *is_next_correct = self._are_correct(outputs, batch)
+        predictions = {
+            "masked_lm_loss": ops.sum(masked_lm, -1),
+            "masked_lm_correct": ops.sum(is_correct * batch["masked_lm_weights"], -1),
+            "masked_lm_weight": ops.sum(batch["masked_lm_weights"], -1),
+        }
+        if self._has_pairs:
+            predictions["next_sentence_loss"] = self._next_sentence_losses(outputs, batch)
+            (predictions["next_sentence_correct"],) = is_next_correct
+        return predictions
+
+    def metrics(self, predictions):
+        sums = {name: np.sum(value, dtype="float64") for name, value in predictions.items()}
+        words = sums["masked_lm_weight"] + 1e-5
+        results = {
+            "masked_lm_accuracy": sums["masked_lm_correct"] / words,
+            "masked_lm_loss": sums["masked_lm_loss"] / words,
+        }
+        if self._has_pairs:
+            examples = len(predictions["next_sentence_loss"])
+            results["next_sentence_accuracy"] = sums["next_sentence_correct"] / examples
+            results["next_sentence_loss"] = sums["next_sentence_loss"] / examples
+        results["loss"] = sum(results[name] for name in self.loss_names)
+        return results
 
 
 def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict | None:
@@ -33,15 +150,11 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
       UserError: if an option or a file is not valid.
     """
     config.check()
-    files.check_all_reachable(config)
     model = checkpoints.resolve(config.model, needs=["bert_config_file"])
-    check_length(config.max_seq_length, model.bert_config)
-    config.train.check_frozen_layers(model.bert_config)
+    config.check_model(model.bert_config)
     data = PretrainingData(config, model)
     data.check()
     strategy = make_strategy(config.device)
-    evaluates = config.do_eval or config.train.eval_steps > 0
-    check_batch_sizes(config.train, strategy, config.do_train, evaluates, predict=False)
     return Pretraining(config, data, strategy, model, command_line).run().get("eval")
 
 
@@ -79,8 +192,6 @@ class Pretraining(Run):
     def evaluate_and_predict(self):
         if not self.config.do_eval:
             return {}
-        if self.config.train.best_metric:
-            self.loop.use_best(self.config.train.best_metric)
         results = self.loop.evaluate(self.data.evaluation)
         path = os.path.join(self.folder, "eval_results.txt")
         self.workers.chief_first(lambda: write_eval_results(path, results))
@@ -97,7 +208,7 @@ class PretrainingData:
         paths = files.expand(config.input_file, "input_file")
         eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
         self.paths = [*paths, *eval_paths]
-        self._sizes = record_files.sizes(self.paths)
+        self._sizes = tfrecord.sizes(self.paths)
         self.train = input_pipeline.TrainingInput(
             paths, schema, config.lengths, train.train_batch_size, train.seed,
             limits=records.limits(schema, model.bert_config, config.lengths),

@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.rows import base_split
+from bert_tf.configs.task import base_split
 from bert_tf.io import files
 
 
@@ -118,7 +118,7 @@ def write_eval_results(path, results):
     files.write_text(path, "\n".join(lines) + "\n")
 
 
-def as_text(predicted, labels, separator=","):
+def label_texts(predicted, labels, separator=","):
     """Return N texts for label ids (N,), 0 and 1 (N, L), or scores (N,) if `labels` is empty."""
     if not labels:
         return [str(score) for score in predicted]

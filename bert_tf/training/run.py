@@ -17,9 +17,9 @@ from bert_tf.data import record_checks
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
-from bert_tf.training.checkpointing import check_metric, exclusive_directory, latest
+from bert_tf.training.checkpointing import exclusive_directory, latest
 from bert_tf.training.loop import Loop
-from bert_tf.training.strategy import Workers, set_seed
+from bert_tf.training.strategy import Workers, per_replica
 
 
 class Run:
@@ -33,8 +33,15 @@ class Run:
     # Whether a run that only evaluates must not share the folder with a run that trains.
     locks_evaluation = True
 
-    def __init__(self, config, model, strategy, data_files, command_line=None):
-        """Create a run; `model` has the attributes of `PretrainedFiles` that the task needs."""
+    def __init__(self, config, model, strategy, data_files, command_line, predicts=False):
+        """Create a run with the weights of `PretrainedFiles`; check the sizes of its batches."""
+        train, parts = config.train, config.train.gradient_accumulation_steps
+        if config.do_train:
+            per_replica(train.train_batch_size, strategy, "train_batch_size", parts)
+        if config.do_eval or (config.do_train and train.eval_steps):
+            per_replica(train.eval_batch_size, strategy, "eval_batch_size")
+        if predicts:
+            per_replica(train.predict_batch_size, strategy, "predict_batch_size")
         self.config, self.model, self.strategy = config, model, strategy
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.record = RunRecord(config, data_files, model, command_line)
@@ -50,18 +57,22 @@ class Run:
                 stack.enter_context(exclusive_directory(self.folder, self.workers, config.do_train))
             # The chief checks before the other workers read checkpoints.
             self.workers.chief_first(self.check_folder)
-            set_seed(config.train.seed)
+            keras.utils.set_random_seed(config.train.seed)
             self.loop = Loop(
                 self.make_task, self.strategy, self.folder, self.model.checkpoint,
                 **self.loop_options,
             )  # fmt: skip
-            check_metric(config.train.best_metric, self.loop.task.metric_names)
+            metric, names = config.train.best_metric, self.loop.task.metric_names
+            if metric and metric not in names:
+                raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
             # Nothing is written until the weights are known to fit.
             self.prepare()
             self.workers.chief_first(self.record.start)
             with record_checks.naming_bad_records(self.paths, self.check_records):
                 if config.do_train:
                     self.train()
+                if metric:
+                    self.loop.use_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(lambda: self.record.finish(metrics))
             return metrics
@@ -74,10 +85,18 @@ class Run:
 
 FILE = "run.json"
 
-_FIELDS = {"command_lines": list[str | None], "config": dict, "weights?": dict, "metrics?": dict}
+_FIELDS = {"command_lines": list[str | None], "config": dict} | dict.fromkeys(
+    ("versions?", "weights?", "data?", "metrics?"), dict
+)
 
 # Maximum number of bytes to digest, because a pre-training corpus may have terabytes.
 _MAX_BYTES = 8 << 30
+
+
+def read_record(folder):
+    """Return the contents of `run.json` in the folder of a run, {} without one."""
+    path = os.path.join(folder, FILE)
+    return json_files.read(path, _FIELDS, "a training run") if files.exists(path) else {}
 
 
 class RunRecord:
@@ -95,7 +114,7 @@ class RunRecord:
 
     def start(self):
         """Write the record, unless the run only evaluates an earlier one, and compute digests."""
-        earlier = self._read()
+        earlier = read_record(self._config.output_dir)
         if earlier and not self._config.do_train:
             return
         weights = {"path": self._model.checkpoint, "revision": self._model.revision}
@@ -120,11 +139,10 @@ class RunRecord:
         """Add the metrics of the run, a dict."""
         if self._thread:
             self._thread.join()
-        else:
-            self._values = self._read()
+        self._values = read_record(self._config.output_dir)  # another process may have evaluated
+        if not self._thread:
             self._values["command_lines"].append(self._command_line)
-            metrics = {**self._values.get("metrics", {}), **metrics}
-        self._values["metrics"] = metrics
+        self._values["metrics"] = {**self._values.get("metrics", {}), **metrics}
         self._write()
 
     def _add_digests(self):
@@ -138,10 +156,6 @@ class RunRecord:
             self._write()
         except UserError as error:  # a file was removed during the run
             console.warning("%s has no digests: %s", self._path, error)
-
-    def _read(self):
-        exists = files.exists(self._path)
-        return json_files.read(self._path, _FIELDS, "a training run") if exists else {}
 
     def _write(self):
         # Metrics may be NumPy scalars.

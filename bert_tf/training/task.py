@@ -1,12 +1,13 @@
 """The interface of a task: `Task`, a model with losses; `TaskData`; `TaskSpec`, all its parts."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
 from bert_tf import console
-from bert_tf.data.rows import base_split
+from bert_tf.configs.task import base_split
 from bert_tf.io import files
 from bert_tf.training import results
 
@@ -58,19 +59,16 @@ class Task:
         weights = self._is_real(batch)
         return weights * batch["sample_weight"] if "sample_weight" in batch else weights
 
-    def losses(self, outputs, batch, weights):
+    def losses(self, outputs, batch, weights, training=True):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
         Args:
           outputs: the model's training outputs.
           batch: dict of tensors (B, ...), B the batch size of one replica.
           weights: the sums of `loss_weights` over the global batch.
+          training: whether to multiply the losses by the weights of labels.
         """
         raise NotImplementedError
-
-    def evaluation_losses(self, outputs, batch, weights):
-        """Return `losses` for evaluation, which ignores weights of labels."""
-        return self.losses(outputs, batch, weights)
 
     def fit_metrics(self, outputs, batch):
         """Return pairs of values and weights, tensors (B, ...), by `fit_metric_names`.
@@ -135,8 +133,8 @@ class TaskData:
         """Return the number of examples in a training epoch; None if it needs the features."""
         return len(self.examples[self.splits("train")[0]])
 
-    def make_task(self, model, train):
-        """Make the `Task` of a Keras model for a `TrainConfig`, in the strategy's scope."""
+    def make_task(self, model, pad_to_max_length=False):
+        """Make the `Task` of a Keras model, in the strategy's scope; see `TrainConfig`."""
         raise NotImplementedError
 
     def start_training(self, model):
@@ -190,12 +188,15 @@ class ServedTask:
     """A kind of exported model, as `model.json` and `export_model.py --task` name it.
 
     Attributes:
-      answers: the subclass of `serving.predictor.Answers`; None returns all outputs as answers.
+      answer: function from the outputs of a row, a dict of arrays, and the contents of `model.json`
+        to the answer, a dict for `json.dumps`. None returns all outputs.
+      table_columns: function from an answer to the columns that it adds to a row of a table.
       config: the values of the task's `TaskConfig` that distinguish this kind.
       options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
-    answers: Any = None
+    answer: Callable | None = None
+    table_columns: Callable = dict
     config: dict = dataclasses.field(default_factory=dict)
     options: tuple[str, ...] = ()
 
@@ -210,8 +211,8 @@ class TaskSpec:
       name: name of the task, such as "question_answering".
       config_class: the `TaskConfig` class.
       read: function from (task_config, model, splits, stored) to `TaskData`, with a resolved
-        `config_class`, `checkpoints.PretrainedFiles`, the required set of "train", "dev" and
-        "test", and the `TaskConfig` of a trained run or None.
+        `config_class`, `checkpoints.PretrainedFiles`, the required ones of "train", "dev" and
+        "test", in order, and the `TaskConfig` of a trained run or None.
       make_model: function from (config, dtype) to the Keras model.
       make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
       served: dict from names of exported models to `ServedTask`. If empty, the task is served under

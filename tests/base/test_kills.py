@@ -25,7 +25,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.data import record_files
+from bert_tf.data import tfrecord
 from bert_tf.modeling import BertPretrainer
 from tests.common import QUICK_RUN, WORDS, tiny, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
@@ -185,7 +185,7 @@ def inputs(tmp_path_factory):
     for split in ("train", "dev", "test"):
         (folder / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
     write_records(folder / "x.tfrecord", 40)
-    record_files.write_counts({str(folder / "x.tfrecord"): 40})  # else a resumed run counts them
+    tfrecord.write_counts({str(folder / "x.tfrecord"): 40})  # else a resumed run counts them
     config = tiny(num_hidden_layers=1, hidden_dropout_prob=0.1)
     write_model(folder, config, hidden_dropout_prob=0.1)
     weights = checkpoints.weights(BertPretrainer(config))

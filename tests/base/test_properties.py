@@ -25,7 +25,7 @@ from bert_tf.checkpoints.metadata import read_labels
 from bert_tf.configs import Config
 from bert_tf.configs.task import TaskOptions
 from bert_tf.configs.train import BatchConfig, FitConfig
-from bert_tf.io import files, json_files, locks
+from bert_tf.io import files, json_files, processes
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import BasePredictor
 from bert_tf.tasks.classification.glue import custom_dataset
@@ -299,6 +299,6 @@ def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path, monkeypatch):
             num_kills += 1
         allowed = itertools.count()
         assert checkpointing.restore_latest(folder, variables)
-        locks.remove_temporary_files(folder)
+        processes.remove_temporary_files(folder)
         assert not list(pathlib.Path(folder).glob("*tmp*"))
     assert num_kills > 3

@@ -73,6 +73,7 @@ REFUSALS = {
         ("--version=-1", "version"),
         ("--max_seq_length=600", "max_position_embeddings"),
         ("--task=fill_mask --max_seq_length=600", "max_position_embeddings"),
+        ("--task=fill_mask --inputs=text --sequence_buckets=9", "sequence_buckets"),
         ("--model=other", "other"),
         ("--model= --init_checkpoint=", "model_dir"),
         ("--task=classification --labels=x,y", "lacks"),

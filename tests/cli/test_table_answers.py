@@ -140,6 +140,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
         ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
         ("a.csv", "review\n", {}, "no rows"),
+        ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"\['n', 'review'\], expected 'x'"),
         ("a.csv", "n,review\n", {"text_columns": ["n", "review"]}, "n, review, expected .* text;"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),

@@ -1,7 +1,20 @@
-"""Records serialized by TensorFlow: for comparison, and for values that bert_tf does not write."""
+"""Files of records, and records serialized by TensorFlow, for comparison."""
+
+import contextlib
 
 import numpy as np
 import tensorflow as tf
+
+from bert_tf.data import records, tfrecord
+
+
+@contextlib.contextmanager
+def writing(paths, schema):
+    """Yield a function that adds an example; they are written to the files in turn."""
+    examples = []
+    yield examples.append
+    with tfrecord.writing(paths) as write:
+        write(records.serialize(schema, examples) if examples else [])
 
 
 def serialized_by_tensorflow(values):

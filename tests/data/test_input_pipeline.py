@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.data import input_pipeline, record_files, records
+from bert_tf.data import input_pipeline, records, tfrecord
 from bert_tf.data.dynamic_masking import DynamicMasking
+from tests.data.record_helpers import writing
 
 SCHEMA = {
     "input_ids": records.Feature("int64", "S"),
@@ -19,7 +20,7 @@ LENGTHS = {"S": 4, "P": 2}
 
 def _write(path, numbers):
     """Write a record with `label_ids` for each number; return the path."""
-    with records.writing([str(path)], SCHEMA) as write:
+    with writing([str(path)], SCHEMA) as write:
         for number in numbers:
             ids = np.arange(4) + number
             write({"input_ids": ids, "weights": np.ones(2, "float32"), "label_ids": number})
@@ -83,7 +84,7 @@ def test_resuming_reads_only_the_files_of_the_current_block(tmp_path, monkeypatc
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 10)
     counts = [i % 5 for i in range(100)]  # 200 records; some files are empty
     paths = [_write(tmp_path / f"x-{i:05d}-of-00100", range(n)) for i, n in enumerate(counts)]
-    record_files.write_counts(dict(zip(paths, counts, strict=True)))
+    tfrecord.write_counts(dict(zip(paths, counts, strict=True)))
     data = input_pipeline.TrainingInput(paths, SCHEMA, LENGTHS, 4, 0)
     data.load_counts()
     assert data.counts == counts
@@ -108,7 +109,7 @@ BUCKET_SCHEMA = {"input_mask": records.Feature("int64", "S"), "label_ids": SCHEM
 def test_bucketed_batches_have_similar_lengths_in_random_order(tmp_path):
     """96 records with 1 to 40 tokens in random order, in batches of 8."""
     path = str(tmp_path / "x.tfrecord")
-    with records.writing([path], BUCKET_SCHEMA) as write:
+    with writing([path], BUCKET_SCHEMA) as write:
         for number, length in enumerate(np.random.default_rng(0).integers(1, 41, 96)):
             write({"input_mask": np.arange(40) < length, "label_ids": number})
 
@@ -182,7 +183,7 @@ def test_the_rows_are_the_same_on_any_number_of_hosts(shards, count, workers, re
     if bucket:
         data.schema = BUCKET_SCHEMA
         for i, path in enumerate(shards):
-            with records.writing([path], BUCKET_SCHEMA) as write:
+            with writing([path], BUCKET_SCHEMA) as write:
                 for j in range(10 + i):
                     write({"input_mask": np.arange(4) < j % 4, "label_ids": 100 * i + j})
     whole = _numbers(data.batches().take(6))
@@ -219,7 +220,7 @@ def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
     vocab = {"[CLS]": 1000, "[SEP]": 1001, "[MASK]": 1002, "a": 1003, "b": 1004}
     schema = records.pretraining_schema(False, has_masks=False)
     for i, path in enumerate(shards):
-        with records.writing([path], schema) as write:
+        with writing([path], schema) as write:
             for j in range(10):
                 ids = np.arange(4) + 40 * i + 4 * j
                 others = {"input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
@@ -239,7 +240,7 @@ def test_small_files_are_read_in_the_same_order(tmp_path):
     """More files than are read ahead, of different lengths, some of them empty."""
     counts = [3, 0, 2000, *np.random.default_rng(0).integers(0, 5, 97)]
     paths = [_write(tmp_path / str(i), range(n)) for i, n in enumerate(counts)]
-    sizes = record_files.sizes(paths)
+    sizes = tfrecord.sizes(paths)
     numbers = [
         _numbers(input_pipeline.TrainingInput(
             paths, SCHEMA, LENGTHS, 500, 0, sizes=x, counts=counts
@@ -282,7 +283,7 @@ def test_identity_of_an_evaluation_changes_with_what_it_reads(tmp_path):
 def test_evaluation_keeps_is_real_example_of_the_records(tmp_path):
     path = str(tmp_path / "x.tfrecord")
     schema = {"x": records.Feature("int64", 1), "is_real_example": records.Feature("int64", None)}
-    with records.writing([path], schema) as write:
+    with writing([path], schema) as write:
         for is_real in (1, 0, 1):
             write({"x": [5], "is_real_example": is_real})
     (batch,) = input_pipeline.EvaluationInput([path], schema, {}, 4).batches()

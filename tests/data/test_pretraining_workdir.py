@@ -9,7 +9,7 @@ import pytest
 from bert_tf.data import pretraining
 from bert_tf.data.pretraining.writing import WorkDir
 from bert_tf.errors import DamagedFile, UserError
-from bert_tf.io import files, locks
+from bert_tf.io import files, processes
 from tests.data.pretraining_helpers import interrupt, make_shards, shard_contents
 
 pytestmark = pytest.mark.usefixtures("text_folder")
@@ -78,10 +78,10 @@ def test_waiting_for_a_lock(monkeypatch):
     thread = threading.Thread(target=hold)
     thread.start()
     assert is_locked.wait(20)
-    monkeypatch.setattr(locks, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "_LOCK_SECONDS", 0.0)
     with pytest.raises(UserError, match=r"^`output_file`: another process"):
         works[1].locked().__enter__()
-    monkeypatch.setattr(locks, "_LOCK_SECONDS", 20.0)
+    monkeypatch.setattr(processes, "_LOCK_SECONDS", 20.0)
     threading.Timer(0.3, may_end.set).start()
     start = time.monotonic()
     with works[1].locked():

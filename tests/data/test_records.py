@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.data import record_checks, records, tfrecord
 from bert_tf.errors import UserError
-from tests.data.record_helpers import serialized_by_tensorflow
+from tests.data.record_helpers import serialized_by_tensorflow, writing
 
 SCHEMAS = {
     "pretraining": records.PRETRAINING,
@@ -32,7 +32,7 @@ def _example(schema, rng):
 def _write(path, schema, count=1):
     rng = np.random.default_rng(0)
     examples = [_example(schema, rng) for _ in range(count)]
-    with records.writing([str(path)], schema) as write:
+    with writing([str(path)], schema) as write:
         for values in examples:
             write(values)
     return examples
@@ -58,7 +58,7 @@ def test_round_trip(schema, tmp_path):
 
 def test_writing_takes_turns(tmp_path):
     paths = [str(tmp_path / "new" / name) for name in ("a", "b")]
-    with records.writing(paths, {"x": records.Feature("int64", None)}) as write:
+    with writing(paths, {"x": records.Feature("int64", None)}) as write:
         for number in range(5):
             write({"x": number})
     for path, numbers in zip(paths, ([0, 2, 4], [1, 3]), strict=True):

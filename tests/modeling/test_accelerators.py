@@ -20,7 +20,7 @@ from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.task import TokenClassificationTask
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.common import TINY
 
 # One layer is enough, since all layers have the same operations.

@@ -2,13 +2,14 @@
 
 import functools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.training import training_helpers
 from tests.training.training_helpers import (
     Batches,
@@ -21,7 +22,7 @@ from tests.training.training_helpers import (
 
 @pytest.fixture(autouse=True)
 def seed():
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def make_step(task, optimizer, **options):
 
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps; return all variables by name, including dropout's seeds."""
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
     task = PretrainingTask(training_helpers.config(dropout), dtype)
     optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
     optimizer.build(training.checkpointing.weights(task.model))
@@ -69,7 +70,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
 )
 def test_the_same_steps_on_two_devices(tmp_path, common, changes, atol):
     for name, options in (("plain", common), ("changed", {**common, **changes})):
-        training.set_seed(7)
+        keras.utils.set_random_seed(7)
         strategy = mirrored(2) if "strategy" in options else None
         run(tmp_path / name, 6, **{**options, "strategy": strategy})
     assert_same(tmp_path / "plain", tmp_path / "changed", atol=atol)
@@ -168,12 +169,12 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     """The loss is so small that its float16 gradients are 0 without the scale."""
 
     class Small(PretrainingTask):
-        def losses(self, outputs, batch, weights):
+        def losses(self, outputs, batch, weights, training=True):
             losses = super().losses(outputs, batch, weights)
             return {name: loss * 1e-7 for name, loss in losses.items()}
 
     def gradients(float16):
-        training.set_seed(7)
+        keras.utils.set_random_seed(7)
         task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
         optimizer = optimization.AdamWeightDecay(0.0)
         optimizer.build(training.checkpointing.weights(task.model))
@@ -190,7 +191,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
 
 def test_frozen_layers_do_not_change(tmp_path, two_layers):
     before = checkpoints.tensors(PretrainingTask(training_helpers.config()).model)
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
     run(tmp_path, 3, num_frozen_layers=1, total=4)
     after = tensors(tmp_path)
     for name, value in before.items():

@@ -10,7 +10,7 @@ import pytest
 import bert_tf
 from bert_tf import training
 from bert_tf.device_check.checks import RECORDED
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.common import features, run_python
 from tests.optimization import golden_fit
 from tests.training.training_helpers import Batches, config, mirrored, one_device

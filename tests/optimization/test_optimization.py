@@ -11,7 +11,6 @@ from bert_tf.optimization import (
     LinearWarmupDecay,
     optimizers,
     rate_factors,
-    trainable_weights,
 )
 
 
@@ -136,18 +135,3 @@ def test_layer_decay():
             np.testing.assert_allclose(
                 steps[0.5][name], factor * steps[1.0][name], atol=1e-6, err_msg=f"{kind} {name}"
             )
-
-
-def test_trainable_weights():
-    names = [
-        "bert/embeddings/word_embeddings",
-        "bert/encoder/layer_0/output/dense/kernel",
-        "bert/encoder/layer_10/output/dense/kernel",
-        "bert/pooler/dense/bias",
-        "cls/predictions/output_bias",
-    ]
-    weights = dict.fromkeys(names)
-    assert list(trainable_weights(weights, 0)) == names
-    assert list(trainable_weights(weights, 1)) == names[2:]
-    assert list(trainable_weights(weights, 10)) == names[2:]
-    assert list(trainable_weights(weights, 11)) == names[3:]

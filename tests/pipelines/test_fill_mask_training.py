@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.configs.train import FitConfig, TrainConfig
+from bert_tf.configs.train import FitConfig
 from bert_tf.data import records
 from tests.training.training_helpers import one_device
 
@@ -22,7 +22,7 @@ def make(folder, strategy=None, max_seq_length=12):
 def batches_of(fill_mask, epochs):
     data = fill_mask._data({"train": TEXTS})
     config = FitConfig(batch_size=8, shuffle=False)
-    task = data.make_task(fill_mask.model, TrainConfig())
+    task = data.make_task(fill_mask.model)
     batches, num_steps = fill_mask._batches(fill_mask._features(data, "train"), task, config)
     return list(batches.take(epochs * num_steps).as_numpy_iterator())
 

@@ -219,6 +219,7 @@ def pipelines(encoder_folder):
             ((["a b"], [[(1, 2, "PER")]]), "`texts`, item 0: the entity PER from 1 to 2"),
             ((["a b"], [[(0, 1, "PER"), (0, 3, "LOC")]]), "overlaps"),
             ((["a b"], [[{"start": 0, "label": "PER"}]]), "`texts`, item 0.*start, end and label"),
+            ((["a b"], [[("0", 1, "PER")]]), "`texts`, item 0.*integers"),
             ((["a b", None], [[], []]), "`texts`, item 1.*None"),
             ((["a b", ["a"]], [[], []]), "`texts`, item 1.*'a'"),
             ((["a b"], [[], []]), "`texts` and `labels`.*1 and 2"),

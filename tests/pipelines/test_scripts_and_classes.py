@@ -98,7 +98,7 @@ def test_models_of_the_script(encoder_folder, run_script, tmp_path, flags, colum
         "--train_batch_size=4", "--distribution_strategy=one_device", "--max_seq_length=16", *flags,
     )  # fmt: skip
     classifier = bert_tf.TextClassifier.from_preset(tmp_path / "out")
-    assert list(classifier.config.numeric_columns) == columns
+    assert list(classifier.config.numeric_names) == columns
     found = read_results(tmp_path / "out" / "eval_results.txt")
     scores = classifier.evaluate(table)
     assert scores["loss"] == pytest.approx(float(found["eval_loss"]), abs=1e-5)

@@ -170,7 +170,7 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
         ({"texts": ["a", "b"]}, "`texts`.* 'sentence2'"),
         ({"texts": [("a", "b"), ("a",)]}, "`texts`, item 1: sentence2 is empty"),
         ({"texts": []}, "`texts`"),
-        ({"texts": (["a"], ["b", "c"])}, "1 and 2 items"),
+        ({"texts": (["a"], ["b"], ["c", "d"])}, r"`texts\[2\]`.*1 and 2 items"),
         ({"scores": [0.5]}, "`scores`: found 48 and 1 items"),
         ({"scores": [float("nan")] * 48}, "`texts`, item 0: the score is"),
         ({"loss": "mse"}, "`loss=mse`"),

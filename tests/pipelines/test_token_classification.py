@@ -58,6 +58,7 @@ def trained(encoder_folder):
 
 def test_fit(trained):
     ner, history = trained
+    assert not ner.config.do_lower_case  # as in the script: the model is cased by default
     assert history["val_f1"][-1] > 0.9
     assert history["loss"][-1] < 0.5 * history["loss"][0]
     assert set(history) >= {"val_loss", "val_accuracy", "val_precision", "val_recall"}
@@ -106,7 +107,9 @@ def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     for data_scheme in ("iob1", "iob2", "iobes"):
         tags = [tags_of(words, data_scheme) for words in SENTENCES]
         assert captured_fit(ner, SENTENCES, tags, shuffle=False) == expected
+        assert captured_fit(ner, TEXTS[:1], [[]]) != expected  # no entities
         assert ner.config.tags.data_scheme == data_scheme
+        assert ner.evaluate(TEXTS, ENTITIES) == ner.evaluate(SENTENCES, tags)
     with pytest.raises(bert_tf.UserError, match=r"`texts`, item .* scheme iobes$"):
         ner.evaluate(SENTENCES, TAGS)
     # An entity takes whole words.
@@ -117,12 +120,17 @@ def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     captured_fit(ner, TEXTS, ENTITIES, class_weight={"O": 0.25})
     names = ner.config.tags.names
     assert ner.model.task.class_weights == tuple(0.25 if x == "O" else 1.0 for x in names)
+    with pytest.raises(bert_tf.UserError, match=r"`class_weight=balanced`: .* '[BI]-PER'"):
+        captured_fit(ner, TEXTS, ENTITIES, class_weight="balanced")
 
 
 def test_tags_without_spans(encoder_folder, tmp_path):
     ner = make(encoder_folder, ["NOUN", "VERB"], scheme="none")
     tags = [["NOUN" if word in "ace" else "VERB" for word in words] for words in SENTENCES]
-    ner.fit(SENTENCES * 10, tags * 10, epochs=2, batch_size=8, learning_rate=1e-2, verbose=0)
+    ner.fit(
+        SENTENCES * 10, tags * 10, epochs=2, batch_size=8, learning_rate=1e-2, verbose=0,
+        class_weight="balanced",
+    )  # fmt: skip
     assert set(scores := ner.evaluate(SENTENCES, tags)) == {"loss", "accuracy"}
     assert scores["accuracy"] > 0.9
     ner.save_to_preset(tmp_path / "saved")

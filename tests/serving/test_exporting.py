@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, serving
-from bert_tf.io import locks
+from bert_tf.io import processes
 from bert_tf.serving import exporting
 from tests.serving.serving_models import LENGTH, make_servable
 
@@ -63,6 +63,8 @@ def test_model_card(vocab_file, tmp_path):
     run, export_dir = tmp_path / "run", tmp_path / "moods"
     run.mkdir()
     record = {
+        "command_lines": [None],
+        "config": {},
         "versions": {"bert_tf": "0.2", "tensorflow": "2.21"},
         "weights": {"path": "/models/uncased_L-4_H-256_A-4/bert_model.ckpt", "revision": None},
         "data": {"/private/train.tsv": {"bytes": 1}, "dev.tsv": {"bytes": 2}},
@@ -93,7 +95,7 @@ def test_exports_at_the_same_time_and_after_a_killed_one(vocab_file, tmp_path):
     servable = make_servable("sentence_embedding", vocab_file, serving_config)
     (tmp_path / "4.tmp-12345" / "variables").mkdir(parents=True)
     (tmp_path / "batching_parameters.txt.tmp-12345").write_text("")
-    with locks.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
+    with processes.locked(str(tmp_path), "export_dir", "exports"), pytest.raises(
         bert_tf.UserError, match=r"`export_dir`: another process \(PID \d+\)"
     ):  # fmt: skip
         serving.export(servable, str(tmp_path))

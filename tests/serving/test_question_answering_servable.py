@@ -85,11 +85,11 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
 
     tokenizer = bert_tf.FullTokenizer(vocab_file)
     decoder = decoding_module.AnswerDecoder(config)
-    converter = features.FeatureConverter(tokenizer, config, False)
     count = 0
     for number, (question, context) in enumerate(TEXTS):
         question = reading.Question("", "", question, None, False)
-        ((_, windows, _),) = converter(reading.Paragraph("", context, (question,)))
+        paragraph = reading.Paragraph("", context, (question,))
+        ((_, windows, _),) = features.convert(paragraph, tokenizer, config, False)
         count += len(windows)
         rows = [record_values(window, tokenizer.vocab, 12, 0) for window in windows]
         logits, scores = (), []

@@ -71,6 +71,7 @@ def experiments(monkeypatch):
     experiments = []
 
     def run(self):
+        self.check_folder()
         self.make_features()
         self.save_config()
         experiments.append(self)

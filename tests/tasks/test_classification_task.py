@@ -33,8 +33,9 @@ def test_losses(task_type, loss, class_weights):
     )
     predictions = task.predictions(outputs, batch)
     np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
-    (batch_loss,) = task.losses(outputs, batch, task.loss_weights(batch)).values()
-    np.testing.assert_allclose(batch_loss, np.mean(weighted), rtol=1e-4)
+    for training, values in ((True, weighted), (False, expected)):
+        (total,) = task.losses(outputs, batch, task.loss_weights(batch), training).values()
+        np.testing.assert_allclose(total, np.mean(values), rtol=1e-4)
     assert predictions[task.answer_name].shape == ((4,) if num_labels == 1 else (4, num_labels))
     metrics = task.metrics({name: value.numpy() for name, value in predictions.items()})
     assert sorted(metrics) == sorted(task.metric_names)
@@ -51,4 +52,4 @@ def test_the_flag_of_class_weights(run_script, experiments, tmp_path, choice, ex
         f"--output_dir={tmp_path}/out", f"--class_weights={choice}", *write_model(tmp_path),
         *QUICK_RUN,
     )  # fmt: skip
-    assert experiments[0].data.make_task(None, None).class_weights == expected
+    assert experiments[0].data.make_task(None).class_weights == expected

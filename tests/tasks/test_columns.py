@@ -3,8 +3,7 @@
 import pytest
 
 import bert_tf
-from bert_tf.data.columns import Layout
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows, Layout
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.source import FileSource
 from tests.common import read_data, read_examples, write_files
@@ -46,6 +45,10 @@ def test_columns_by_name_and_number(read):
     assert examples == [("good", "soup", "yes", "x7"), ("bad", "soup", "no", "x8")]
     examples = read(text, name="data.csv", text=("2",), label=("3",), header="yes")
     assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
+    options = {"name": "data.csv", "text": ("0",), "label": ("1",), "header": "yes"}
+    assert [x[0] for x in read("text\ngood\n", "test", **options)] == ["good"]
+    with pytest.raises(bert_tf.UserError, match=r"a column 1, .*`label_column`"):
+        read("text\ngood\n", **options)
     examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
     assert examples == [("good", None, "yes", "x7")]
     # A flag declares that the first line is an example.

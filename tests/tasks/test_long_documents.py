@@ -23,6 +23,7 @@ from bert_tf.tasks.classification.served import classification_servable
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
 from tests.common import WORDS, model_flags, write_model
+from tests.data.record_helpers import writing
 from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, first_batch, small_config
 
@@ -73,7 +74,7 @@ def test_records_have_the_windows_of_their_document(options, tmp_path):
     schema, batches, size = records.windowed(records.CLASSIFICATION), {}, {}
     for is_padded in (True, False):
         path = str(tmp_path / f"{is_padded}.tf_record")
-        with records.writing([path], schema) as write:
+        with writing([path], schema) as write:
             for i in range(50):
                 num_windows = 16 if i == 7 else 1 + i % 3
                 mask = np.zeros((16 if is_padded else num_windows, LENGTH), int)

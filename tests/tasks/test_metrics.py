@@ -62,9 +62,9 @@ def test_reports():
 
 
 def test_predictions_as_text():
-    assert results.as_text(np.array([1, 0]), ("x", "y")) == ["y", "x"]
-    assert results.as_text(np.float32([[1, 1], [0, 0]]), ("x", "y"), "; ") == ["x; y", ""]
-    assert results.as_text(np.float32([0.5, 4]), ()) == ["0.5", "4.0"]
+    assert results.label_texts(np.array([1, 0]), ("x", "y")) == ["y", "x"]
+    assert results.label_texts(np.float32([[1, 1], [0, 0]]), ("x", "y"), "; ") == ["x; y", ""]
+    assert results.label_texts(np.float32([0.5, 4]), ()) == ["0.5", "4.0"]
 
 
 def test_files_of_predictions(tmp_path):

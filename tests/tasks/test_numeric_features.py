@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.data.columns import Layout
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows, Layout
 from bert_tf.tasks.classification.examples import Example, measure_numbers, normalize
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import NumericFeature

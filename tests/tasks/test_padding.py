@@ -12,6 +12,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
 from tests.common import QUICK_RUN, write_files, write_model
+from tests.data.record_helpers import writing
 from tests.tasks.task_helpers import small_config
 from tests.training.training_helpers import mirrored, one_device
 
@@ -22,7 +23,7 @@ def write_records(folder, count=40):
     """Write records of 2 to 20 tokens, mostly short; return the path."""
     rng = np.random.default_rng(0)
     path = str(folder / "train.tf_record")
-    with records.writing([path], records.CLASSIFICATION) as write:
+    with writing([path], records.CLASSIFICATION) as write:
         for i in range(count):
             length = int(rng.integers(2, 9)) if i % 13 else 20
             ids = np.zeros(S, "int64")

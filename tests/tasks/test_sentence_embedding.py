@@ -3,6 +3,7 @@
 import csv
 import random
 
+import keras
 import numpy as np
 import pytest
 
@@ -100,9 +101,9 @@ def train(tmp_path):
         path = str(tmp_path / f"{name}.tf_record")
         features = data.features("train", tokenizer)
         FeatureCache(path, features).rebuild()
-        training.set_seed(3)
+        keras.utils.set_random_seed(3)
         loop = training.Loop(
-            lambda: data.make_task(make_model(config), None),
+            lambda: data.make_task(make_model(config)),
             strategy or one_device(),
             str(tmp_path / name),
         )
@@ -142,6 +143,13 @@ def test_the_search_counts_equal_texts_once():
     # Query 0 has both documents; query 2 only document 1, which comes second.
     assert found["eval_recall@10"] == 1
     assert found["eval_mrr@10"] == 0.75
+
+
+def test_a_single_pair_has_no_correlation():
+    config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
+    task = SentenceEmbeddingTask(make_model(config), config, (2, True), True, is_training=False)
+    found = task.metrics({"vectors": np.ones((1, 2, 4)), "label_value": np.ones(1)})
+    np.testing.assert_equal(found, {"eval_spearman": np.nan, "eval_pearson": np.nan})
 
 
 HEADER = "sentence1\tsentence2\tscore\n"

@@ -1,5 +1,6 @@
 """Windows of questions and contexts, their records and answers equal the release's, in parallel."""
 
+import functools
 import hashlib
 import json
 import subprocess
@@ -42,10 +43,9 @@ def test_windows_are_those_of_the_release(recording, version, is_training):
     tokenizer = bert_tf.FullTokenizer(recording.vocab)
     config = recording.config
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
-    converter = features.FeatureConverter(tokenizer, config, is_training)
     source = reading.JsonSource(recording.data, "train_file")
     for paragraph in source.paragraphs():
-        for _, windows, _ in converter(paragraph):
+        for _, windows, _ in features.convert(paragraph, tokenizer, config, is_training):
             for window in windows:
                 row = described(window, tokenizer, config, unique_id, example_index)
                 sha.update(json.dumps(row).encode())
@@ -62,11 +62,10 @@ def test_answers_are_those_of_the_release(recording, version):
     starts, ends = recording.logits
     config = recording.config
     decoder = decoding.AnswerDecoder(config)
-    converter = features.FeatureConverter(tokenizer, config, is_training=False)
     source = reading.JsonSource(recording.data, "predict_file")
     row, predictions, n_best, null_odds = 0, {}, {}, {}
     for paragraph in source.paragraphs():
-        for question, windows, _ in converter(paragraph):
+        for question, windows, _ in features.convert(paragraph, tokenizer, config, False):
             rows = range(row, row + len(windows))
             row += len(windows)
             logits = [window_logits(starts[i], ends[i], config.n_best_size) for i in rows]
@@ -97,8 +96,10 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
     for is_training in (True, False):
         made = features.make_features(source.paragraphs(), tokenizer, config, is_training, 0, "")
         serialized = made.in_memory("x")
-        converter = features.FeatureConverter(tokenizer, config, is_training)
-        windows = [w for p in source.paragraphs() for _, x, _ in converter(p) for w in x]
+        convert = functools.partial(
+            features.convert, tokenizer=tokenizer, config=config, is_training=is_training
+        )
+        windows = [w for p in source.paragraphs() for _, x, _ in convert(p) for w in x]
         assert made.counts["records"] == len(windows) > 15
         expected = records.serialize(
             records.SQUAD_TRAINING if is_training else records.SQUAD,

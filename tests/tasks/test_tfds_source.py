@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.data.columns import Layout
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows, Layout
 from bert_tf.tasks.classification.glue import find_task
 from bert_tf.tasks.classification.source import TfdsSource
 from tests.common import read_data, write_tfds

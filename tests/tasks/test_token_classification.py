@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows
 from bert_tf.tasks.token_classification import examples, features, schemes, served
 from bert_tf.tasks.token_classification.features import valid_sentences
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig

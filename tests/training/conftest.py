@@ -1,16 +1,17 @@
 """Fixtures for the training tests."""
 
+import keras
 import numpy as np
 import pytest
 
-from bert_tf import training
 from bert_tf.data import records
+from tests.data.record_helpers import writing
 from tests.training.training_helpers import Batches, run
 
 
 @pytest.fixture(autouse=True)
 def seed():
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,7 @@ def record_paths(tmp_path_factory):
     """Three files of pre-training records with different sizes."""
     folder = tmp_path_factory.mktemp("records")
     paths = [str(folder / f"{i}.tfrecord") for i in range(3)]
-    with records.writing(paths, records.PRETRAINING) as write:
+    with writing(paths, records.PRETRAINING) as write:
         for step in range(11):
             batch = Batches().make(step)
             for row in range(4):
@@ -30,7 +31,7 @@ def record_paths(tmp_path_factory):
 def plain_run(tmp_path_factory):
     """The folder of a 20-step run on one device, with reports at the first and the last step."""
     folder = tmp_path_factory.mktemp("plain")
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bert_tf.training.progress.SECONDS_PER_REPORT", np.inf)
         run(folder, 20, save=3)

@@ -4,13 +4,14 @@ import json
 import os
 import signal
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.training.training_helpers import (
     Batches,
     SomeBatches,
@@ -36,7 +37,7 @@ class ScriptedTask(PretrainingTask):
 
 def run_scripted(output_dir, script, steps, start=0, **options):
     """Train with an evaluation every 2 steps; the first returns `script[start]`."""
-    training.set_seed(7)
+    keras.utils.set_random_seed(7)
 
     def make_task():
         task = ScriptedTask(config(0.1))

@@ -26,6 +26,7 @@ from bert_tf.tasks.classification.options import ClassificationOptions
 from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.registry import TASKS
 from bert_tf.tokenization.settings import resolve_settings
+from bert_tf.training.run import Run
 from tests import scripts_alone
 from tests.common import TINY, WORDS, write_model
 
@@ -52,12 +53,16 @@ class FourReplicas:
 )
 def test_batch_sizes_divide_over_the_replicas(split, size, parts, nearest):
     """Only those that are used."""
-    check = training.strategy.check_batch_sizes
-    check(TrainConfig(), FourReplicas)
-    config = TrainConfig(**{f"{split}_batch_size": size}, gradient_accumulation_steps=parts)
-    check(config, FourReplicas, **{split: False})
+    train = TrainConfig(**{f"{split}_batch_size": size}, gradient_accumulation_steps=parts)
+
+    def start(*used):
+        actions = {"do_train": "train" in used, "do_eval": "eval" in used}
+        config = FineTuneConfig("out", ClassificationOptions(), train=train, **actions)
+        Run(config, None, FourReplicas, (), None, predicts="predict" in used)
+
+    start(*{"train", "eval", "predict"} - {split})
     with pytest.raises(bert_tf.UserError, match=f"`{split}_batch_size={size}`.* {nearest}$"):
-        check(config, FourReplicas, predict=split == "predict")
+        start(split)
 
 
 def test_optimizer_config(caplog):
@@ -258,9 +263,14 @@ def test_wrong_values_are_refused_before_anything_is_read(
 
 
 def test_eval_steps_without_training_is_logged(caplog):
-    TrainConfig(best_metric="f1").check(do_train=False)  # evaluates the best checkpoint
+    options = {"do_eval": True}
+    FineTuneConfig(
+        "out", ClassificationOptions(), train=TrainConfig(best_metric="f1"), **options
+    ).check()
     assert not caplog.text
-    TrainConfig(eval_steps=5).check(do_train=False)
+    FineTuneConfig(
+        "out", ClassificationOptions(), train=TrainConfig(eval_steps=5), **options
+    ).check()
     assert "`eval_steps`" in caplog.text
 
 

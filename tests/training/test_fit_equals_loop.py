@@ -29,7 +29,7 @@ from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from bert_tf.tasks.sentence_embedding.task import make_model as make_sentence_model
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.task import TokenClassificationTask
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.common import features, run_python
 from tests.training.training_helpers import config, mirrored
 

@@ -6,11 +6,11 @@ import shutil
 import signal
 import time
 
+import keras
 import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from bert_tf.training import checkpointing, progress
@@ -122,7 +122,7 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     options = {name: x for name, x in short.items() if name != "seconds_per_loop"}
     options["steps"] = max(30, int(tensors(killed)["global_step"]) + 3)
     for folder in (killed, whole):
-        training.set_seed(7)
+        keras.utils.set_random_seed(7)
         lengths = {"S": 8, "P": 1}
         data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 4, 3)
         run(folder, data=data, **options)

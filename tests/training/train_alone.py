@@ -37,6 +37,8 @@ def die_before(operation, name, count):
 
 def main():
     output_dir, options = sys.argv[1], json.loads(sys.argv[2])
+    import keras
+
     import bert_tf
     from bert_tf.data import input_pipeline, records
     from tests import conftest
@@ -51,7 +53,7 @@ def main():
 
     if (count := options.pop("replicas", 1)) > 1:
         strategy = training_helpers.mirrored(count)
-    bert_tf.training.set_seed(7)
+    keras.utils.set_random_seed(7)
     bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
     if operation := options.pop("die_before", None):
         die_before(*operation)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from tests.common import tiny
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data import record_files
+from bert_tf.data import tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 
@@ -47,7 +47,7 @@ class FileSource:
 
     def fingerprint(self):
         """Return a JSON object that identifies the text by path, bytes and mtime of each file."""
-        values = record_files.map_files(files.size_and_time, self.paths, "listing")
+        values = tfrecord.map_files(files.size_and_time, self.paths, "listing")
         return {
             "input": [[path, *value] for path, value in zip(self.paths, values, strict=True)],
             "input_format": self._format,
@@ -226,52 +226,48 @@ class Corpus(NamedTuple):
         return cls(ids, *starts, is_continuation, int(empty_lines.sum()))
 
 
-class ChunkTokenizer:
-    """A picklable function from a chunk of documents to a block for each shard."""
+def tokenize_chunk(tokenizer, by_spaces, chunk):
+    """Return a `Block` for each shard of a chunk, see `iter_chunks`."""
+    texts = [
+        list(chain.from_iterable(map(split_sentences, lines))) if is_raw else lines
+        for _, lines, is_raw in chunk
+    ]
+    all_lines = list(chain.from_iterable(texts))
+    if by_spaces:
+        encoded = _encode_words(all_lines, tokenizer)
+    else:
+        encoded = zip(tokenizer.encode_batch(all_lines), iter(tuple, None), strict=False)
+    shards = collections.defaultdict(lambda: (*map(array, "iiib"), array("i", [0])))
+    for (shard, *_), lines in zip(chunk, texts, strict=True):
+        ids, sentences, documents, is_continuation, num_empty = shards[shard]
+        before = len(sentences)
+        for _ in lines:
+            line_ids, line_is_continuation = next(encoded)
+            if line_ids:
+                ids.extend(line_ids)
+                is_continuation.extend(line_is_continuation)
+                sentences.append(len(line_ids))
+        count = len(sentences) - before
+        num_empty[0] += len(lines) - count
+        if count:
+            documents.append(count)
+    return [
+        (shard, Block(*(np.frombuffer(x, t) for x, t in zip(parts, _DTYPES, strict=True))))
+        for shard, parts in sorted(shards.items())
+    ]
 
-    def __init__(self, tokenizer, by_spaces):
-        self._tokenizer, self._by_spaces = tokenizer, by_spaces
 
-    def __call__(self, chunk):
-        texts = [
-            list(chain.from_iterable(map(split_sentences, lines))) if is_raw else lines
-            for _, lines, is_raw in chunk
-        ]
-        encode = self._encode_words if self._by_spaces else self._encode_lines
-        encoded = encode(list(chain.from_iterable(texts)))
-        shards = collections.defaultdict(lambda: (*map(array, "iiib"), array("i", [0])))
-        for (shard, *_), lines in zip(chunk, texts, strict=True):
-            ids, sentences, documents, is_continuation, num_empty = shards[shard]
-            before = len(sentences)
-            for _ in lines:
-                line_ids, line_is_continuation = next(encoded)
-                if line_ids:
-                    ids.extend(line_ids)
-                    is_continuation.extend(line_is_continuation)
-                    sentences.append(len(line_ids))
-            count = len(sentences) - before
-            num_empty[0] += len(lines) - count
-            if count:
-                documents.append(count)
-        return [
-            (shard, Block(*(np.frombuffer(x, t) for x, t in zip(parts, _DTYPES, strict=True))))
-            for shard, parts in sorted(shards.items())
-        ]
-
-    def _encode_lines(self, lines):
-        return zip(self._tokenizer.encode_batch(lines), iter(tuple, None), strict=False)
-
-    def _encode_words(self, lines):
-        for line in lines:
-            ids, is_continuation = [], []
-            for word_ids in self._tokenizer.encode_batch(line.split()):
-                ids += word_ids
-                is_continuation += [False, *[True] * (len(word_ids) - 1)] if word_ids else []
-            yield ids, is_continuation
+def _encode_words(lines, tokenizer):
+    for line in lines:
+        ids, is_continuation = [], []
+        for word_ids in tokenizer.encode_batch(line.split()):
+            ids += word_ids
+            is_continuation += [False, *[True] * (len(word_ids) - 1)] if word_ids else []
+        yield ids, is_continuation
 
 
 def iter_chunks(documents, num_shards, on_progress=lambda: None):
-    """Assign `Document`s to shards and yield them in chunks for a `ChunkTokenizer`.
+    """Assign `Document`s to shards and yield them in chunks for `tokenize_chunk`.
 
     Document d of file f belongs to shard (f + d) mod `num_shards`. A chunk is a list of (shard,
     lines, whether to split the lines into sentences).
@@ -294,6 +290,6 @@ def read_corpus(source, tokenizer, by_spaces=False):
     """Tokenize a source to a `Corpus`."""
     with console.progress("tokenizing", source) as on_progress:
         chunks = iter_chunks(source.documents(), 1, on_progress)
-        tokenized = map(ChunkTokenizer(tokenizer, by_spaces), chunks)
+        tokenized = (tokenize_chunk(tokenizer, by_spaces, chunk) for chunk in chunks)
         corpus = Corpus.from_blocks([block for blocks in tokenized for _, block in blocks])
     return corpus

@@ -257,7 +257,7 @@ class Masker:
         count = self._counts[a_length + b_length + (3 if b_length else 2)]
         if self._is_plain:
             chosen = [*range(1, 1 + a_length), *range(2 + a_length, 2 + a_length + b_length)]
-            shuffle(chosen, rng, count)
+            shuffle(chosen, rng)
             del chosen[count:]
         elif self._config.max_ngram > 1:
             chosen = self._choose_ngrams(self._words(*bounds), 2 + a_length, count, rng)
@@ -329,33 +329,17 @@ def unpack_masks(masks):
     return (masks >> _REPLACEMENT_BITS).astype(np.int32), replacements.astype(np.int32)
 
 
-def shuffle(items, rng, num_needed=None):
+def shuffle(items, rng):
     """Shuffle in place with the draws of `rng.shuffle(items)`, in half the time.
 
-    Most of the time to create instances is spent here. Only the first `num_needed` items are
-    defined, None for all.
+    Most of the time to create instances is spent here.
     """
     getrandbits = rng.getrandbits
-    count = len(items)
-    num_needed = count if num_needed is None else max(num_needed, 1)
-    while count > 1:
-        bits = count.bit_length()
-        # Stop where draws need one bit less, or at the last item that is needed.
-        least = max(1 << bits - 1, 2)
-        if count > num_needed:
-            least = max(least, num_needed + 1)
-            for last in range(count - 1, least - 2, -1):
-                while (chosen := getrandbits(bits)) > last:
-                    pass
-                items[chosen] = items[last]
-        else:
-            for last in range(count - 1, least - 2, -1):
-                while (chosen := getrandbits(bits)) > last:
-                    pass
-                item = items[chosen]
-                items[chosen] = items[last]
-                items[last] = item
-        count = least - 1
+    for last in range(len(items) - 1, 0, -1):
+        bits = (last + 1).bit_length()
+        while (chosen := getrandbits(bits)) > last:
+            pass
+        items[last], items[chosen] = items[chosen], items[last]
 
 
 def randbelow(count, rng):

@@ -9,19 +9,18 @@ The shards OUTPUT-00000-of-00004 etc. have their fingerprint in OUTPUT.json and 
 in OUTPUT.counts.json. During creation, OUTPUT.work has tokens and counts (see `writing`).
 """
 
-import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 import os
 import random
 import re
-import threading
 
 from bert_tf import console
-from bert_tf.data import record_files
-from bert_tf.data.pretraining.corpus import ChunkTokenizer, Corpus, iter_chunks
+from bert_tf.data import tfrecord
+from bert_tf.data.pretraining.corpus import Corpus, iter_chunks, tokenize_chunk
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
 from bert_tf.data.pretraining.writing import (
     Counts,
@@ -55,7 +54,8 @@ class Shards:
     def __init__(self, source, path, tokenizer, config, num_shards, work_dir=None):
         self.source, self.config, self.num_shards = source, config, num_shards
         self.vocab = tokenizer.vocab
-        self.tokenize = ChunkTokenizer(tokenizer, config.word_boundaries == "spaces")
+        by_spaces = config.word_boundaries == "spaces"
+        self.tokenize = functools.partial(tokenize_chunk, tokenizer, by_spaces)
         vocab = "\n".join(f"{token}\t{index}" for token, index in self.vocab.items())
         fingerprint = {
             **source.fingerprint(),
@@ -112,9 +112,9 @@ class Shards:
                 self._work_dir.remove()
         counts = [Counts(**shard) for shard in metadata["shards"]]
         paths, numbers = self.paths(), [shard.instances for shard in counts]
-        if record_files.read_counts(paths, record_files.sizes(paths)) != numbers:
+        if tfrecord.read_counts(paths, tfrecord.sizes(paths)) != numbers:
             files.remove_partial(self._path)  # and partial side files
-            record_files.write_counts(dict(zip(paths, numbers, strict=True)))
+            tfrecord.write_counts(dict(zip(paths, numbers, strict=True)))
         console.info("shards: %s to %s", paths[0], os.path.basename(paths[-1]))
         if num_empty := sum(not shard.instances for shard in counts):
             console.warning(
@@ -151,7 +151,7 @@ class Shards:
         total = sum(counts, Counts())
         if not total.instances:
             paths = [*self.paths(), self._metadata_path]
-            record_files.map_files(files.remove, paths, "removing")
+            tfrecord.map_files(files.remove, paths, "removing")
             self._work_dir.remove()
             check_has_instances(self.source, total.tokens, total.instances)
         metadata["shards"] = [shard._asdict() for shard in counts]
@@ -200,9 +200,8 @@ class Shards:
 
     def _remove_temporary_files(self):
         folder, prefix = os.path.split(self._path)
-        names = re.compile(re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)\.tmp-\d+")
-        for name in filter(names.fullmatch, files.list_folder(folder)):
-            files.remove(os.path.join(folder, name))
+        names = re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)"
+        files.remove_temporary(folder, names)
 
     def _write_tokens(self, num_processes):
         """Write the tokens of all shards if they are missing; return their sizes."""
@@ -328,8 +327,10 @@ def create_with_beam(shards, runner, options):
             | "make" >> beam.Map(_create_grouped, shards)
         )
         try:
-            with _beam_progress(shards, len(missing), runner):
-                pipeline.run().wait_until_finish()
+            console.info(
+                "creating %d shards with %s, after all texts are tokenized", len(missing), runner
+            )
+            pipeline.run().wait_until_finish()
         except Exception as error:  # its class depends on the runner
             message = _extract_user_error(error)
             if type(error).__name__ == "KilledWorker":  # of Dask
@@ -343,26 +344,6 @@ def create_with_beam(shards, runner, options):
         shards.check_unchanged()
 
     return shards.create_with(create)
-
-
-@contextlib.contextmanager
-def _beam_progress(shards, num_missing, runner):
-    console.info("creating %d shards with %s, after all texts are tokenized", num_missing, runner)
-    finished = threading.Event()
-    progress = console.ProgressLog("creating", "shards", shards.num_shards, len(shards.existing()))
-
-    def watch():
-        while not finished.wait(console.SECONDS_PER_LINE):
-            if created := len(shards.existing()) - progress.count:
-                progress.add(created)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
 
 
 def _extract_user_error(error):

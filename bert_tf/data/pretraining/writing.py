@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data import record_files, tfrecord
+from bert_tf.data import tfrecord
 from bert_tf.data.pretraining.corpus import Block, read_corpus
 from bert_tf.data.pretraining.instances import KEEP, create_instances, find_compiled, unpack_masks
 from bert_tf.errors import DamagedFile, UserError
-from bert_tf.io import files, json_files, locks
+from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.packing import pack_segments
 from bert_tf.tokenization.settings import UNK
 
@@ -173,7 +173,7 @@ def create_in_memory(source, paths, tokenizer, config):
     progress = console.ProgressLog("writing", "instances", total=len(instances))
     written = write(paths, instances, corpus, vocab, config, progress.add)
     progress.done()
-    record_files.write_counts(written)
+    tfrecord.write_counts(written)
     counts.log(config)
     return counts
 
@@ -190,7 +190,7 @@ class WorkDir:
     @contextlib.contextmanager
     def locked(self):
         """Create and lock the folder; delete its contents if they belong to different shards."""
-        with locks.locked(self.path, "output_file", "makes shards"):
+        with processes.locked(self.path, "output_file", "makes shards"):
             path = self._join("made_of.json")
             if files.exists(path):
                 is_same = files.read_text(path) == to_json(self._fingerprint)
@@ -229,7 +229,7 @@ class WorkDir:
         if "sizes.json" in names:
             files.remove(self._join("sizes.json"))
         paths = map(self._join, sorted(names - {"sizes.json"}))
-        record_files.map_files(files.remove, list(paths), "removing")
+        tfrecord.map_files(files.remove, list(paths), "removing")
 
     def _join(self, *names):
         return os.path.join(self.path, *names)
@@ -250,7 +250,7 @@ class WorkDir:
             values = json_files.read(path, fields, "create_pretraining_data.py")
             return Counts(**{name: values[name] for name in fields})
 
-        return record_files.map_files(read, range(self._num_shards), "reading the counts")
+        return tfrecord.map_files(read, range(self._num_shards), "reading the counts")
 
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")

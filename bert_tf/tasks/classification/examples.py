@@ -8,10 +8,16 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import find_columns, get_cell, read_number, with_header
+from bert_tf.data.columns import (
+    BadRows,
+    base_split,
+    find_columns,
+    get_cell,
+    read_number,
+    with_header,
+)
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, base_split
 from bert_tf.errors import UserError, counted
 from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tokenization.packing import pack_pair

@@ -21,10 +21,11 @@ from bert_tf.tasks.classification.examples import examples_of
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import (
-    ClassificationAnswers,
-    MultiLabelAnswers,
-    RegressionAnswers,
+    classification_answer,
     classification_servable,
+    label_columns,
+    multi_label_answer,
+    score_column,
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationData, make_model, read
 from bert_tf.training.task import ServedTask, TaskSpec
@@ -36,11 +37,11 @@ SPEC = TaskSpec(
     make_model=make_model,
     make_servable=classification_servable,
     served={
-        task_type: ServedTask(answers, {"task_type": task_type}, options)
-        for task_type, answers, options in (
-            ("classification", ClassificationAnswers, ("labels", "num_texts")),
-            ("multi_label", MultiLabelAnswers, ("labels", "num_texts")),
-            ("regression", RegressionAnswers, ("num_texts",)),
+        task_type: ServedTask(answer, columns, {"task_type": task_type}, options)
+        for task_type, answer, columns, options in (
+            ("classification", classification_answer, label_columns, ("labels", "num_texts")),
+            ("multi_label", multi_label_answer, label_columns, ("labels", "num_texts")),
+            ("regression", None, score_column, ("num_texts",)),
         )
     },
 )
@@ -147,8 +148,8 @@ class TextClassifier(Pipeline):
             "val_loss" and "val_accuracy".
           class_weight: dict from labels to the loss weights of their texts, 1 if missing; weights
             in the order of the labels; or "balanced", which gives each label the same total weight.
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` and `learning_rate`,
-            and arguments of `keras.Model.fit`, such as `callbacks` and `verbose`.
+          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
+            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.
@@ -216,7 +217,7 @@ class TextClassifier(Pipeline):
         table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
         weights = others[0] if others else None
         config = self.config
-        layout = Layout(numbers=config.numeric_columns, numeric_as=config.numeric_as)
+        layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
         dataset = custom_dataset(config.task_type, config.labels or None, layout)
         examples, _ = examples_of(table, dataset, split)
         if weights is None:

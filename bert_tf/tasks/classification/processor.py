@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from bert_tf.data.containers import check_list
 from bert_tf.data.tables import long_cells
@@ -66,11 +66,13 @@ class DataProcessor:
 class ProcessorSource:
     """The examples of a processor, with the interface of `source.FileSource`."""
 
+    columns: ClassVar[dict] = {}
+    files = ()
+
     def __init__(self, reference, data_dir=None):
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
         self._name, self._data_dir = reference, data_dir
         self._processor = _make(reference)
-        self.columns = {}
         labels = tuple(map(_as_label, self._call("get_labels")))
         if len(set(labels)) < max(len(labels), 2):
             raise UserError(

@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import Answers, plain
+from bert_tf.serving.predictor import plain
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
@@ -136,37 +136,27 @@ class DocumentClassifier(tf.Module):
         return pool(logits, windows.texts)
 
 
-class ClassificationAnswers(Answers):
-    """The most probable label, and the probabilities of all labels."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        probabilities = _by_label(outputs, metadata)
-        best = metadata["labels"][ClassificationTask.decide(outputs)]
-        return {"label": best, "probabilities": probabilities}
-
-    @staticmethod
-    def table_columns(answer, metadata):
-        prediction, probabilities = answer.values()
-        return {"prediction": prediction, "probabilities": probabilities}
+def classification_answer(outputs, metadata):
+    """Return the most probable label, and the probabilities of all labels."""
+    probabilities = _by_label(outputs, metadata)
+    best = metadata["labels"][ClassificationTask.decide(outputs)]
+    return {"label": best, "probabilities": probabilities}
 
 
-class MultiLabelAnswers(ClassificationAnswers):
-    """The labels above the threshold, and the probabilities of all labels."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        probabilities = _by_label(outputs, metadata)
-        likely = itertools.compress(probabilities, MultiLabelTask.decide(outputs))
-        return {"labels": list(likely), "probabilities": probabilities}
+def multi_label_answer(outputs, metadata):
+    """Return the labels above the threshold, and the probabilities of all labels."""
+    probabilities = _by_label(outputs, metadata)
+    likely = itertools.compress(probabilities, MultiLabelTask.decide(outputs))
+    return {"labels": list(likely), "probabilities": probabilities}
 
 
-class RegressionAnswers(Answers):
-    """All outputs of the model; tables get only the score."""
+def label_columns(answer):
+    prediction, probabilities = answer.values()
+    return {"prediction": prediction, "probabilities": probabilities}
 
-    @staticmethod
-    def table_columns(answer, metadata):
-        return {"prediction": answer["score"]}
+
+def score_column(answer):
+    return {"prediction": answer["score"]}
 
 
 def _by_label(outputs, metadata):

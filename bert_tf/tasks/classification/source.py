@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
+from typing import ClassVar
 
 import numpy as np
 
 from bert_tf import console
-from bert_tf.configs.task import SPLITS
-from bert_tf.data.columns import Columns, Layout, find_columns
+from bert_tf.configs.task import SPLITS, base_split
+from bert_tf.data.columns import BadRows, Columns, Layout, find_columns, find_file
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, base_split, find_file
 from bert_tf.data.tables import open_table
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError
@@ -86,6 +86,9 @@ class FileSource:
 class TfdsSource:
     """A dataset of tensorflow-datasets, with the interface of `FileSource`."""
 
+    columns: ClassVar[dict] = {}  # nothing to save: each command finds the features again
+    files = ()
+
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
         """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
 
@@ -94,7 +97,6 @@ class TfdsSource:
         `TfdsDataset`.
         """
         self._data = TfdsDataset(name, data_dir, splits)
-        self.columns = {}  # nothing to save: each command finds the features again
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
@@ -122,8 +124,8 @@ class TfdsSource:
 
     def splits(self, base):
         """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
-        splits = (x for x in self.dataset.files if base_split(x) == base)
-        splits = [split for split in splits if self._data.find_split(split)]
+        names = self.dataset.files
+        splits = [x for x in names if base_split(x) == base and self._data.find_split(x)]
         if not splits:
             raise self._data.missing_split(base)
         return splits
@@ -195,15 +197,15 @@ def with_restored_columns(task_config, stored):
         if name not in taken and getattr(task_config, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
-                name, _as_text(getattr(task_config, name)), _as_text(value),
+                name, _flag_text(getattr(task_config, name)), _flag_text(value),
             )  # fmt: skip
     if taken:
-        values = (f"`{name}={_as_text(value)}`" for name, value in taken.items())
+        values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
     return dataclasses.replace(task_config, **taken), tuple(taken)
 
 
-def _as_text(value):
+def _flag_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 

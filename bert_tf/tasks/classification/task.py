@@ -7,10 +7,9 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.checkpoints import names
-from bert_tf.configs.task import SPLITS
+from bert_tf.configs.task import base_split
 from bert_tf.data.features import digest
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import base_split
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification.examples import make_features
@@ -46,14 +45,9 @@ class ClassificationTask(Task):
     def __init__(self, model, more_metrics=(), class_weights=None):
         """Create the task of a model; `more_metrics` are names of `results.METRICS`."""
         self.model, self.class_weights = model, class_weights
-        self.metric_names = self.metric_names_with(more_metrics)
         self.metrics_used = (*self.metrics_used, *more_metrics)
-        self.key = (type(self), class_weights)
-
-    @classmethod
-    def metric_names_with(cls, more_metrics=()):
-        metric_names = (*cls.metrics_used, *more_metrics)
-        return (*(f"eval_{name}" for name in metric_names), "eval_loss", "loss")
+        self.metric_names = (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
+        self.key = (class_weights,)
 
     @staticmethod
     def answers(logits, nn=ops):
@@ -65,14 +59,10 @@ class ClassificationTask(Task):
         """Return the predicted label ids (...) for a dict of arrays (..., L) of `answers`."""
         return predictions["probabilities"].argmax(-1)
 
-    def losses(self, outputs, batch, weights):
-        losses = self._example_losses(outputs, batch, self.class_weights)
+    def losses(self, outputs, batch, weights, training=True):
+        losses = self._example_losses(outputs, batch, self.class_weights if training else None)
         losses = ops.sum(losses * self.example_weights(batch))
         return {self.loss_names[0]: losses / weights["examples"]}
-
-    def evaluation_losses(self, outputs, batch, weights):
-        losses = self._example_losses(outputs, batch) * self.example_weights(batch)
-        return {self.loss_names[0]: ops.sum(losses) / weights["examples"]}
 
     def _example_losses(self, outputs, batch, class_weights=None):
         logits, is_soft = outputs["logits"], "label_values" in batch
@@ -217,7 +207,7 @@ class ClassificationData(TaskData):
         if self.config.task_type == "regression":
             start_at_mean(model, [example.label for example in self.examples["train"]])
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         return self.task_class(model, self.dataset.metrics, self._class_weights)
 
     def report(self, task, predictions):
@@ -225,7 +215,7 @@ class ClassificationData(TaskData):
 
     def answers(self, task, predictions, split):
         labels, separator = self.config.labels, self.config.label_separator
-        predicted = results.as_text(task.decide(predictions), labels, separator)
+        predicted = results.label_texts(task.decide(predictions), labels, separator)
         return predicted, labels, predictions[task.answer_name]
 
 
@@ -235,9 +225,8 @@ def read(task_config, model, splits, stored=None, config_class=ClassificationCon
     source = make_source(task_config, stored, restored)
     dataset = source.dataset
     dev_split = _dev_split(task_config, stored)
-    ordered = [split for split in SPLITS if split in splits]
     examples, labels, numeric_features = read_splits(
-        source, ordered, stored, task_config.skip_bad_rows, dev_split
+        source, splits, stored, task_config.skip_bad_rows, dev_split
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
@@ -258,7 +247,7 @@ def read(task_config, model, splits, stored=None, config_class=ClassificationCon
     if config.class_weights and "train" in examples:
         reader = Labels(config.labels, config.task_type)
         weights = reader.weights(config.class_weights, [x.label for x in examples["train"]])
-    return ClassificationData(dataset, examples, config, weights, getattr(source, "files", ()))
+    return ClassificationData(dataset, examples, config, weights, source.files)
 
 
 def make_model(config, dtype=None):

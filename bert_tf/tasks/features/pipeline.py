@@ -21,10 +21,9 @@ from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import text_servable
-from bert_tf.serving.predictor import Answers
+from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.task import ServedTask, TaskSpec
 
@@ -48,13 +47,9 @@ class TokenVectorsConfig(TaskConfig):
     """
 
     layers: tuple[int, ...] = derived((-1,))
-    layer_combination: str | None = derived(None)
+    layer_combination: str | None = derived(None, choices=LAYER_COMBINATIONS)
     layer_weights: tuple[float, ...] | None = derived(None)
-    words: str | None = derived(None)
-
-
-def _make_model(config, dtype=None):
-    return BertModel(config.bert_config, dtype)
+    words: str | None = derived(None, choices=WORD_POOLINGS)
 
 
 def encoder_servable(model, config, serving_config):
@@ -64,7 +59,6 @@ def encoder_servable(model, config, serving_config):
     int32 (B, S), the token ids with [CLS] and [SEP], 0 for padding.
     """
     prepared = prepare_model(model, serving_config, config.max_seq_length)
-    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)
@@ -72,25 +66,22 @@ def encoder_servable(model, config, serving_config):
         outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
-    return text_servable("encoder", prepared, tokenizer, serve_ids, has_variable_width=True)
+    return text_servable("encoder", prepared, config, serve_ids, has_variable_width=True)
 
 
-class EncoderAnswers(Answers):
-    """The outputs without the padding of texts shorter than others in the batch."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
-        cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
-        return Answers.answer({**outputs, **cut}, metadata)
+def encoder_answer(outputs, metadata):
+    """Return the outputs without the padding of texts shorter than others in the batch."""
+    size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
+    cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
+    return all_outputs({**outputs, **cut}, metadata)
 
 
 SPEC = TaskSpec(
     name="encoder",
     config_class=TokenVectorsConfig,
-    make_model=_make_model,
+    make_model=lambda config, dtype=None: BertModel(config.bert_config, dtype),
     make_servable=encoder_servable,
-    served={"encoder": ServedTask(EncoderAnswers)},
+    served={"encoder": ServedTask(encoder_answer)},
 )
 
 
@@ -125,12 +116,6 @@ class TokenVectors(StreamingPipeline):
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):
         super().__init__(model, config)
-        for option, choices in (
-            ("words", WORD_POOLINGS),
-            ("layer_combination", LAYER_COMBINATIONS),
-        ):
-            if (value := getattr(config, option)) not in (None, *choices):
-                raise UserError(f"`{option}={value}`: expected one of {', '.join(choices)}")
         count, name = model.config.num_hidden_layers, config.layer_combination
         layers = LAYER_COMBINATIONS[name] if name else config.layers
         self._indices = range(count) if layers is None else layers

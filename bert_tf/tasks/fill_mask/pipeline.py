@@ -8,17 +8,16 @@ import keras
 from bert_tf import checkpoints, console
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
-from bert_tf.data.columns import ANY_TEXT
+from bert_tf.data.columns import ANY_TEXT, BadRows, columns_of
 from bert_tf.data.containers import read_table
-from bert_tf.data.rows import BadRows, columns_of
 from bert_tf.data.tables import as_text
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.tasks.fill_mask.task import (
-    FillMaskAnswers,
     FillMaskConfig,
     FillMaskData,
     best_words,
+    fill_mask_answer,
     fill_mask_servable,
 )
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
@@ -32,16 +31,12 @@ _NUM_SLOTS = 8
 _SCHEMA = {name: records.PRETRAINING[name] for name in (*INPUTS, "masked_lm_positions")}
 
 
-def _make_model(config, dtype=None):
-    return BertPretrainer(config.bert_config, dtype)
-
-
 SPEC = TaskSpec(
     name="fill_mask",
     config_class=FillMaskConfig,
-    make_model=_make_model,
+    make_model=lambda config, dtype=None: BertPretrainer(config.bert_config, dtype),
     make_servable=fill_mask_servable,
-    served={"fill_mask": ServedTask(FillMaskAnswers, options=("num_best",))},
+    served={"fill_mask": ServedTask(fill_mask_answer, options=("num_best",))},
 )
 
 
@@ -107,8 +102,8 @@ class FillMask(StreamingPipeline):
             "val_masked_lm_accuracy".
           masked_lm_prob: fraction of the tokens to mask.
           seed: random seed of the masks.
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` and `learning_rate`,
-            and arguments of `keras.Model.fit`, such as `callbacks` and `verbose`.
+          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
+            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.

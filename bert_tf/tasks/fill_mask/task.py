@@ -10,16 +10,15 @@ from bert_tf.configs.base import derived
 from bert_tf.configs.task import TaskConfig
 from bert_tf.data import records
 from bert_tf.data.dynamic_masking import DynamicMasking
-from bert_tf.data.features import Convert, Features, encode_batches
+from bert_tf.data.features import Features, encode_batches, make_records
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.exporting import text_servable
-from bert_tf.serving.predictor import Answers
+from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK
 from bert_tf.tokenization.vocabulary import mask_id
-from bert_tf.training.pretraining_task import PretrainingTask
+from bert_tf.training.pretraining import PretrainingTask
 from bert_tf.training.task import TaskData
 
 _UNMASKED = records.pretraining_schema(has_next_sentence=False, has_masks=False)
@@ -56,7 +55,8 @@ class FillMaskData(TaskData):
         axes = {"S": limit, "P": max(1, num_slots)}
         seed = self._seed if split == "train" else 0
         masking = DynamicMasking(tokenizer.vocab, axes, self._masked_lm_prob, seed)
-        convert = Convert(_pack, _UNMASKED, limit, tokenizer=tokenizer, max_seq_length=limit)
+        options = {"tokenizer": tokenizer, "max_seq_length": limit}
+        convert = functools.partial(make_records, _pack, _UNMASKED, limit, options)
         features = Features(_UNMASKED, pieces, convert, {}, axes, num_examples=len(pieces))
         if split == "train":
             features.masking = masking
@@ -65,7 +65,7 @@ class FillMaskData(TaskData):
             features.finish = functools.partial(_mask, masking, axes)
         return features
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         return PretrainingTask(self.config.bert_config, has_pairs=False, model=model)
 
 
@@ -102,8 +102,7 @@ def fill_mask_servable(model, config, serving_config):
     first, padded with "" and 0.
     """
     prepared = prepare_model(model, serving_config, config.max_seq_length)
-    tokenizer = FullTokenizer(config.vocab, keep_special_tokens=True, **config.tokenizer_settings)
-    token_id, id_to_token = mask_id(config.vocab), tokenizer.inv_vocab
+    token_id, id_to_token = mask_id(config.vocab), {i: x for x, i in config.vocab.items()}
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
 
     def serve_ids(inputs):
@@ -127,15 +126,12 @@ def fill_mask_servable(model, config, serving_config):
         return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
 
     return text_servable(
-        "fill_mask", prepared, tokenizer, serve_ids,
-        sample_text=sample_text, has_variable_width=True,
+        "fill_mask", prepared, config, serve_ids,
+        keep_special_tokens=True, sample_text=sample_text, has_variable_width=True,
     )  # fmt: skip
 
 
-class FillMaskAnswers(Answers):
-    """The outputs without the padding of texts with fewer masks than others in the batch."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        size = int((outputs["probabilities"][:, 0] != 0).sum())
-        return Answers.answer({name: value[:size] for name, value in outputs.items()}, metadata)
+def fill_mask_answer(outputs, metadata):
+    """Return the outputs without the padding of texts with fewer masks than others in the batch."""
+    size = int((outputs["probabilities"][:, 0] != 0).sum())
+    return all_outputs({name: value[:size] for name, value in outputs.items()}, metadata)

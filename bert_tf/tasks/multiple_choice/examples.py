@@ -6,10 +6,9 @@ import re
 
 from bert_tf import console
 from bert_tf.data import records
-from bert_tf.data.columns import ID
+from bert_tf.data.columns import ID, BadRows, columns_of
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, columns_of
 from bert_tf.data.tables import as_text
 from bert_tf.errors import UserError, counted
 from bert_tf.tokenization.packing import pack_pair

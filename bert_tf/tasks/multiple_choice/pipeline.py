@@ -7,13 +7,13 @@ import keras
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import read_table
 from bert_tf.data.features import log_long_texts
+from bert_tf.modeling import BertMultipleChoice
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.multiple_choice.examples import make_examples
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.task import (
-    MultipleChoiceAnswers,
     MultipleChoiceData,
-    make_model,
+    multiple_choice_answer,
     multiple_choice_servable,
     read,
 )
@@ -23,9 +23,9 @@ SPEC = TaskSpec(
     name="multiple_choice",
     config_class=MultipleChoiceConfig,
     read=read,
-    make_model=make_model,
+    make_model=lambda config, dtype=None: BertMultipleChoice(config.bert_config, dtype),
     make_servable=multiple_choice_servable,
-    served={"multiple_choice": ServedTask(MultipleChoiceAnswers)},
+    served={"multiple_choice": ServedTask(multiple_choice_answer)},
 )
 
 
@@ -66,8 +66,8 @@ class MultipleChoice(Pipeline):
           labels: index or text of the correct ending for each context.
           validation_data: a tuple (contexts, endings, labels), or a table. The history gets the
             results of `evaluate` on it, such as "val_accuracy".
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` and `learning_rate`,
-            and arguments of `keras.Model.fit`, such as `callbacks` and `verbose`.
+          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
+            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.

@@ -2,12 +2,10 @@
 
 import tensorflow as tf
 
-from bert_tf.configs.task import SPLITS
-from bert_tf.data.rows import find_file
+from bert_tf.data.columns import find_file
 from bert_tf.data.tables import open_table
-from bert_tf.modeling import BertMultipleChoice
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import Answers, plain
+from bert_tf.serving.predictor import plain
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.examples import make_examples, make_features
@@ -24,10 +22,6 @@ class MultipleChoiceTask(ClassificationTask):
     metrics_used = ("accuracy",)
 
 
-def make_model(config, dtype=None):
-    return BertMultipleChoice(config.bert_config, dtype)
-
-
 # File names of the splits; val.csv is SWAG's.
 _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
 
@@ -42,7 +36,7 @@ class MultipleChoiceData(TaskData):
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         return MultipleChoiceTask(model)
 
     def answers(self, task, predictions, split):
@@ -53,7 +47,7 @@ class MultipleChoiceData(TaskData):
 def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, endings, paths = {}, {}, []
-    for split in filter(splits.__contains__, SPLITS):
+    for split in splits:
         path = getattr(task_config, f"{split}_file")
         path = find_file(split, _FILES[split], task_config.data_dir, path)
         paths.append(path)
@@ -100,10 +94,7 @@ def multiple_choice_servable(model, config, serving_config):
     )
 
 
-class MultipleChoiceAnswers(Answers):
-    """The index of the most probable ending, and the probability of each ending."""
-
-    @staticmethod
-    def answer(outputs, metadata):
-        choice = int(MultipleChoiceTask.decide(outputs))
-        return {"choice": choice, "probabilities": plain(outputs["probabilities"])}
+def multiple_choice_answer(outputs, metadata):
+    """Return the index of the most probable ending, and the probability of each ending."""
+    choice = int(MultipleChoiceTask.decide(outputs))
+    return {"choice": choice, "probabilities": plain(outputs["probabilities"])}

@@ -9,9 +9,6 @@ import functools
 import itertools
 import re
 
-from bert_tf.tokenization.packing import SlidingWindows
-from bert_tf.tokenization.wordpiece import MAX_CACHED_CHARS, MAX_CACHED_WORDS
-
 # The release separates words at these characters, not at all Unicode whitespace.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
@@ -26,16 +23,13 @@ class Words:
     def starts(self):
         return [match.start() for match in _WORD.finditer(self.text)]
 
-    def word_at(self, character):
-        """Return the index of the word at or before a character, -1 before the first word."""
-        return bisect.bisect_right(self.starts, character) - 1
-
     def find_answer(self, answer, by_offsets=False):
         """Return (first word, last word) of an `Answer`, or None if it is not in the text."""
         last = answer.start + len(answer.text) - 1
         if answer.start < 0 or last >= len(self.text) or not answer.text.strip():
             return None
-        span = self.word_at(answer.start), self.word_at(last)
+        # The words at or before the characters, -1 before the first word.
+        span = tuple(bisect.bisect_right(self.starts, x) - 1 for x in (answer.start, last))
         if by_offsets:
             return span if self.text.startswith(answer.text, answer.start) else None
         # As in the release, an answer that starts before the first word covers no words.
@@ -43,33 +37,15 @@ class Words:
         return span if " ".join(answer.text.split()) in covered else None
 
 
-class WordIds(dict):
-    """A cache from words to lists of token ids."""
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        self._tokenizer = tokenizer
-
-    def __missing__(self, word):
-        ids = self._tokenizer.encode(word)
-        if len(word) <= MAX_CACHED_CHARS:
-            if len(self) >= MAX_CACHED_WORDS:
-                self.clear()
-            self[word] = ids
-        return ids
-
-
 class Context:
     """A tokenized context with its token `ids` and `Words`, shared by all questions about it."""
 
-    def __init__(self, text, tokenizer, word_ids=None):
-        """Tokenize a text with a `FullTokenizer` and optionally a `WordIds` cache to share."""
+    def __init__(self, text, tokenizer):
+        """Tokenize a text with a `FullTokenizer`."""
         self.text, self._tokenizer = text, tokenizer
         self.words = Words(text)
-        word_ids = WordIds(tokenizer) if word_ids is None else word_ids
-        self._ids = [word_ids[word] for word in self.words.texts]
+        self._ids = tokenizer.encode_batch(self.words.texts)
         self.ids = list(itertools.chain.from_iterable(self._ids))
-        self._windows = {}
 
     @functools.cached_property
     def word_to_token(self):
@@ -85,13 +61,6 @@ class Context:
         ids, *offsets = self._tokenizer.encode_with_offsets(self.text)
         assert ids == self.ids, f"tokens with offsets differ: {self.text!r}"
         return offsets
-
-    def windows(self, window_size, stride):
-        """Return the `SlidingWindows` over the tokens, cached."""
-        key = window_size, stride
-        if key not in self._windows:
-            self._windows[key] = SlidingWindows(len(self.ids), window_size, stride)
-        return self._windows[key]
 
     def find_answer_tokens(self, answer, by_offsets):
         """Return (first token, last token) of an `Answer`, or None if it is not in the context."""

@@ -73,14 +73,6 @@ class AnswerDecoder:
     def __init__(self, config):
         self.config, self.num_unaligned = config, 0
 
-    def log_unaligned(self):
-        if self.num_unaligned:
-            console.info(
-                "%d candidates could not be aligned and were expanded to whole words; "
-                "`answer_alignment=offsets` gives the exact text",
-                self.num_unaligned,
-            )
-
     def decode(self, windows, logits):
         """Return the `QuestionPrediction` for a question's windows and their `WindowLogits`."""
         is_version_2 = self.config.version_2_with_negative

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files

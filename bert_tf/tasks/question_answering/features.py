@@ -6,21 +6,15 @@ the most context around it (its "maximum context"), so that no answer is found t
 """
 
 import functools
-import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_tf.data import records, tfrecord
 from bert_tf.data.features import Features, tokenizer_fingerprint
-from bert_tf.tasks.question_answering.alignment import Context, WordIds
+from bert_tf.tasks.question_answering.alignment import Context
 from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS
-from bert_tf.tokenization.packing import (
-    LengthCounter,
-    SlidingWindows,
-    log_truncated,
-    pack_segments,
-)
+from bert_tf.tokenization.packing import LengthCounter, SlidingWindows, log_truncated, pack_segments
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
@@ -59,53 +53,50 @@ class Window(NamedTuple):
         return self.windows.is_max_context(self.index, self.token_at(position))
 
 
-class FeatureConverter:
-    """Converts the questions about a paragraph to windows, with answer positions in training."""
+def convert(paragraph, tokenizer, config, is_training):
+    """Yield (question, windows, length of the question in tokens) for each question.
 
-    def __init__(self, tokenizer, config, is_training):
-        self._tokenizer, self._config = tokenizer, config
-        self._is_training = is_training
-        self._word_ids = WordIds(tokenizer)
-
-    def __call__(self, paragraph):
-        """Yield (question, windows, length of the question in tokens) for each question."""
-        context = Context(paragraph.context, self._tokenizer, self._word_ids)
-        max_query_length = self._config.max_query_length
-        queries = self._tokenizer.encode_batch(question.text for question in paragraph.questions)
-        for question, query in zip(paragraph.questions, queries, strict=True):
-            windows = list(self._windows(question, query[:max_query_length], context))
-            yield question, windows, len(query)
-
-    def _windows(self, question, query, context):
-        config, is_training = self._config, self._is_training
-        window_size = config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS
-        windows = context.windows(window_size, config.doc_stride)
-        answer = None
-        if is_training and not question.is_impossible:
-            answer = context.find_answer_tokens(question.answers[0], config.by_offsets)
-            if answer is None:
-                return
+    In training, the windows have the positions of the answer.
+    """
+    context = Context(paragraph.context, tokenizer)
+    queries = tokenizer.encode_batch(question.text for question in paragraph.questions)
+    for question, query in zip(paragraph.questions, queries, strict=True):
         is_impossible = is_training and question.is_impossible
-        for index, (first, length) in enumerate(windows.spans):
-            start = end = 0 if is_training else None
-            # A window with only a part of the answer is labeled as having no answer.
-            if answer and first <= answer[0] and answer[1] < first + length:
-                shift = len(query) + 2 - first
-                start, end = answer[0] + shift, answer[1] + shift
-            yield Window(context, windows, query, index, first, length, start, end, is_impossible)
+        answer, windows = None, []
+        if is_training and not is_impossible:
+            answer = context.find_answer_tokens(question.answers[0], config.by_offsets)
+        if answer or is_impossible or not is_training:
+            query_ids = query[: config.max_query_length]
+            start = 0 if is_training else None
+            windows = list(_windows(context, query_ids, config, answer, start, is_impossible))
+        yield question, windows, len(query)
+
+
+def _windows(context, query, config, answer, null_position, is_impossible):
+    window_size = config.max_seq_length - len(query) - NUM_SPECIAL_TOKENS
+    windows = SlidingWindows(len(context.ids), window_size, config.doc_stride)
+    for index, (first, length) in enumerate(windows.spans):
+        start = end = null_position
+        # A window with only a part of the answer is labeled as having no answer.
+        if answer and first <= answer[0] and answer[1] < first + length:
+            shift = len(query) + 2 - first
+            start, end = answer[0] + shift, answer[1] + shift
+        yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
 def make_features(paragraphs, tokenizer, config, is_training, num_questions, digest):
     """Return the `Features` of `Paragraph`s, whose content has the `digest`."""
     fingerprint = {"data": digest, "questions": num_questions, **tokenizer_fingerprint(tokenizer)}
-    fingerprint |= config.window_options
-    if not is_training:
-        del fingerprint["answer_alignment"]  # affects the decoding, but not the windows
+    names = ["max_seq_length", "doc_stride", "max_query_length"]
+    names += ["answer_alignment"] * is_training  # elsewhere, it affects only the decoding
+    fingerprint |= {name: getattr(config, name) for name in names}
     limit = config.max_query_length
     return Features(
         records.SQUAD_TRAINING if is_training else records.SQUAD,
         paragraphs,
-        _ConvertChunk(tokenizer, config, is_training),
+        functools.partial(
+            _convert_chunk, tokenizer=tokenizer, config=config, is_training=is_training
+        ),
         fingerprint,
         {"S": config.max_seq_length},
         num_examples=num_questions,
@@ -136,45 +127,35 @@ def _chunks(paragraphs):
         yield chunk
 
 
-class _ConvertChunk:
-    """Converts lists of paragraphs to serialized records."""
-
-    def __init__(self, tokenizer, config, is_training):
-        self._vocab, self._config = tokenizer.vocab, config
-        self._is_training = is_training
-        self._converter = FeatureConverter(tokenizer, config, is_training)
-
-    def __call__(self, paragraphs):
-        """Return the records and a dict of counts, as `data.features.Convert` does."""
-        all_windows, count = [], 0
-        lengths = LengthCounter(self._config.max_query_length)
-        for _, windows, query_length in itertools.chain.from_iterable(
-            map(self._converter, paragraphs)
-        ):
+def _convert_chunk(paragraphs, tokenizer, config, is_training):
+    """Return the records and a dict of counts, as the `convert` of `Features` does."""
+    all_windows, count = [], 0
+    lengths = LengthCounter(config.max_query_length)
+    for paragraph in paragraphs:
+        for _, windows, query_length in convert(paragraph, tokenizer, config, is_training):
             all_windows += windows
-            if windows or not self._is_training:
+            if windows or not is_training:
                 count += 1
                 lengths.add(query_length)
-        return self._serialize(all_windows), {"examples": count, **lengths.counts}
+    serialized = _serialize(all_windows, tokenizer.vocab, config.max_seq_length, is_training)
+    return serialized, {"examples": count, **lengths.counts}
 
-    def _serialize(self, windows):
-        if not windows:
-            return []
-        ids, segments, context = [], [], None
-        for window in windows:
-            if window.context is not context:
-                context, first_id = window.context, len(ids)
-                ids += context.ids
-            b_start = first_id + window.first
-            segments.append(
-                (len(ids), len(ids) + len(window.query), b_start, b_start + window.length)
-            )
-            ids += window.query
-        ids, segments = np.array(ids, np.int32), np.array(segments)
-        columns = pack_segments(ids, segments, self._vocab, self._config.max_seq_length)
-        columns["unique_ids"] = np.full((len(windows), 1), FIRST_UNIQUE_ID)
-        if self._is_training:
-            for name in ("start_position", "end_position", "is_impossible"):
-                values = [getattr(window, name) for window in windows]
-                columns[name.replace("position", "positions")] = np.array(values)[:, None]
-        return tfrecord.examples(columns)
+
+def _serialize(windows, vocab, max_seq_length, is_training):
+    if not windows:
+        return []
+    ids, segments, context = [], [], None
+    for window in windows:
+        if window.context is not context:
+            context, first_id = window.context, len(ids)
+            ids += context.ids
+        b_start = first_id + window.first
+        segments.append((len(ids), len(ids) + len(window.query), b_start, b_start + window.length))
+        ids += window.query
+    columns = pack_segments(np.array(ids, np.int32), np.array(segments), vocab, max_seq_length)
+    columns["unique_ids"] = np.full((len(windows), 1), FIRST_UNIQUE_ID)
+    if is_training:
+        for name in ("start_position", "end_position", "is_impossible"):
+            values = [getattr(window, name) for window in windows]
+            columns[name.replace("position", "positions")] = np.array(values)[:, None]
+    return tfrecord.examples(columns)

@@ -90,12 +90,6 @@ class QuestionAnsweringOptions(TfdsOptions):
     def by_offsets(self):
         return self.answer_alignment == "offsets"
 
-    @property
-    def window_options(self):
-        """Dict of the options that determine the windows."""
-        names = ("max_seq_length", "doc_stride", "max_query_length", "answer_alignment")
-        return {name: getattr(self, name) for name in names}
-
     def check(self, config):
         if not self.find_null_score_diff_threshold:
             return

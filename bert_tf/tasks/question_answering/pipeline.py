@@ -5,18 +5,15 @@ from typing import Any
 import keras
 
 from bert_tf.configs.train import FitConfig
+from bert_tf.data.columns import columns_of
 from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import encode_batches
-from bert_tf.data.rows import columns_of
+from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.question_answering.examples import (
-    Questions,
-    question_of_row,
-    validate_and_count,
-)
+from bert_tf.tasks.question_answering.examples import Questions, question_of_row
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
-from bert_tf.tasks.question_answering.task import QuestionAnsweringData, make_model, read
+from bert_tf.tasks.question_answering.task import QuestionAnsweringData, read
 from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from bert_tf.training.task import ServedTask, TaskSpec
 
@@ -24,7 +21,7 @@ SPEC = TaskSpec(
     name="question_answering",
     config_class=QuestionAnsweringConfig,
     read=read,
-    make_model=make_model,
+    make_model=lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype),
     make_servable=question_answering_servable,
     served={"question_answering": ServedTask(options=("version_2_with_negative",))},
 )
@@ -73,8 +70,8 @@ class QuestionAnswering(Pipeline):
             of several answers, of which training uses the first.
           validation_data: a tuple (questions, contexts, answers), or a table. The history gets the
             results of `evaluate` on it, such as "val_f1", and "val_loss".
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` (in windows) and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
+          **options: attributes of `FitConfig`, such as `batch_size` (in windows), and of
+            `OptimizerConfig`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.
@@ -150,11 +147,9 @@ class QuestionAnswering(Pipeline):
         return super()._validation(examples, records, task, batch_size)
 
     def _data(self, examples):
-        purposes, sources = {"train": "train", "dev": "eval"}, {}
+        sources = {}
         for split, pairs in examples.items():
             count = 1 if split == "train" else None  # also for Keras' validation
             pairs = ((x, y._replace(answers=y.answers[:count])) for x, y in pairs)
             sources[split] = Questions(pairs)
-        checks = self.config.version_2_with_negative, self.config.by_offsets
-        summaries = {x: validate_and_count(y, purposes[x], *checks) for x, y in sources.items()}
-        return QuestionAnsweringData(sources, summaries, self.config, self.tokenizer)
+        return QuestionAnsweringData(sources, self.config, self.tokenizer)

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 import os
 
@@ -11,18 +13,9 @@ from keras import ops
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
-from bert_tf.tasks.question_answering.examples import (
-    JsonSource,
-    TfdsQuestions,
-    validate_and_count,
-)
-from bert_tf.tasks.question_answering.features import (
-    FIRST_UNIQUE_ID,
-    FeatureConverter,
-    make_features,
-)
+from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
+from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert, make_features
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training import results
@@ -40,17 +33,18 @@ class QuestionAnsweringTask(Task):
     loss_names = ("span_loss",)
     fit_metric_names = ("start_accuracy", "end_accuracy")
 
-    def __init__(self, model, config, extractor=None, mask_padding=False):
-        """Create the task; `extractor` is the `AnswerExtractor` that `metrics` uses.
+    def __init__(self, model, config, extract=None, mask_padding=False):
+        """Create the task; `extract` is a function from predictions to answers, for `metrics`.
 
         Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
         """
         self._mask_padding, self.reads_padding = mask_padding, not mask_padding
         self.model = model
-        self.metric_names = metric_names(config)
-        self._config, self._extractor = config, extractor
+        names = Scorer(config.version_2_with_negative).names()
+        self.metric_names = tuple(f"eval_{name}" for name in names)
+        self._config, self._extract = config, extract
 
-    def losses(self, outputs, batch, weights):
+    def losses(self, outputs, batch, weights, training=True):
         total = 0.0
         for side in ("start", "end"):
             losses = ops.sparse_categorical_crossentropy(
@@ -103,7 +97,7 @@ class QuestionAnsweringTask(Task):
 
     def metrics(self, predictions):
         scorer = Scorer(self._config.version_2_with_negative)
-        for question, prediction in self._extractor.answers([predictions]):
+        for question, prediction in self._extract([predictions]):
             answer = prediction.answer(self._config)
             scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
         # Metrics without questions are NaN, which is never the best.
@@ -111,40 +105,35 @@ class QuestionAnsweringTask(Task):
         return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
 
 
-def metric_names(config):
-    names = Scorer(config.version_2_with_negative).names()
-    return tuple(f"eval_{name}" for name in names)
+def extract_answers(source, tokenizer, config, predictions):
+    """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
 
+    The questions are read again, to save memory.
+    """
 
-class AnswerExtractor:
-    """Matches predictions with questions, which it reads again in each call to save memory."""
+    def check(unique_id, expected):
+        if unique_id != expected:
+            raise UserError(
+                f"{source.name}: found a prediction with the unique id {unique_id}, expected "
+                f"{expected}; the file may have changed"
+            )
 
-    def __init__(self, source, tokenizer, config):
-        self._source, self._tokenizer, self._config = source, tokenizer, config
-        self.decoder = None
-
-    def answers(self, predictions):
-        """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match."""
-        self.decoder = AnswerDecoder(self._config)
-        converter = FeatureConverter(self._tokenizer, self._config, is_training=False)
-        rows, expected = _rows(predictions), FIRST_UNIQUE_ID
-        for paragraph in self._source.paragraphs():
-            for question, windows, _ in converter(paragraph):
-                logits = []
-                for _ in windows:
-                    unique_id, row = next(rows, (None, None))
-                    if unique_id != expected:
-                        self._fail(unique_id, expected)
-                    logits.append(row)
-                    expected += 1
-                yield question, self.decoder.decode(windows, logits)
-        for unique_id, _ in rows:
-            self._fail(unique_id, None)
-
-    def _fail(self, unique_id, expected):
-        raise UserError(
-            f"{self._source.name}: found a prediction with the unique id {unique_id}, expected "
-            f"{expected}; the file may have changed"
+    decoder = AnswerDecoder(config)
+    rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
+    for paragraph in source.paragraphs():
+        for question, windows, _ in convert(paragraph, tokenizer, config, is_training=False):
+            logits = []
+            for _ in windows:
+                unique_id, row = next(rows, (None, None))
+                check(unique_id, next(count))
+                logits.append(row)
+            yield question, decoder.decode(windows, logits)
+    check(next(rows, (None, None))[0], None)
+    if decoder.num_unaligned:
+        console.info(
+            "%d candidates could not be aligned and were expanded to whole words; "
+            "`answer_alignment=offsets` gives the exact text",
+            decoder.num_unaligned,
         )
 
 
@@ -163,30 +152,38 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 class QuestionAnsweringData(TaskData):
     """The questions of each split; "dev" is for both evaluation and prediction.
 
-    `examples` is a dict from split to source of `Paragraph`s, `summaries` to `DatasetSummary`.
+    `examples` is a dict from split to source of `Paragraph`s. `purpose` is that of "dev", see
+    `validate_and_count`.
     """
 
     unit = "questions"
     evaluates_predictions = True
 
-    def __init__(self, sources, summaries, config, tokenizer, data_files=()):
+    def __init__(self, sources, config, tokenizer, data_files=(), purpose="eval"):
         super().__init__(sources, config, data_files)
-        self.summaries = summaries
-        self.extractor = None
+        purposes = {"train": "train", "dev": purpose}
+        checks = config.version_2_with_negative, config.by_offsets
+        self._summaries = {
+            split: validate_and_count(source, purposes[split], *checks)
+            for split, source in sources.items()
+        }
+        self.extract_answers = None
         if "dev" in sources:
-            self.extractor = AnswerExtractor(sources["dev"], tokenizer, config)
+            self.extract_answers = functools.partial(
+                extract_answers, sources["dev"], tokenizer, config
+            )
 
     def features(self, split, tokenizer):
         paragraphs = self.examples[split].paragraphs()
-        arguments = tokenizer, self.config, split == "train", *self.summaries[split]
+        arguments = tokenizer, self.config, split == "train", *self._summaries[split]
         return make_features(paragraphs, *arguments)
 
     def num_train_examples(self, features=None):
-        return self.summaries["train"].questions
+        return self._summaries["train"].questions
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         return QuestionAnsweringTask(
-            model, self.config, self.extractor, mask_padding=not train.pad_to_max_length
+            model, self.config, self.extract_answers, mask_padding=not pad_to_max_length
         )
 
     def evaluate_and_predict(self, run):
@@ -197,8 +194,7 @@ class QuestionAnsweringData(TaskData):
         writer = PredictionWriter(self.config)
         writes, threshold = do_predict and run.workers.is_chief, None
         with writer.writing(run.folder) if writes else contextlib.nullcontext():
-            writer.collect(self.extractor.answers(run.predict("dev")))
-            self.extractor.decoder.log_unaligned()
+            writer.collect(self.extract_answers(run.predict("dev")))
             if self.config.find_null_score_diff_threshold:
                 threshold = writer.best_threshold()
             if writes:
@@ -228,24 +224,15 @@ def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     config = QuestionAnsweringConfig.of_model(task_config, model)
     is_scored = "dev" in splits or task_config.find_null_score_diff_threshold
-    purposes = {}
+    sources = {}
     if "train" in splits:
-        purposes["train"] = "train"
+        sources["train"] = _make_source(task_config, "train")
         console.info("the loss ignores padding, except with `pad_to_max_length`, as in the release")
     if is_scored or "test" in splits:
-        purposes["dev"] = "eval" if is_scored else "predict"
-    sources = {split: _make_source(task_config, split) for split in purposes}
-    checks = config.version_2_with_negative, config.by_offsets
-    summaries = {
-        split: validate_and_count(source, purposes[split], *checks)
-        for split, source in sources.items()
-    }
+        sources["dev"] = _make_source(task_config, "dev")
     paths = [x.name for x in sources.values() if not task_config.tfds_name]
-    return QuestionAnsweringData(sources, summaries, config, model.tokenizer, paths)
-
-
-def make_model(config, dtype=None):
-    return BertSpanLabeler(config.bert_config, dtype=dtype)
+    purpose = "eval" if is_scored else "predict"
+    return QuestionAnsweringData(sources, config, model.tokenizer, paths, purpose)
 
 
 def _make_source(task_config, split):

@@ -11,7 +11,6 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.base import CALL_ARGUMENTS, register
 from bert_tf.modeling.models import INPUTS, first_position
 from bert_tf.modeling.task_model import TaskModel
-from bert_tf.tasks.sentence_embedding.options import POOLINGS
 from bert_tf.tasks.sentence_embedding.search import MIN_NORM
 
 
@@ -23,10 +22,8 @@ class Pooling(NamedTuple):
     normalize: bool
 
     def check(self, config):
-        """Raise UserError if the pooling is unknown or a `BertConfig` lacks the layer."""
+        """Raise UserError if a `BertConfig` lacks the layer."""
         num_layers = config.num_hidden_layers
-        if self.pooling not in POOLINGS:
-            raise UserError(f"`pooling={self.pooling}`: expected one of {', '.join(POOLINGS)}")
         if not -num_layers <= self.layer < num_layers:
             raise UserError(
                 f"`layer={self.layer}`: expected a number from -{num_layers} to {num_layers - 1}, "
@@ -173,7 +170,12 @@ def contrastive(_, vectors, temperature, symmetric):
     columns = _unstack(ops.normalize(vectors))
     labels = ops.arange(ops.shape(vectors)[0])
     everything, offset = _gather_replicas(columns)
-    find = functools.partial(_find, labels=labels + offset, temperature=temperature)
+
+    def find(queries, candidates):
+        logits = ops.matmul(queries, ops.transpose(candidates)) / temperature
+        own = labels + offset
+        return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
+
     losses = find(columns[0], ops.concatenate(everything[1:]))
     if symmetric:
         losses = (losses + find(columns[1], everything[0])) / 2
@@ -190,11 +192,6 @@ def _gather_replicas(tensors):
     sizes = replica.all_gather(tf.shape(tensors[0])[:1], 0)
     offset = tf.reduce_sum(sizes[: replica.replica_id_in_sync_group])
     return [replica.all_gather(x, 0) for x in tensors], offset
-
-
-def _find(queries, candidates, labels, temperature):
-    logits = ops.matmul(queries, ops.transpose(candidates)) / temperature
-    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def cosine(scores, vectors):
@@ -248,8 +245,6 @@ LOSSES = {
 def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
     """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data."""
     name = name or ("cosent" if has_scores else "contrastive")
-    if name not in LOSSES:
-        raise UserError(f"`loss={name}`: expected one of {', '.join(LOSSES)}")
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))

@@ -80,12 +80,7 @@ class SentenceEmbeddingOptions(FileOptions):
         fixed=True,
         inferred=True,
     )
-    layer: int = option(
-        -1,
-        "Layer to pool: 0 is the first, -1 the last.",
-        saved=True,
-        fixed=True,
-    )
+    layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", saved=True, fixed=True)
     normalize: bool | None = option(
         None,
         "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "

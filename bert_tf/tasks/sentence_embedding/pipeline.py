@@ -1,7 +1,6 @@
 """`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
 from bert_tf.data.containers import iterate_texts, read_table
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import json_files
 from bert_tf.serving.exporting import text_servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.sentence_embedding.options import (
@@ -33,7 +32,6 @@ from bert_tf.tasks.sentence_embedding.task import (
     read,
 )
 from bert_tf.tasks.streaming import StreamingPipeline
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.task import TaskSpec
 
@@ -56,13 +54,12 @@ def sentence_embedding_servable(model, config, serving_config):
 
     Text input: `text`. Output: `vectors`, float32 (B, H).
     """
-    tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
     prepared = prepare_model(model.bert, serving_config, config.max_seq_length)
 
     def serve_ids(inputs):
         return {"vectors": model.pooling.compute(prepared.call, inputs)}
 
-    return text_servable("sentence_embedding", prepared, tokenizer, serve_ids)
+    return text_servable("sentence_embedding", prepared, config, serve_ids)
 
 
 SPEC = TaskSpec(
@@ -136,8 +133,8 @@ class SentenceEncoder(StreamingPipeline):
           mini_batch_size: number of pairs or triplets to compute at a time, so that large batches
             fit in memory (GradCache); the results are the same, and a step takes about a third
             longer. None for the whole batch.
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` and `learning_rate`,
-            and arguments of `keras.Model.fit`, such as `callbacks` and `verbose`.
+          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
+            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.
@@ -151,11 +148,7 @@ class SentenceEncoder(StreamingPipeline):
         )  # fmt: skip
 
     def evaluate(
-        self,
-        texts: Any,
-        scores: Any = None,
-        batch_size: int = FitConfig.batch_size,
-        **options: Any,
+        self, texts: Any, scores: Any = None, batch_size: int = FitConfig.batch_size, **options: Any
     ) -> dict[str, float]:
         """Return a dict of metrics; see `fit` for the arguments.
 
@@ -239,4 +232,4 @@ class SentenceEncoder(StreamingPipeline):
         }
         self._write_pretrained(folder, tensors, bert_config)
         for name, value in values.items():
-            files.write_text(os.path.join(folder, name), json.dumps(value, indent=2) + "\n")
+            json_files.write(os.path.join(folder, name), value)

@@ -174,17 +174,6 @@ class NearestNeighbors:
         self._pending = []
 
 
-def correlations(first, second, scores):
-    """Return the correlations of scores (N,) and the cosines of pairs of normalized vectors."""
-    from scipy import stats
-
-    cosines = (first * second).sum(-1)
-    return {
-        "spearman": float(stats.spearmanr(cosines, scores).statistic),
-        "pearson": float(stats.pearsonr(cosines, scores).statistic),
-    }
-
-
 def search_scores(queries, documents, relevant, k=10):
     """Return recall@k, MRR@k and nDCG@k of a search by cosine; relevance is 0 or 1.
 

@@ -7,11 +7,9 @@ import numpy as np
 from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.task import SPLITS
 from bert_tf.data import records
-from bert_tf.data.columns import ID, read_number
+from bert_tf.data.columns import ID, BadRows, columns_of, find_file, read_number
 from bert_tf.data.features import Features, encode_batches
-from bert_tf.data.rows import BadRows, columns_of, find_file
 from bert_tf.data.tables import as_text, open_table
 from bert_tf.errors import UserError
 from bert_tf.modeling.models import BertModel
@@ -21,27 +19,23 @@ from bert_tf.tasks.sentence_embedding.options import (
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
 )
-from bert_tf.tasks.sentence_embedding.search import correlations, l2_normalize, search_scores
+from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
 from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
 from bert_tf.tokenization.packing import pack_pair
+from bert_tf.training.results import METRICS
 from bert_tf.training.task import Task, TaskData
 
 # Number of results in the search metrics, such as recall@10.
 _K = 10
+
+# Metrics of pairs with scores, and of others.
+_SCORED, _SEARCH = ("spearman", "pearson"), tuple(f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
 
 
 def make_model(config, dtype=None):
     pooling = Pooling(config.pooling, config.layer, config.normalize)
     pooling.check(config.bert_config)
     return ColumnModel(BertModel(config.bert_config, dtype), pooling)
-
-
-def metric_names(is_scored):
-    """Return the names of the metrics: correlations for pairs with scores, else search metrics."""
-    names = (
-        ("spearman", "pearson") if is_scored else (f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
-    )
-    return tuple(f"eval_{name}" for name in names)
 
 
 class SentenceEmbeddingTask(Task):
@@ -53,7 +47,8 @@ class SentenceEmbeddingTask(Task):
         """Create the task; `data_format` is (number of texts, whether they have scores)."""
         self.model = model
         self.model.mini_batch_size = config.mini_batch_size
-        self.metric_names = metric_names(is_dev_scored)
+        names = _SCORED if is_dev_scored else _SEARCH
+        self.metric_names = tuple(f"eval_{name}" for name in names)
         self._is_scored = is_dev_scored
         self._options = (config.loss, *data_format, config.temperature, config.symmetric,
                          config.matryoshka_dims, config.bert_config.hidden_size)  # fmt: skip
@@ -66,7 +61,7 @@ class SentenceEmbeddingTask(Task):
         # Evaluation by the script does not need it; the data may not match `config.loss`.
         return make_loss(*self._options)
 
-    def losses(self, outputs, batch, weights):
+    def losses(self, outputs, batch, weights, training=True):
         losses = self._loss.call(batch["label_value"], outputs) * self.example_weights(batch)
         return {"sentence_loss": ops.sum(losses) / weights["examples"]}
 
@@ -79,7 +74,8 @@ class SentenceEmbeddingTask(Task):
     def metrics(self, predictions):
         vectors = l2_normalize(predictions["vectors"])
         if self._is_scored:
-            scores = correlations(vectors[:, 0], vectors[:, 1], predictions["label_value"])
+            cosines = (vectors[:, 0] * vectors[:, 1]).sum(-1)
+            scores = {x: float(METRICS[x](predictions["label_value"], cosines)) for x in _SCORED}
         else:
             scores = _search(vectors, predictions["text_ids"])
         return {f"eval_{name}": value for name, value in scores.items()}
@@ -185,7 +181,7 @@ class SentenceEmbeddingData(TaskData):
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         is_training = "train" in self.examples
         split = "train" if is_training else next(iter(self.examples))
         data_format = len(self.examples[split][0].texts), self._is_scored(split)
@@ -202,7 +198,7 @@ class SentenceEmbeddingData(TaskData):
 def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, paths = {}, []
-    for split in filter(splits.__contains__, SPLITS):
+    for split in splits:
         path = getattr(task_config, f"{split}_file")
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, task_config.data_dir, path))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import re
 import sys
 from collections.abc import Mapping
@@ -10,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.data.columns import BadRows, columns_of, find_column, find_file
 from bert_tf.data.labels import Labels
-from bert_tf.data.rows import BadRows, columns_of, find_column, find_file
 from bert_tf.data.tables import as_text
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
@@ -136,6 +137,8 @@ class ColumnFiles:
 class TfdsSentences:
     """The sentences of a dataset in tensorflow-datasets, without document boundaries."""
 
+    files = ()
+
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
         """Find the dataset, such as "conll2003", and its features; prepare it if necessary."""
         self._data = TfdsDataset(name, data_dir, splits)
@@ -176,22 +179,25 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     """Return a list of `Sentence`; `bad`, a `BadRows`, collects invalid ones.
 
     A row has a list of words and their tags, in any scheme, or a text and its entities. Texts are
-    divided into words as in the exported model, with tags in the scheme of the model's `config`,
-    which is None before the tags are known.
+    divided into words as in the exported model, with tags in the data scheme of the model's
+    `config`, which is None before the tags are known.
     """
     _, find, rows = columns_of(table)
     text = find(columns[0], arguments[0])
     tags = find(columns[1], arguments[1]) if with_tags else None
     known = config.tags.names if config else ()
     labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or BadRows()
-    cells = bad.collect(rows, lambda where, _, row: (where, row[text], row.get(tags)))
-    is_text = cells and isinstance(cells[0][1], str)
-    rows = ((where, row) for where, *row in cells)
-    if not is_text:
-        return bad.collect(rows, lambda where, _, row: _sentence(where, *row, labels, with_tags))
+    rows = list(rows)  # a str for a row that cannot be read
+    first = next((row[text] for _, row in rows if not isinstance(row, str)), None)
+    if not isinstance(first, str):
+        return bad.collect(
+            rows,
+            lambda where, _, row: _sentence(where, row[text], row.get(tags), labels, with_tags),
+        )
     if config.tags.scheme == "none":
         raise UserError("found strings, expected lists of words, because this model tags words")
-    texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[0]), row[1]))
+    texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
+    entity_labels = sorted({split_tag(name)[1] for name in known if name != OUTSIDE})
     num_cut = 0
 
     def make(where, _, row):
@@ -200,10 +206,9 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
         words = tuple(text[i:j] for i, j in zip(starts, ends, strict=True))
         if not words or not with_tags:
             return Sentence(where, words) if words else None
-        spans, cut = _locate(_read_entities(entities), text, starts, ends)
+        spans, cut = _locate(_read_entities(entities, entity_labels), text, starts, ends)
         num_cut += cut
-        tags = tags_from_spans(spans, len(words), config.tags.scheme)
-        _check_labels(tags, config.tags.names)
+        tags = tags_from_spans(spans, len(words), config.tags.data_scheme)
         return Sentence(where, words, tuple(tags))
 
     sentences = bad.collect(_split_texts(texts, config), make)
@@ -258,16 +263,7 @@ def _split_texts(rows, config):
             yield where, (text, *edges, entities)
 
 
-def _check_labels(tags, names):
-    for tag in tags:
-        if tag not in names:
-            known = sorted({split_tag(name)[1] for name in names if name != OUTSIDE})
-            raise ValueError(
-                f"the label is {split_tag(tag)[1]}, expected one of {', '.join(known)}"
-            )
-
-
-def _read_entities(entities):
+def _read_entities(entities, labels):
     """Return a sorted list of (start, end, label) for the entities of a text."""
     try:
         if isinstance(entities, Mapping):
@@ -277,12 +273,17 @@ def _read_entities(entities):
             if isinstance(entity, Mapping):
                 entity = [entity[name] for name in ("start", "end", "label")]
             start, end, label = entity
-            parsed.append((start, end, label))
-        return sorted(parsed)
+            parsed.append((operator.index(start), operator.index(end), label))
+        parsed.sort()
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"found {shown(entities)}, expected entities with start, end and label"
+            f"found {shown(entities)}, expected entities with start, end and label; start and "
+            "end must be integers"
         ) from None
+    for *_, label in parsed:
+        if label not in labels:
+            raise ValueError(f"the label is {label}, expected one of {', '.join(labels)}")
+    return parsed
 
 
 def _locate(entities, text, word_starts, word_ends):

@@ -8,7 +8,7 @@ window with the most context around it.
 import dataclasses
 
 from bert_tf.data import records
-from bert_tf.data.features import Convert, Features, digest, tokenizer_fingerprint
+from bert_tf.data.features import Features
 from bert_tf.errors import UserError
 from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tasks.token_classification.schemes import (
@@ -60,35 +60,21 @@ def make_features(sentences, tokenizer, config):
         if not config.document_context or sentence.leading_lines or not documents:
             documents.append([])
         documents[-1].append(sentence)
-    tags, length = config.tags, config.max_seq_length
-    options = {"tokenizer": tokenizer, "config": config}
-    return Features(
-        records.TAGGING,
-        documents,
-        Convert(convert_documents, records.TAGGING, length, **options),
-        {
-            "data": digest([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
-            "sentences": len(sentences),
+    tags = config.tags
+    return Features.of_examples(
+        documents, records.TAGGING, convert_documents, tokenizer, config,
+        ([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
+        {"S": config.max_seq_length},
+        num_labels=len(tags.names),
+        options={"config": config},
+        fingerprint={
             "tags": list(tags.names),
             "learn_scheme": tags.scheme,
             "tag_scheme": tags.data_scheme,
-            "max_seq_length": length,
             "doc_stride": config.doc_stride,
             "document_context": config.document_context,
-            **tokenizer_fingerprint(tokenizer),
         },
-        {"S": length},
-        num_labels=len(tags.names),
-        num_examples=len(documents),
-    )
-
-
-def convert_documents(documents, tokenizer, config, lengths=None):
-    """Yield each window as a dict for `records.TAGGING`; a word is tagged in only one window."""
-    for document in documents:
-        yield from convert_windows(
-            *encode_words(document, config.tags, tokenizer), tokenizer, config
-        )
+    )  # fmt: skip
 
 
 def encode_words(document, tags, tokenizer):
@@ -107,19 +93,21 @@ def encode_words(document, tags, tokenizer):
     return ids, tag_ids, starts
 
 
-def convert_windows(ids, tag_ids, starts, tokenizer, config):
-    """Yield each window of a document as a dict, given the lists of `encode_words`."""
-    windows = SlidingWindows(len(ids), config.window_size, config.stride)
-    for index, (first, length) in enumerate(windows.spans):
-        tokens = range(first, first + length)
-        padding = [0] * (config.window_size - length)
-        word_starts = [
-            starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
-        ]
-        window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
-        packed = pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length)
-        yield {
-            **packed,
-            "tag_ids": [0, *window_tags, 0, *padding],
-            "word_starts": [0, *word_starts, 0, *padding],
-        }
+def convert_documents(documents, tokenizer, config, lengths):
+    """Yield each window as a dict for `records.TAGGING`; a word is tagged in only one window."""
+    for document in documents:
+        ids, tag_ids, starts = encode_words(document, config.tags, tokenizer)
+        windows = SlidingWindows(len(ids), config.window_size, config.stride)
+        for index, (first, length) in enumerate(windows.spans):
+            tokens = range(first, first + length)
+            padding = [0] * (config.window_size - length)
+            word_starts = [
+                starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
+            ]
+            window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
+            packed = pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length)
+            yield {
+                **packed,
+                "tag_ids": [0, *window_tags, 0, *padding],
+                "word_starts": [0, *word_starts, 0, *padding],
+            }

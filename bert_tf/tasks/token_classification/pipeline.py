@@ -1,6 +1,7 @@
 """`TokenClassification`: fine-tuning and prediction of entities or tags, on strings."""
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,28 +9,31 @@ from typing import Any
 import keras
 
 from bert_tf.checkpoints import PretrainedFiles, read_metadata
-from bert_tf.configs.train import FitConfig, TrainConfig
+from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import check_list, check_texts, read_table
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
+from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.token_classification.examples import sentences_of_table
 from bert_tf.tasks.token_classification.options import TokenClassificationConfig
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, infer_scheme, tag_names
 from bert_tf.tasks.token_classification.served import (
-    TokenClassificationAnswers,
+    token_classification_answer,
     token_classification_servable,
 )
-from bert_tf.tasks.token_classification.task import TokenClassificationData, make_model, read
+from bert_tf.tasks.token_classification.task import TokenClassificationData, read
 from bert_tf.training.task import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
     name="token_classification",
     config_class=TokenClassificationConfig,
     read=read,
-    make_model=make_model,
+    make_model=lambda config, dtype=None: BertTokenClassifier(
+        config.bert_config, len(config.tags.names), dtype
+    ),
     make_servable=token_classification_servable,
-    served={"token_classification": ServedTask(TokenClassificationAnswers, options=("labels",))},
+    served={"token_classification": ServedTask(token_classification_answer, options=("labels",))},
 )
 
 _ARCHITECTURE = "BertForTokenClassification"
@@ -107,7 +111,7 @@ class TokenClassification(Pipeline):
         texts: Any,
         labels: Any = None,
         validation_data: Any = None,
-        class_weight: Mapping[Any, float] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         **options: Any,
     ) -> keras.callbacks.History:
         """Train the model with `keras.Model.fit`; the loss is the mean over words.
@@ -121,9 +125,10 @@ class TokenClassification(Pipeline):
             tag indices per sentence, one for each word.
           validation_data: a tuple (texts, labels), or a table. The history gets the results of
             `evaluate` on it, such as "val_f1".
-          class_weight: dict from tags to the loss weights of their words, 1 if missing.
-          **options: attributes of `FitConfig`, such as `epochs`, `batch_size` (in windows) and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
+          class_weight: dict from tags to the loss weights of their words, 1 if missing; or
+            "balanced", see `TextClassifier.fit`.
+          **options: attributes of `FitConfig`, such as `batch_size` (in windows), and of
+            `OptimizerConfig`, and arguments of `keras.Model.fit`, such as `callbacks`.
 
         Raises:
           UserError: if an argument is invalid.
@@ -173,7 +178,7 @@ class TokenClassification(Pipeline):
             return self._answers([{"text": x} for x in texts], batch_size)
         self._warn_if_random("the tags")
         data = self._data({"dev": self._examples((texts,), self.arguments, "test")})
-        task = data.make_task(self.model, TrainConfig())
+        task = data.make_task(self.model)
         records = self._features(data, "dev")
         return task.tags(self._predictions(task, records, batch_size or FitConfig.batch_size))
 
@@ -184,12 +189,14 @@ class TokenClassification(Pipeline):
 
     def _trained_config(self, examples):
         config: Any = self.config
-        tags = config.tags._replace(data_scheme=infer_scheme([x.tags for x in examples["train"]]))
-        return dataclasses.replace(config, tags=tags)
+        tags = [sentence.tags for sentence in examples["train"]]
+        data_scheme = infer_scheme(tags, config.tags.data_scheme)
+        return dataclasses.replace(config, tags=config.tags._replace(data_scheme=data_scheme))
 
     def _data(self, examples, class_weight=None):
         weights = None
         if class_weight is not None:
+            converted = map(self.config.tags.convert, examples["train"])
             labels = Labels(self.config.tags.names)
-            weights = labels.weights(class_weight, (), "class_weight")
+            weights = labels.weights(class_weight, itertools.chain(*converted), "class_weight")
         return TokenClassificationData(examples, self.config, weights)

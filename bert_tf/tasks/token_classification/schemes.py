@@ -96,8 +96,11 @@ def first_invalid_tag(tags, scheme):
     return None
 
 
-def infer_scheme(sentences):
-    """Return the scheme in which most sentences are valid; "none" only if no tag has a prefix."""
+def infer_scheme(sentences, default="iob1"):
+    """Return the scheme in which most sentences are valid; "none" only if no tag has a prefix.
+
+    Sentences without spans are valid in all schemes; `default` wins ties.
+    """
     tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
     prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}
     bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]
@@ -109,7 +112,7 @@ def infer_scheme(sentences):
     if tags and not any(prefix in _PREFIXES["iobes"] for prefix in prefixes.values()):
         return "none"
     return max(
-        _PREFIXES,
+        (default, *_PREFIXES),
         key=lambda scheme: sum(first_invalid_tag(tags, scheme) is None for tags in sentences),
     )
 

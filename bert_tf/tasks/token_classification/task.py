@@ -9,10 +9,9 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS
-from bert_tf.data.rows import BadRows
+from bert_tf.data.columns import BadRows
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
 from bert_tf.tasks.token_classification.features import (
@@ -38,7 +37,8 @@ class TokenClassificationTask(Task):
     def __init__(self, model, config, class_weights=None):
         """Create the task; `class_weights`, by tag, multiply the losses of words."""
         self.model, self.key = model, (class_weights,)
-        self.metric_names = metric_names(config.tags)
+        spans = () if config.tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
+        self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
         self._tags, self._length = config.tags, config.max_seq_length
         self.class_weights = class_weights
 
@@ -50,15 +50,11 @@ class TokenClassificationTask(Task):
         is_word = ops.cast(ops.not_equal(batch["word_starts"], NOT_WORD_START), "float32")
         return is_word * self._is_real(batch)[:, None]
 
-    def losses(self, outputs, batch, weights):
-        factors = 1.0
-        if self.class_weights is not None:
+    def losses(self, outputs, batch, weights, training=True):
+        losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None]
+        if training and self.class_weights is not None:
             class_weights = ops.convert_to_tensor(self.class_weights, "float32")
-            factors = ops.take(class_weights, batch["tag_ids"])
-        return self.evaluation_losses(outputs, batch, weights, factors)
-
-    def evaluation_losses(self, outputs, batch, weights, factors=1.0):
-        losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None] * factors
+            losses = losses * ops.take(class_weights, batch["tag_ids"])
         # A batch may have no words if all are classified in other windows.
         return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
 
@@ -115,15 +111,6 @@ class TokenClassificationTask(Task):
         return dict(zip(self.metric_names, values, strict=True))
 
 
-def metric_names(tags):
-    spans = () if tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
-    return ("eval_accuracy", *spans, "eval_loss", "loss")
-
-
-def make_model(config, dtype=None):
-    return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
-
-
 class TokenClassificationData(TaskData):
     """Holds `examples`, a dict from split to list of `Sentence`."""
 
@@ -139,7 +126,7 @@ class TokenClassificationData(TaskData):
     def num_train_examples(self, features=None):
         return features and features.counts["records"]
 
-    def make_task(self, model, train):
+    def make_task(self, model, pad_to_max_length=False):
         return TokenClassificationTask(model, self.config, self._class_weights)
 
     def report(self, task, predictions):
@@ -186,7 +173,6 @@ def write_columns(path, sentences, tags):
 def read(task_config, model, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     source = _make_source(task_config)
-    splits = [split for split in SPLITS if split in splits]
     bad = {split: BadRows(task_config.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
@@ -204,7 +190,7 @@ def read(task_config, model, splits, stored=None):
                 "expected one at the start of each document"
             )
     config = TokenClassificationConfig.of_model(task_config, model, tags=tags)
-    return TokenClassificationData(sentences, config, data_files=getattr(source, "files", ()))
+    return TokenClassificationData(sentences, config, data_files=source.files)
 
 
 def _stored_tags(task_config, stored):
