@@ -41,8 +41,8 @@ def option(
       saved: whether the value is saved with the weights. It is the default of later commands.
       fixed: whether a resumed run must use the same value.
       inferred: whether the value is inferred from the data or the model if it is not given.
-      requires: the option that enables this one: its name, or a tuple of its name and the enabling
-        values.
+      requires: the option without which only the default is valid: its name, or a tuple of its name
+        and the enabling values.
       flag_default: the default in `--help`, if None means a value that depends on the model.
       repeated: whether the flag may be repeated.
     """
@@ -159,9 +159,10 @@ class Config:
         return self
 
     def check_requirements(self, is_resolved=True):
-        """Raise UserError for an option that was given without the option that enables it."""
+        """Raise UserError for a value that has no effect without the option that enables it."""
         for field in dataclasses.fields(self):
-            if self.is_given(field.name) and not self._applies(field):
+            is_default = getattr(self, field.name) == field.default
+            if self.is_given(field.name) and not is_default and not self._applies(field):
                 other, *values = field.metadata["requires"]
                 is_saved = self.__dataclass_fields__[other].metadata["saved"]
                 if is_resolved or not is_saved or self.is_given(other):

@@ -75,12 +75,9 @@ def _completed(config, stored):
         }
         missing = {name: x for name, x in values.items() if getattr(model, name) is None}
         model = dataclasses.replace(model, **missing)
-        names = [
-            x
-            for x in task_config.saved_options()
-            if getattr(config.task, x) != getattr(task_config, x)
-        ]
-        if names := [*missing, *names]:
+        have_effect, is_given = task_config.to_flags(), config.task.is_given
+        saved = (x for x in task_config.saved_options() if x in have_effect and not is_given(x))
+        if names := [*missing, *saved]:
             console.info("from %s: %s", config.output_dir, ", ".join(names))
     return dataclasses.replace(config, task=task_config, model=model)
 

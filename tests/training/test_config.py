@@ -204,7 +204,7 @@ def test_classes_and_scripts_refuse_the_same_values(
         (lambda: OptimizerConfig(warmup_proportion=0.1, num_warmup_steps=3),
          "warmup_proportion`.*num_warmup_steps"),
         (lambda: TrainConfig(early_stopping_patience=2), "early_stopping_patience`.*best_metric"),
-        (lambda: PretrainingConfig("in", "out", masked_lm_prob=0.15),
+        (lambda: PretrainingConfig("in", "out", masked_lm_prob=0.2),
          "masked_lm_prob`.*dynamic_masking"),
         (lambda: FineTuneConfig(None, ClassificationOptions()), "output_dir=None"),
         (lambda: bert_tf.configs.ServingConfig(weights="int4"), "weights=int4"),
@@ -216,6 +216,7 @@ def test_constructors_refuse_values_that_cannot_be_combined(make, named):
 
 
 def test_given_values_are_known():
+    bert_tf.configs.PretrainingDataConfig("in", "out", num_processes=1)  # has no effect
     config = OptimizerConfig("lamb", warmup_proportion=0.1)
     for copied in (config, copy.copy(config), pickle.loads(pickle.dumps(config)),
                    dataclasses.replace(config, learning_rate=1.0)):  # fmt: skip
