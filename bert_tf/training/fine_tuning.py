@@ -27,9 +27,9 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     """Train, evaluate and predict with a `TaskSpec`, as the run_*.py scripts do.
 
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
-    >>> from bert_tf.tasks.classification.options import ClassificationConfig
+    >>> from bert_tf.tasks.classification.options import ClassificationOptions
     >>> from bert_tf.tasks.registry import TASKS
-    >>> task = ClassificationConfig(task_name="MRPC", data_dir="glue/MRPC")
+    >>> task = ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
     >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
     >>> bert_tf.training.fine_tune(TASKS["classification"], config)

@@ -210,8 +210,8 @@ class TaskSpec:
     Attributes:
       name: name of the task, such as "question_answering".
       config_class: the `TaskConfig` class.
-      read: function from (task_config, model, splits, stored) to `TaskData`, with a resolved
-        `config_class`, `checkpoints.PretrainedFiles`, the required ones of "train", "dev" and
+      read: function from (task_config, model, splits, stored) to `TaskData`, with resolved
+        `TaskOptions`, `checkpoints.PretrainedFiles`, the required ones of "train", "dev" and
         "test", in order, and the `TaskConfig` of a trained run or None.
       make_model: function from (config, dtype) to the Keras model.
       make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
