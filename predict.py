@@ -3,7 +3,7 @@
 
 import sys
 
-from bert_tf.cli.main import run
+from bert_tf.__main__ import run
 
 if __name__ == "__main__":
     run("predict", sys.argv[1:], program=sys.argv[0])

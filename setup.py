@@ -77,7 +77,7 @@ setup(
         "bert_tf.tokenization": ["unicode_table.txt", "unicode_cases.txt"],
     },
     scripts=SCRIPTS,
-    entry_points={"console_scripts": ["bert-tf = bert_tf.cli.main:main"]},
+    entry_points={"console_scripts": ["bert-tf = bert_tf.__main__:main"]},
     python_requires=">=3.10,<3.14",
     # The lower bounds admit the packages of a Colab runtime, so that none is replaced.
     install_requires=[

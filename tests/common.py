@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import hashlib
 import io
 import os
 import pathlib
@@ -95,6 +96,15 @@ def read_table(path):
     """Return the rows of a tab-separated file as lists of str."""
     with open(path, encoding="utf-8", newline="") as reader:
         return list(csv.reader(reader, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def digests(folder):
+    """Return a dict from the relative path of each file to its digest."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def run_python(*arguments, cwd=None, **environment):

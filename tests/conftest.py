@@ -86,22 +86,6 @@ def root():
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def tiny_config():
-    """A `BertConfig` with 2 layers of width 16, 50 words and 12 positions."""
-    from tests.common import TINY
-
-    return TINY
-
-
-@pytest.fixture
-def tiny_vocab_file(tmp_path):
-    """The path, as str, of a file with the tiny vocabulary."""
-    from tests.common import write_vocab
-
-    return str(write_vocab(tmp_path))
-
-
 @pytest.fixture
 def run_script(root, monkeypatch, caplog):
     """A function `run_script(script, *flags)` that runs any script and returns its log.

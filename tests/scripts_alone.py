@@ -8,8 +8,8 @@ import sys
 from absl import flags
 from absl.testing import flagsaver
 
+from bert_tf.__main__ import COMMANDS
 from bert_tf.cli import flags as cli_flags
-from bert_tf.cli.main import COMMANDS
 
 
 def module_of(script):

@@ -6,19 +6,13 @@ depend on a seed. BERT_TF_TEST_KILLS multiplies the number of kills:
     BERT_TF_TEST_SEED=7 BERT_TF_TEST_KILLS=2 pytest -m slow tests/base/test_kills.py
 """
 
-import hashlib
-import http.server
-import io
-import json
 import os
 import pathlib
 import random
+import re
+import select
 import signal
-import subprocess
-import sys
-import threading
 import time
-import zipfile
 
 import numpy as np
 import pytest
@@ -27,45 +21,50 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.data import tfrecord
 from bert_tf.modeling import BertPretrainer
-from tests.common import QUICK_RUN, WORDS, tiny, write_model
+from tests import fork_server
+from tests.common import QUICK_RUN, digests, tiny, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
-from tests.pipelines.conftest import write_release_folder
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FACTOR = float(os.environ.get("BERT_TF_TEST_KILLS") or 1)
-NAME = "uncased_L-2_H-128_A-2"
-
 pytestmark = pytest.mark.slow
 
 
 class Killer:
-    """Runs scripts in forks and kills them, see `forks_to_kill`."""
+    """Runs scripts in forks and kills them, see `fork_server`; their output is in `log`."""
 
-    def __init__(self, folder):
-        program = pathlib.Path(__file__).with_name("forks_to_kill.py")
-        self.log = str(folder / "log")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program)],
-            cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._process.stdout.readline() == "ready\n"
+    def __init__(self, root, folder):
+        self.root, self.folder, self.log = root, folder, folder / "log"
+        self.address = str(folder / "server")
+        self.environment = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-    def run(self, script, arguments, **kill):
-        """Return the results of `forks_to_kill.run_and_kill`."""
-        call = {"script": script, "arguments": list(map(str, arguments)), "log": self.log, **kill}
-        print(json.dumps(call), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+    def run(self, script, arguments, seconds=None, operation=0):
+        """Run a script, killed after some seconds or before a file system operation.
 
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait(60)
+        Returns:
+          The exit status (negative if killed), the elapsed seconds and the number of operations.
+        """
+        words = ["-m", "bert_tf", *script.split()[1:]]
+        if not script.startswith("bert-tf "):
+            words = [str(self.root / f"{script}.py")]
+        environment = {**self.environment, "BERT_TF_TEST_KILL": str(operation)}
+        start = time.monotonic()
+        with open(self.log, "a") as log, open(os.devnull) as null:
+            files = [null.fileno(), log.fileno(), log.fileno()]
+            process, connection = fork_server.start(
+                self.address, [*words, *arguments], self.folder, environment, files
+            )
+        if seconds is not None and not select.select([connection], [], [], seconds)[0]:
+            os.kill(process, signal.SIGKILL)
+        status, operations = fork_server.wait(connection)
+        return status, time.monotonic() - start, operations
 
 
 @pytest.fixture(scope="module")
-def killer(tmp_path_factory):
-    killer = Killer(tmp_path_factory.mktemp("killer"))
-    yield killer
-    killer.stop()
+def killer(root, tmp_path_factory):
+    killer = Killer(root, tmp_path_factory.mktemp("killer"))
+    with fork_server.serving(killer.address, killer.environment):
+        yield killer
 
 
 def check_kills(killer, number, script, arguments, check, folder, is_done=lambda output: False):
@@ -86,20 +85,20 @@ def check_kills(killer, number, script, arguments, check, folder, is_done=lambda
     def run(output, **kill):
         done = killer.run(script, [x.replace("OUT", str(output)) for x in arguments], **kill)
         allowed = (0, -signal.SIGKILL) if kill else (0,)
-        assert done["status"] in allowed, f"run {runs}, {kill}: {log(killer)}"
+        assert done[0] in allowed, f"run {runs}, {kill}: {killer.log.read_text()[-3000:]}"
         return done
 
     whole = folder / "whole"
-    undisturbed = run(whole)
+    _, seconds, operations = run(whole)
     while kills < number:
         runs += 1
         output = folder / str(runs)
         for _ in range(rng.randint(1, min(5, number - kills))):
             if rng.random() < 0.5:
-                kill = {"operation": rng.randint(1, undisturbed["operations"])}
+                kill = {"operation": rng.randint(1, operations)}
             else:
-                kill = {"seconds": rng.uniform(0, undisturbed["seconds"])}
-            kills += run(output, **kill)["status"] != 0
+                kill = {"seconds": rng.uniform(0, seconds)}
+            kills += run(output, **kill)[0] != 0
             if is_done(output):
                 break
         else:
@@ -108,53 +107,13 @@ def check_kills(killer, number, script, arguments, check, folder, is_done=lambda
     print(f"{script}: {kills} kills, {runs} completed runs")
 
 
-def log(killer):
-    return pathlib.Path(killer.log).read_text()[-3000:]
-
-
 def contents(folder):
-    """Return a dict from file path to digest, without lock files and TensorBoard events."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock" and not path.name.startswith("events.out.")
-    }  # fmt: skip
+    """Return the `digests` of files, without lock files and TensorBoard events."""
+    return {x: y for x, y in digests(folder).items() if not re.search(r"\.lock|events\.out", x)}
 
 
 def check_same_files(whole, output):
     assert contents(output) == contents(whole)
-
-
-def test_fetching(killer, tmp_path):
-    rng = np.random.default_rng(0)
-    names = ("bert_config.json", "vocab.txt", "bert_model.ckpt.index", "bert_model.ckpt.data-0")
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as writer:
-        for name in names:
-            writer.writestr(f"{NAME}/{name}", rng.bytes(50_000))
-    content = data.getvalue()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            for start in range(0, len(content), 5000):
-                try:
-                    self.wfile.write(content[start : start + 5000])
-                except OSError:  # the client was killed
-                    return
-                time.sleep(0.002)
-
-        def log_message(self, *_):
-            pass
-
-    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    arguments = [NAME, "OUT", f"http://127.0.0.1:{httpd.server_port}"]
-    check_kills(killer, 100, "fetch", arguments, check_same_files, tmp_path)
-    httpd.shutdown()
-    httpd.server_close()
 
 
 def tensors(prefix):
@@ -223,26 +182,6 @@ def test_scripts(killer, inputs, tmp_path, name):
     # This command does not write into an existing folder.
     is_done = (pathlib.Path.exists,) if script == "bert-tf convert" else ()
     check_kills(killer, number, script, arguments, check, tmp_path / "out", *is_done)
-
-
-def test_fit_in_a_folder(killer, tmp_path):
-    write_release_folder(tmp_path, tiny(vocab_size=len(WORDS), num_hidden_layers=1))
-
-    def check(whole, output):
-        names = contents(whole).keys()
-        assert contents(output).keys() == names and "model.ckpt-20.index" in names
-        first, *others = (json.loads((x / "history.json").read_text()) for x in (whole, output))
-        expected, found = tensors(whole / "model.ckpt-20"), tensors(output / "model.ckpt-20")
-        for name, tensor in expected.items():
-            np.testing.assert_array_equal(found[name], tensor, err_msg=name)
-        ((epochs, history),) = others
-        assert epochs == first[0][4 - len(epochs) :]
-        for name, values in history.items():
-            # The means of the first epoch are over its remaining steps.
-            size = len(values) - (not name.startswith("val_"))
-            assert values[-size:] == pytest.approx(first[1][name][-size:]) or size < 1
-
-    check_kills(killer, 12, "fit", [str(tmp_path), "OUT"], check, tmp_path / "out")
 
 
 def sizes(version):

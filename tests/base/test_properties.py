@@ -26,14 +26,11 @@ from bert_tf.configs import Config
 from bert_tf.configs.task import TaskOptions
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, processes
-from bert_tf.serving.exporting import string_specs
-from bert_tf.serving.predictor import BasePredictor
 from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.registry import TASKS, load_config
+from bert_tf.tasks.registry import TASKS
 from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.tokenization.settings import read_tokenizer_settings, tokenizer_config, tokenizer_json
 from bert_tf.training import checkpointing
-from tests.common import TINY, read_examples, write_vocab
+from tests.common import TINY, read_examples
 
 _FEW, _MANY = 10, 400
 
@@ -91,60 +88,6 @@ def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
         assert len(str(error).splitlines()) == 1 or "\n" in str(arguments), error
         return False
     return True
-
-
-def test_bert_configs(holds):
-    def check(values):
-        if is_accepted(bert_tf.BertConfig.from_dict, values):
-            # JSON text has sorted keys; the repr of a dict depends on the order of its keys.
-            values = json.loads(json.dumps(values, sort_keys=True))
-            config = bert_tf.BertConfig.from_dict(values)
-            loaded = bert_tf.BertConfig.from_dict(json.loads(config.to_json_string()))
-            # A NaN in a field of another library is not equal to itself.
-            assert repr(loaded) == repr(config)
-
-    holds(check, changed(TINY.to_dict()) | JSON)
-
-
-@pytest.mark.parametrize("name", [x.name for x in TASKS.values() if x.read])
-def test_side_files_of_tasks(name, holds, tmp_path):
-    config_class = TASKS[name].config_class
-    extra = {
-        "classification": {"labels": ("x", "y")},
-        "token_classification": {"tags": Tags(("O", "B-X"), "iob2", "iob2")},
-    }.get(name, {})
-    config = config_class(TINY, str(write_vocab(tmp_path)), **extra)
-    config.save(str(tmp_path))
-    path = tmp_path / config_class.FILE
-    valid = json.loads(path.read_text())
-
-    def check(values):
-        path.write_text(json.dumps(values))
-        if is_accepted(load_config, str(tmp_path)):
-            _, loaded = load_config(str(tmp_path))
-            loaded.to_json()
-            assert type(loaded.max_seq_length) is int and loaded.max_seq_length > 0
-
-    holds(check, changed(valid) | JSON)
-
-
-def test_tokenizer_files(holds, tmp_path):
-    """Changes each field of both files, and each nested field of `tokenizer.json`."""
-    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    valid = tokenizer_json(tokenizer.vocab, tokenizer.settings)
-    config = tokenizer_config(tokenizer.settings, 12)
-    parts = [name for name, value in valid.items() if isinstance(value, dict)]
-
-    def check(values, config):
-        (tmp_path / "tokenizer.json").write_text(json.dumps(values))
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-        if is_accepted(read_tokenizer_settings, str(tmp_path)):
-            is_accepted(bert_tf.FullTokenizer, str(tmp_path / "tokenizer.json"))
-
-    changes = [changed(valid[name]).map(lambda x, name=name: {**valid, name: x}) for name in parts]
-    tokens = st.lists(changed(valid["added_tokens"][0]) | TEXT, max_size=2)
-    changes += [changed(valid), tokens.map(lambda x: {**valid, "added_tokens": x})]
-    holds(check, st.one_of(changes), st.just(config) | changed(config))
 
 
 TAGS = Tags(("O", "B-X"), "iob2", "iob2")
@@ -217,6 +160,8 @@ METADATA = {
 }  # fmt: skip
 # Names of files, their contents, and functions of folder and path that read them.
 FILES = [
+    (["bert_config.json"], changed(TINY.to_dict()) | JSON,
+     [lambda _, path: bert_tf.BertConfig.from_json_file(path)]),
     (["side.json"],
      BINARY | st.sampled_from([b"[" * 10_000, b'{"a":' * 10_000, b"9" * 5000, b"\xef\xbb\xbf{}"]),
      [lambda folder, path: json_files.read(path)]),
@@ -251,24 +196,6 @@ def test_files_with_any_contents(name, contents, readers, holds, tmp_path):
             is_accepted(reader, str(tmp_path), str(path))
 
     holds(check, contents)
-
-
-def test_lines_of_requests(holds):
-    specs = string_specs("text", "text_a", "text_b", "context", "endings")
-    specs["numbers"] = tf.TensorSpec((None, 2), tf.float64)
-    predictors = [
-        BasePredictor(None, {name: specs[name] for name in inputs}, {"task": "classification"})
-        for inputs in (["text"], ["text", "numbers"], ["text_a", "text_b"], ["context", "endings"])
-    ]
-
-    def check(predictor, line, as_json):
-        is_accepted(predictor.read, line, as_json, errors=(ValueError,))
-
-    lines = TEXT | JSON.map(json.dumps)
-    values = st.dictionaries(
-        st.sampled_from(["text", "numbers", "text_a", "text_b", "context", "endings"]), JSON
-    )
-    holds(check, st.sampled_from(predictors), lines | values.map(json.dumps), st.booleans())
 
 
 def test_a_kill_at_any_write_leaves_a_readable_run(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@
 
 import json
 import os
-import re
 import struct
 
 import numpy as np
@@ -126,55 +125,40 @@ def _change_bytes(path, rng):
 # Text.
 
 
+def _changed_items(items, junk, rng):
+    """Return a list with an item removed, repeated, replaced by junk, or with junk before it."""
+    i = _position(items, rng)
+    items[i : i + 1] = rng.choice([[], [items[i]] * 2, [rng.choice(junk)],
+                                   [rng.choice(junk) + items[i]]])  # fmt: skip
+    return items
+
+
 def _change_line(path, rng):
-    lines = _read(path).split(b"\n")
-    i = _position(lines, rng)
     junk = [b"", b"\0", b"\xff\xfe", b'"', b"\t" * 9, b"," * 9, b"x" * 100_000, b"\r", b"{}", b" "]
-    change = rng.randrange(4)
-    if change == 0:
-        del lines[i]
-    elif change == 1:
-        lines.insert(i, lines[i])
-    else:
-        lines[i] = rng.choice(junk) + (lines[i] if change == 2 else b"")
-    _write(path, b"\n".join(lines))
+    _write(path, b"\n".join(_changed_items(_read(path).split(b"\n"), junk, rng)))
 
 
 def _change_cell(path, rng):
-    lines = re.split(rb"\n", _read(path))
+    lines = _read(path).split(b"\n")
     i = rng.choice([0, _position(lines, rng)])
     separator = next((x for x in (b"\t", b",", b" ") if x in lines[i]), None)
     if separator is None:
         raise _CannotApply
-    cells = lines[i].split(separator)
-    j = _position(cells, rng)
-    change = rng.randrange(3)
-    if change == 0:
-        del cells[j]
-    elif change == 1:
-        cells.insert(j, cells[j])
-    else:
-        cells[j] = str(rng.choice([*TEXTS, *NUMBERS])).encode("utf-8", "surrogatepass")
-    lines[i] = separator.join(cells)
+    junk = [str(x).encode("utf-8", "surrogatepass") for x in (*TEXTS, *NUMBERS)]
+    lines[i] = separator.join(_changed_items(lines[i].split(separator), junk, rng))
     _write(path, b"\n".join(lines))
 
 
 def _change_vocabulary(path, rng):
     words = _read(path).decode("utf-8", "surrogateescape").split("\n")
-    change = rng.randrange(5)
-    if change == 0:
-        special = [x for x in words if x.startswith("[")]
-        if not special:
-            raise _CannotApply
+    special = [x for x in words if x.startswith("[")]
+    change = rng.randrange(3)
+    if change == 0 and special:
         words.remove(rng.choice(special))
     elif change == 1:
-        words.insert(_position(words, rng), rng.choice(words))
-    elif change == 2:
-        words[_position(words, rng)] = rng.choice(["", " ", "a b", "\0", "x" * 1000, "[PAD]"])
-    elif change == 3:
-        words = words[: _position(words, rng)]
-    else:
         words += [f"new{i}" for i in range(rng.choice([1, 100]))]
+    else:
+        words = _changed_items(words, ["", " ", "a b", "\0", "x" * 1000, "[PAD]"], rng)
     _write(path, "\n".join(words).encode("utf-8", "surrogateescape"))
 
 

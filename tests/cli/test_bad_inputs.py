@@ -7,7 +7,6 @@ depends only on a seed and its number; a failure prints both. To repeat cases 40
 """
 
 import contextlib
-import hashlib
 import io
 import os
 import random
@@ -24,6 +23,7 @@ from absl import flags
 from bert_tf.errors import Stopped, UserError, out_of_memory_errors
 from tests import scripts_alone
 from tests.cli import bad_files, good_inputs
+from tests.common import digests
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
 FIRST, LAST = map(int, os.environ.get("BERT_TF_TEST_CASES", "0-999").split("-"))
@@ -52,6 +52,8 @@ _KEPT = re.compile(
     r"model\.ckpt-\d+\.(index|data-00000-of-00001)|\w+_results\.\w+|\w*predictions\.\w+|"
     r"null_odds\.json|(input_counts|records\.counts)\.json|batching_parameters\.txt"
 )
+# Folders that a command may change.
+_RUNS = re.compile(r"(out|none|pretrained|classifier|squad|tagger|choice|sentences)/")
 _TEMPORARY = re.compile(r"\.tmp-|tempstate|_temp/|\.work/")
 # A message that only repeats a Python or TensorFlow exception.
 _RAW = re.compile(
@@ -121,25 +123,16 @@ def check_cases(numbers, command_lines, commands, inputs, folder):
             f"BERT_TF_TEST_SEED={SEED} case {number}: {script} {' '.join(arguments)} "
             f"({', '.join(damages)})"
         )
-        log(shown)
         problem, is_error = run_case(commands, script, case_folder, arguments)
         errors += is_error
         if problem:
             failures.append(f"{shown}\n{problem}")
-            log(problem)
         shutil.rmtree(case_folder)
         if number % 20 == 19:
             keras.backend.clear_session()
     print(f"{len(numbers)} cases, {errors} of them one-sentence errors")
     assert not failures, f"{len(failures)} of {len(numbers)} cases failed:\n" + "\n".join(failures)
     assert errors > len(numbers) / 15  # about two in five are typical
-
-
-def log(line):
-    """Append a line to the file BERT_TF_TEST_LOG, which survives a crash."""
-    if path := os.environ.get("BERT_TF_TEST_LOG"):
-        with open(path, "a", errors="backslashreplace") as writer:
-            print(line, file=writer)
 
 
 def damage_something(script_flags, arguments, folder, rng):
@@ -179,7 +172,7 @@ def bad_value(flag, rng):
 
 def run_case(commands, script, folder, arguments):
     """Run a command; return (a description of the failure or None, whether it printed an error)."""
-    before = contents(folder)
+    before = digests(folder)
     error = None
     try:
         with deadline(_MAX_SECONDS):
@@ -191,22 +184,12 @@ def run_case(commands, script, folder, arguments):
             raise
         lines = traceback.format_exc().splitlines()
         return "\n".join([*lines[-8:], repr(exception)[:500]]), True
-    after = contents(folder)
+    after = digests(folder)
     changed = [name for name in before if after.get(name) != before[name]]
     new = [name for name in after if name not in before]
-    runs = (
-        "out/",
-        "none/",
-        "pretrained/",
-        "classifier/",
-        "squad/",
-        "tagger/",
-        "choice/",
-        "sentences/",
-    )
     # A command may overwrite its output file.
     given = {argument.partition("=")[2] for argument in arguments}
-    problems = [f"changed: {x}" for x in changed if not x.startswith(runs) and x not in given]
+    problems = [f"changed: {x}" for x in changed if not _RUNS.match(x) and x not in given]
     problems += [f"left: {name}" for name in new if _TEMPORARY.search(name)]
     if error is not None:
         # Answers are also written if some lines are invalid.
@@ -222,15 +205,6 @@ def run_case(commands, script, folder, arguments):
         if problems:
             problems.append(f"{type(error).__name__}: {message[:1000]}")
     return "\n".join(problems) or None, error is not None
-
-
-def contents(folder):
-    """Return a dict from relative file path to digest."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).digest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 class TooLong(BaseException):

@@ -1,4 +1,4 @@
-"""Scripts run from Python."""
+"""Scripts run from Python, and failures of whole processes."""
 
 import os
 import shlex
@@ -56,3 +56,17 @@ def test_start_up_messages_are_shown_if_the_import_fails_or_at_level_0(tmp_path,
     )  # fmt: skip
     assert bool(done.returncode) == ("no wheel" in done.stderr) == bool(end)
     assert done.stderr.startswith("F0000 no AVX\nhalf a")
+
+
+@pytest.mark.parametrize("error", ["MemoryError('Unable to allocate 9 TiB')", "MemoryError()"])
+def test_out_of_memory(root, error):
+    code = f"""
+from bert_tf.cli import flags
+def main():
+    raise {error}
+flags.run(main, needs_tensorflow=False)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("-c: error: out of memory (")

@@ -1,5 +1,6 @@
 """Errors that do not depend on the data are reported before anything is written."""
 
+import json
 import pathlib
 import shutil
 
@@ -34,6 +35,7 @@ REFUSALS = {
         ("--task_name=ax", "do_train"),
         ("--task_name=mrpc --tfds_name=glue/mrpc", "tfds_name"),
         ("--tfds_splits=a", "tfds_name"),
+        ("--use_tpu --tpu_name=x --dtype=float16", "dtype=float16"),
     ],
     "run_ner": [
         ("--gradient_accumulation_steps=3", "train_batch_size=4"),
@@ -49,6 +51,8 @@ REFUSALS = {
         ("--find_null_score_diff_threshold", "version_2_with_negative"),
         ("--tfds_splits=a,b", "tfds_name"),
         ("--tfds_name=squad", "tfds_name"),
+        *((f"--do_{x} --predict_file=squad_data/train.json --distribution_strategy=mirrored "
+           "--predict_batch_size=3", "predict_batch_size=3") for x in ("eval", "predict")),
     ],
     "run_multiple_choice": [
         ("--init_checkpoint=model/none", "model/none"),
@@ -57,6 +61,10 @@ REFUSALS = {
     "run_sentence_encoder": [
         ("--gradient_accumulation_steps=2", "mini_batch_size"),
         ("--loss=cosent", "requires"),
+        ("--loss=triplet", "loss=triplet"),
+        ("--matryoshka_dims=9999", "9999"),
+        ("--layer=3", "layer=3"),
+        ("--text_columns=anchor", "text_columns"),
     ],
     "run_pretraining": [
         ("--init_checkpoint=other/model.ckpt", "word_embeddings"),
@@ -67,6 +75,8 @@ REFUSALS = {
         ("--vocab_file=none.txt", "none.txt"),
         ("--bert_config_file=none.json", "none.json"),
         ("--input_file=nil*", "nil*"),
+        ("--num_input_streams=3", "num_input_streams=3"),
+        ("--use_tpu --tpu_name=x --dtype=float16", "dtype=float16"),
         ("--nodo_train", "do_eval"),
     ],
     "export_model": [
@@ -79,7 +89,16 @@ REFUSALS = {
         ("--task=classification --labels=x,y", "lacks"),
         ("--sequence_buckets=8", "sequence_buckets"),
     ],
-}
+    "extract_features": [
+        ("--layers=", "layers="),
+        ("--layer_weights=", "layer_weights"),
+        ("--layer_combination=last", "--layers"),
+    ],
+    "bert-tf embed": [
+        ("--version=0", "--version requires --export_dir"),
+        ("--num_nearest=5", "--num_nearest requires --query"),
+    ],
+}  # fmt: skip
 
 # The index of a command line that needs no earlier run, where that is not the first one.
 _NUMBERS = {"export_model": -1}
@@ -123,3 +142,17 @@ def test_only_features_stay_if_they_have_to_be_counted(inputs, run_script, tmp_p
         run_script("run_ner", *command_line.split(), "--train_batch_size=1000")
     left = {path.name for path in pathlib.Path("out").iterdir()}
     assert left == {".lock", "train.tf_record", "train.tf_record.json"}
+
+
+def test_a_command_of_one_process_does_not_wait_for_other_workers(
+    inputs, run_script, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    command_line = good_inputs.COMMANDS["bert-tf embed"][0]
+    inputs.copy(command_line, tmp_path)
+    cluster = {"worker": ["localhost:1", "localhost:2"]}
+    task = {"type": "worker", "index": 1}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    with pytest.raises(UserError, match="TF_CONFIG"):
+        run_script("bert-tf embed", *command_line.split())
+    assert not list(pathlib.Path("out").glob("*"))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bert_tf.cli import main
+from bert_tf import __main__ as main
 
 
 @pytest.fixture

@@ -61,13 +61,6 @@ def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folde
     metadata = json.loads((export / "1/assets.extra/model.json").read_text())
     assert {name: metadata[name] for name in expected} == expected
 
-    (run / "vocab.txt").unlink()
-    message = f"--vocab_file: there is no vocab.txt or tokenizer.json in {run}"
-    with pytest.raises(UserError, match=message):
-        run_script(
-            "export_model", "--task=fill_mask", f"--model={run}", f"--export_dir={tmp_path}/none"
-        )
-
 
 def test_model_is_a_folder(run_script, folders, capsys):
     hf, _ = folders

@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
-from tests.common import WORDS, read_results, read_table, write_files, write_mnli
+from tests.common import read_results, read_table, write_files, write_mnli
 from tests.tasks.conftest import make_run, run_task_test
 
 
@@ -42,10 +41,6 @@ def test_mnli_and_its_diagnostic_set(run, tmp_path):
     assert len(read_table(out / "test_results.tsv")) == 1  # the results of MNLI are kept
     for split in ("train", "eval", "eval_mismatched", "predict", "predict_mismatched"):
         assert (out / f"{split}.tf_record").exists()
-    # Evaluation with a different length rewrites the features.
-    log = run("--task_name=MNLI", f"--data_dir={data}", "--do_eval", "--max_seq_length=7")
-    for name in ("eval", "eval_mismatched"):
-        assert f"writing {out}/{name}.tf_record: max_seq_length" in log
 
 
 @pytest.mark.slow
@@ -60,7 +55,7 @@ def test_regression(run, run_script, tmp_path):
     data = ["--task_name=tsv", f"--data_dir={tmp_path}"]
     train = ["--task_type=regression", "--report", "--num_train_epochs=120",
              "--learning_rate=5e-3", "--skip_bad_rows"]  # fmt: skip
-    log, _, predictor = run_task_test(  # the task type of the predictions comes from the folder
+    log, _, _ = run_task_test(  # the task type of the predictions comes from the folder
         run, run_script, tmp_path, data, train,
         results={"eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"},
         above={"eval_pearson": 0.9}, rows=["a b", "d c d"],
@@ -75,16 +70,11 @@ def test_regression(run, run_script, tmp_path):
     assert [row[0] for row in read_table(out / "test_predictions.tsv")] == ["id", "0", "1"]
     with pytest.raises(bert_tf.UserError, match=r"--output_dir: .*regression.*classification"):
         run(*data, "--do_eval", "--task_type=classification", "--skip_bad_rows")
-    serve = predictor._model.signatures["ids"]
-    ids = tf.constant([[2, *(WORDS.index(c) for c in "dcd"), 3]])
-    answer = serve(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
-    assert sorted(answer) == ["logits", "score"]
-    np.testing.assert_allclose(answer["score"], scores[1:], atol=1e-5)
 
 
 @pytest.mark.slow
-def test_several_labels(run, run_script, tmp_path):
-    """A CSV file has one column per label; the checkpoint with the best F1 is exported."""
+def test_several_labels(run, tmp_path):
+    """A CSV file has one column per label; the checkpoint with the best F1 answers."""
     rows = ["a b,1,0", "b a,1,0", "c d,0,1", "a d,1,1", '"e, e",0,0'] * 4
     text = "\n".join(["what,hot,salty", *rows]) + "\n"
     write_files(tmp_path, train__csv=text, dev__csv=text, test__csv='what\na b\n"e, e"\na d\n')
@@ -100,11 +90,6 @@ def test_several_labels(run, run_script, tmp_path):
         "--best_metric=eval_f1_macro", "--label_separator=|",
     )  # fmt: skip
     results = read_results(out / "eval_results.txt")
-    assert set(results) == {
-        "eval_accuracy", "eval_f1_macro", "eval_f1_micro", "eval_f1_weighted",
-        "eval_precision_macro", "eval_precision_micro", "eval_recall_macro", "eval_recall_micro",
-        "eval_loss", "global_step", "loss",
-    }  # fmt: skip
     assert float(results["eval_accuracy"]) == float(results["eval_f1_macro"]) == 1.0
     report = (out / "eval_report.txt").read_text()
     assert "salty     1.0000    1.0000    1.0000" in report
@@ -114,12 +99,6 @@ def test_several_labels(run, run_script, tmp_path):
     expected = np.loadtxt(out / "test_results.tsv")
     assert expected.shape == (3, 2)
 
-    run_script("export_model", f"--model_dir={out}", f"--checkpoint={out}/best",
-               f"--export_dir={tmp_path}/export")  # fmt: skip
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["ids"]
-    ids = tf.constant([[2, WORDS.index("a"), WORDS.index("d"), 3]])
-    answer = serve(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
-    np.testing.assert_allclose(answer["probabilities"][0], expected[2], atol=1e-5)
     bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
     written = json.loads((tmp_path / "hf/config.json").read_text())
     assert written["problem_type"] == "multi_label_classification"

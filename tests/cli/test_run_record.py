@@ -9,10 +9,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, training
+from bert_tf import checkpoints
 from bert_tf.errors import UserError
-from bert_tf.tasks.classification.options import ClassificationOptions
-from bert_tf.tasks.registry import TASKS
 from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
 
 TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
@@ -78,40 +76,29 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     folder.parent.mkdir(parents=True)
     checkpoints.write_hugging_face(str(folder), tensors, config, vocab_file)
     write_files(tmp_path, train__tsv=TEXT)
-    out = tmp_path / "out"
-    options = {
-        "do_train": True,
-        "train": bert_tf.configs.TrainConfig(train_batch_size=4, num_train_epochs=1),
-        "device": bert_tf.configs.DeviceConfig(distribution_strategy="one_device"),
-    }
-    task_config = ClassificationOptions(
-        max_seq_length=8, task_name="tsv", train_file=str(tmp_path / "train.tsv")
-    )
-    model = bert_tf.configs.ModelConfig(str(folder))
-    config = bert_tf.configs.FineTuneConfig(str(out), task_config, model, **options)
-    spec = TASKS["classification"]
-    training.fine_tune(spec, config)
-    record = read(out)
-    assert record["command_lines"] == [None]
-    weights = record["weights"]
+    out, path = tmp_path / "out", tmp_path / "train.tsv"
+
+    def run(num_epochs):
+        run_script(
+            "run_classifier", f"--output_dir={out}", f"--model={folder}", "--do_train", *QUICK_RUN,
+            "--task_name=tsv", f"--train_file={path}", f"--num_train_epochs={num_epochs}",
+        )  # fmt: skip
+
+    run(1)
+    weights = read(out)["weights"]
     assert weights["revision"] == commit
-    path = folder / "model.safetensors"
-    assert weights["files"] == {str(path): digest(path)}
+    model = folder / "model.safetensors"
+    assert weights["files"] == {str(model): digest(model)}
 
     write_files(tmp_path, train__tsv=TEXT + TEXT)
-    run_script(
-        "run_classifier", f"--output_dir={out}", f"--model={folder}", "--do_train",
-        "--task_name=tsv", f"--train_file={tmp_path}/train.tsv", "--max_seq_length=8",
-        "--train_batch_size=4", "--num_train_epochs=2", "--distribution_strategy=one_device",
-    )  # fmt: skip
+    run(2)
     resumed = read(out)
-    assert resumed["command_lines"][0] is None and len(resumed["command_lines"]) == 2
+    assert len(resumed["command_lines"]) == 2
     assert resumed["weights"] == weights
     assert resumed["config"]["num_train_epochs"] == 2
-    path = tmp_path / "train.tsv"
     assert resumed["data"] == {str(path): digest(path)}
 
     (out / "run.json").write_text("{}")
     message = "run.json: command_lines is missing, .*; expected a file written by a training run"
     with pytest.raises(UserError, match=message):
-        training.fine_tune(spec, config)
+        run(2)

@@ -12,8 +12,9 @@ from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
 from bert_tf.tasks.question_answering.task import PredictionWriter
 from bert_tf.tasks.registry import load_config
-from tests.common import WORDS, model_flags, read_results, write_model
+from tests.common import read_results
 from tests.squad_helpers import CONTEXTS, dataset, letters, question
+from tests.tasks.conftest import make_run
 
 # Fits a question of one token and a context of eight.
 QUICK_RUN = [
@@ -25,17 +26,10 @@ QUICK_RUN = [
 
 @pytest.fixture
 def run(run_script, tmp_path):
-    """A function that runs run_squad.py, with a tiny model and quick settings if it trains."""
+    """A function that runs run_squad.py, see `make_run`."""
     # A model this small learns slowly from small weights.
-    write_model(
-        tmp_path, num_hidden_layers=1, hidden_size=32, intermediate_size=64, initializer_range=0.2
-    )
-
-    def run(*flags):
-        quick = [*model_flags(tmp_path), *QUICK_RUN] if "--do_train" in flags else []
-        return run_script("run_squad.py", *quick, *flags)
-
-    return run
+    sizes = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 64}
+    return make_run(run_script, "run_squad.py", tmp_path, QUICK_RUN, initializer_range=0.2, **sizes)
 
 
 def read(path):
@@ -43,9 +37,9 @@ def read(path):
 
 
 @pytest.mark.slow
-def test_version_1(run, run_script, tmp_path):
+def test_version_1(run, tmp_path):
     data, out = letters(tmp_path / "data.json"), tmp_path / "out"
-    flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict"]
+    flags = [f"--predict_file={data}", "--do_predict"]
     log = run(
         "--do_train", "--do_eval", *flags, f"--train_file={data}", "--eval_steps=160",
         "--best_metric=eval_f1", "--predict_batch_size=2", "--num_train_epochs=160",
@@ -78,25 +72,15 @@ def test_version_1(run, run_script, tmp_path):
     assert curve[-1] == (int(results["global_step"]), 100)
     assert steps[:-1] == sorted(steps[:-1]) and steps[-1] in steps[:-1]
 
-    # Alignment by characters, padding and the exported model give the same answers here.
+    # Alignment by characters and padding give the same answers here.
     run(*flags, "--answer_alignment=offsets", "--best_metric=eval_f1", "--pad_to_max_length")
     assert read(out / "predictions.json") == predictions
-    run_script(
-        "export_model.py", f"--model_dir={out}", f"--checkpoint={out}/best",
-        f"--export_dir={tmp_path}/export",
-    )  # fmt: skip
-    assert (tmp_path / "export/1/assets.extra/vocab.txt").exists()
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
-    pairs = [(name[1], CONTEXTS[int(name[0])]) for name in predictions]
-    questions, contexts = map(tf.constant, zip(*pairs, strict=True))
-    answers = serve(question=questions, context=contexts)["answer"].numpy()
-    assert [text.decode() for text in answers] == list(predictions.values())
 
 
 @pytest.mark.slow
 def test_version_2(run, tmp_path):
     data, out = letters(tmp_path / "data.json", has_negative=True), tmp_path / "out"
-    flags = [f"--predict_file={data}", f"--output_dir={out}", "--do_predict", "--do_eval"]
+    flags = [f"--predict_file={data}", "--do_predict", "--do_eval"]
     train = ["--do_train", f"--train_file={data}", "--num_train_epochs=240"]
     run(*train, "--version_2_with_negative", *flags)
     results = read_results(out / "eval_results.txt")
@@ -132,21 +116,15 @@ def test_unusual_contexts_and_questions(run, tmp_path):
     ]
     data, out = dataset(tmp_path / "data.json", paragraphs), tmp_path / "out"
     train = [
-        "--do_train", f"--train_file={data}", f"--output_dir={out}", "--train_batch_size=1",
-        "--num_train_epochs=1", "--version_2_with_negative", "--n_best_size=1",
+        "--do_train", f"--train_file={data}", "--train_batch_size=1", "--num_train_epochs=1",
+        "--version_2_with_negative", "--n_best_size=1",
     ]  # fmt: skip
-    predict = ["--do_predict", f"--predict_file={data}", f"--output_dir={out}"]
+    predict = ["--do_predict", f"--predict_file={data}"]
     log = run(*train, *predict)
     assert "empty questions or contexts: 1, the first: " in log
     skipped = log.partition("their answer is not in the context: 1, the first: ")[2]
     assert 'qas[1] (id 2): "C" at character 0' in skipped.partition("\n")[0]
     assert "dev: 2 of 3 questions (66.7%) have more than 4 tokens and are truncated" in log
-    (serialized,) = tf.data.TFRecordDataset(str(out / "train.tf_record")).as_numpy_iterator()
-    example = tf.train.Example.FromString(serialized)
-    ids = example.features.feature["input_ids"].int64_list.value
-    assert [WORDS[i] for i in ids] == [
-        "[CLS]", *"abcd", "[SEP]", *"abc", "[SEP]", "[PAD]", "[PAD]"
-    ]  # fmt: skip
     assert read(out / "predictions.json")["0"] == ""
     assert read(out / "null_odds.json")["0"] == 1_000_000
     run(*predict, "--version_2_with_negative=false")
@@ -164,11 +142,8 @@ GOOD = question("1", "a", CONTEXT, "C")
 # A paragraph and the location, key or flag that its error names.
 INVALID = [
     (CONTEXT, {k: v for k, v in GOOD.items() if k != "id"}, "qas[0]"),
-    (CONTEXT, {k: v for k, v in GOOD.items() if k != "answers"}, "'answers'"),
-    (CONTEXT, {**GOOD, "answers": [{"text": "C", "answer_start": "4"}]}, "answer_start"),
     (CONTEXT, {**GOOD, "answers": [{"text": "C", "answer_start": 400}]}, "no valid questions"),
     (CONTEXT, {**GOOD, "answers": [{"text": " ", "answer_start": 1}]}, "no valid questions"),
-    (CONTEXT, {**GOOD, "answers": GOOD["answers"] * 2}, "(id 1)"),
     (CONTEXT, question("1", "a", CONTEXT, is_impossible=True), "--version_2_with_negative"),
     ("", GOOD, "no valid questions"),
 ]
@@ -178,7 +153,7 @@ def test_invalid_questions_are_located(run, tmp_path):
     for context, entry, part in INVALID:
         path = dataset(tmp_path / "data.json", [(context, [entry])])
         with pytest.raises(bert_tf.UserError) as error:
-            run("--do_train", f"--train_file={path}", f"--output_dir={tmp_path}/out")
+            run("--do_train", f"--train_file={path}")
         assert str(path) in str(error.value) and part in str(error.value)
         assert not (tmp_path / "out").exists(), part
 
@@ -200,24 +175,3 @@ def test_prediction_files_appear_together(tmp_path):
     names = ["nbest_predictions.json", "null_odds.json", "predictions.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert read(tmp_path / "null_odds.json") == {"1": decoding.MAX_NULL_ODDS}
-
-
-def test_folder_of_another_script_is_refused(run, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/classifier.json").write_text("{}")
-    match = r"--output_dir: .*classifier\.json of a run_classifier\.py .*/out"
-    with pytest.raises(bert_tf.UserError, match=match):
-        run("--do_predict", f"--output_dir={tmp_path}/out")
-
-
-@pytest.mark.parametrize("mode", [["--do_eval"], ["--do_predict"]])
-def test_batches_that_do_not_divide_are_refused_before_training(run, tmp_path, mode):
-    """Evaluation uses `predict_batch_size`."""
-    data = letters(tmp_path / "data.json")
-    with pytest.raises(bert_tf.UserError, match=r"predict_batch_size=3: .* for 4 replicas"):
-        run(
-            "--do_train", *mode, f"--train_file={data}", f"--predict_file={data}",
-            f"--output_dir={tmp_path}/out", "--distribution_strategy=mirrored",
-            "--predict_batch_size=3",
-        )  # fmt: skip
-    assert not list((tmp_path / "out").glob("model.ckpt*"))

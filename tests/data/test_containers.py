@@ -84,7 +84,6 @@ def test_other_values_are_not_tables(values):
         (lambda: frame([["a", "b"]], columns=["x", "x"]), "`texts`.*'x'"),
         (lambda: {"text": ["a"], "label": [0, 1]}, "`texts`.*text 1, label 2"),
         (lambda: {}, "`texts`"),
-        (lambda: {"x": ["a"], "label": ["b"]}, "`texts`.*'x'"),
         (lambda: {"text": [b"\xff"], "label": [0]}, "`texts`, item 0: not UTF-8"),
         (lambda: [{"text": "a", "label": 0}, "b"], "`texts`, item 1"),
         (lambda: {"text": ["a", None], "label": [0, 1]}, "`texts`, item 1: text is empty"),

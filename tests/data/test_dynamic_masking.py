@@ -4,7 +4,6 @@ import collections
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf.data import (
@@ -48,13 +47,9 @@ def test_masks_of_batches(corpus, tmp_path):
     assert actions["mask"] / total == pytest.approx(0.8, abs=0.04)
     assert actions["keep"] / total == pytest.approx(0.1, abs=0.03)
 
-    # Masks depend on the step, not on skipped steps or the number of devices.
+    # Masks depend on the step, not on skipped steps.
     later = next(iter(data.batches(first_step=7).as_numpy_iterator()))
-    context = tf.distribute.InputContext(1, 0, num_replicas_in_sync=2)
-    halves = list(data.batches(7, context).take(2).as_numpy_iterator())
-    for name in later:
-        assert (later[name] == batches[7][name]).all()
-        assert (np.concatenate([half[name] for half in halves]) == later[name]).all()
+    assert all((later[name] == batches[7][name]).all() for name in later)
     # Each evaluation draws the same masks.
     evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=masking)
     first, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
@@ -106,14 +101,8 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
     assert [line.split()[0] for line in lines] == [
         "global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"
     ]  # fmt: skip
-    for more, message in (
-        (["--masked_lm_prob=0.2"], "--masked_lm_prob .*--dynamic_masking"),
-        ([*masking, "--masked_lm_prob=1.5"], "--masked_lm_prob=1.5"),
-        ([*masking, "--max_predictions_per_seq=13"], "--max_predictions_per_seq=13"),
-        ([], r"data12\.tfrecord.* masked_lm_positions"),
-    ):
-        with pytest.raises(bert_tf.UserError, match=message):
-            run_script("run_pretraining", *flags, *more)
+    with pytest.raises(bert_tf.UserError, match=r"data12\.tfrecord.* masked_lm_positions"):
+        run_script("run_pretraining", *flags)
 
 
 def test_masked_records_are_not_masked_again(tmp_path):

@@ -2,12 +2,7 @@
 
 import dataclasses
 import gzip
-import os
-import pathlib
 import random
-import signal
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -156,30 +151,3 @@ def test_remote_file_systems(text_folder, monkeypatch):
     assert shards.create().documents == 22
     with pytest.raises(UserError, match=r"^`work_dir`: .*ram://other/x.work"):
         make_shards("ram://other/x", source=source).create()
-
-
-@pytest.mark.slow
-def test_dask_creates_the_same_shards(text_folder):
-    """Several workers create the same shards, although one is killed while working."""
-    pytest.importorskip("apache_beam")
-    distributed = pytest.importorskip("distributed")
-    config = dataclasses.replace(CONFIG, dupe_factor=200)
-    make_shards("alone/x", config=config).create()
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        option = f"--dask_client_address={cluster.scheduler_address}"
-
-        def kill():
-            while not list(pathlib.Path("made").glob("x-*.tmp-*")):
-                time.sleep(0.005)
-            (path, *_) = pathlib.Path("made").glob("x-*.tmp-*")
-            os.kill(int(path.name.rpartition("-")[2]), signal.SIGKILL)
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        shards = make_shards(config=config)
-        pretraining.create_with_beam(shards, "DaskRunner", [option])
-        assert not killer.is_alive()
-    assert shard_contents() == shard_contents("alone/x")
-    assert not list(pathlib.Path("made").glob("*.tmp-*"))

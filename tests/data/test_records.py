@@ -125,32 +125,6 @@ def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
         record_checks.check(*arguments, num_checked=2)
 
 
-def test_error_while_reading_names_the_wrong_file_among_many(tmp_path):
-    paths = [str(tmp_path / f"{i}.tfrecord") for i in range(5)]
-    for path in paths:
-        _write(path, records.SQUAD)
-    _write(paths[3], {**records.SQUAD, "input_ids": records.Feature("int64", "L")})
-    arguments = paths, records.SQUAD, {"S": 8}
-    record_checks.check(*arguments, num_checked=2)
-
-    def read():
-        batches = tf.data.TFRecordDataset(paths).batch(5)
-        list(batches.map(lambda batch: records.parse(batch, *arguments[1:])))
-
-    def check():
-        record_checks.check(*arguments, num_checked=None)
-
-    for function, message in (
-        (None, r"0\.tfrecord, .* 2 more: .*input_ids.* 4 .*8"),
-        (check, r"/3\.tfrecord: input_ids has length 4, expected 8; see `max_seq"),
-    ):
-        with (
-            pytest.raises(UserError, match=message),
-            record_checks.naming_bad_records(paths, function),
-        ):
-            read()
-
-
 def test_tensorflow_reads_the_files(tmp_path):
     rng = np.random.default_rng(0)
     sizes = [1, 2, 3, 2000, *rng.integers(1, 4000, 50).tolist()]

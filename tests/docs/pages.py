@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import NamedTuple
 
-from bert_tf.cli.main import COMMANDS
+from bert_tf.__main__ import COMMANDS
 
 
 class Block(NamedTuple):

@@ -58,7 +58,7 @@ def test_contents(root, wheel):
         names = archive.namelist()
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         assert archive.read(entry_points).decode().split() == [
-            "[console_scripts]", "bert-tf", "=", "bert_tf.cli.main:main"
+            "[console_scripts]", "bert-tf", "=", "bert_tf.__main__:main"
         ]  # fmt: skip
     library = (path.relative_to(root) for path in (root / "bert_tf").rglob("*"))
     expected = {

@@ -1,5 +1,6 @@
 """`fit(..., output_dir=...)` trains with the loop of the scripts and resumes."""
 
+import json
 import os
 import signal
 
@@ -54,6 +55,8 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert names >= {"train.tf_record", "eval.tf_record", "run.json", "classifier.json", "eval",
                      "model.ckpt-6.index"}  # fmt: skip
+    record = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert record["command_lines"] == [None]
     scores = whole.evaluate(TEXTS, LABELS)
     logs = {name: values[-1] for name, values in history.history.items()}
     assert {f"val_{name}" for name in scores} | {"loss"} <= set(logs)
@@ -78,12 +81,11 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
 
 def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
     stop = keras.callbacks.EarlyStopping("val_loss", min_delta=9)
-    _, history = fit(dropout_folder, tmp_path / "stopped", [stop], epochs=9)
-    assert history.epoch == [0, 1]
     classifier, history = fit(
-        dropout_folder, tmp_path / "best", eval_steps=2, best_metric="eval_loss", layer_decay=0.9,
-        num_frozen_layers=1, gradient_accumulation_steps=2,
+        dropout_folder, tmp_path / "best", [stop], epochs=9, eval_steps=2, best_metric="eval_loss",
+        layer_decay=0.9, num_frozen_layers=1, gradient_accumulation_steps=2,
     )  # fmt: skip
+    assert history.epoch == [0, 1]
     loss = classifier.evaluate(TEXTS, LABELS)["loss"]
     assert loss == pytest.approx(min(history.history["val_loss"]))
 

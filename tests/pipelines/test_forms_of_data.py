@@ -259,7 +259,6 @@ def test_errors_name_the_argument(pipelines, name, arguments, options, match):
         ("TextClassifier", {"labels": ["a"], "task_type": "regression"}, "`task_type=regression`"),
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),
         ("TextClassifier", {"num_classes": 2, "max_seq_length": 33}, "`max_seq_length=33`"),
-        ("TextClassifier", {"preset": "uncased", "num_classes": 2}, "`preset`: uncased"),
         ("TokenClassification", {}, "`labels`"),
         ("TokenClassification", {"labels": "PER"}, "`labels`"),
         ("TokenClassification", {"labels": ["PER", "PER"]}, "`labels"),

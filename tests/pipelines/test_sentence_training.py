@@ -152,13 +152,13 @@ def test_fit_on_triplets(encoder_folder, loss):
 
 @pytest.mark.parametrize("scores", [None, pytest.param(SCORES, marks=pytest.mark.slow)])
 def test_two_devices_make_the_same_steps(encoder_folder, scores):
-    """Candidates, or pairs to rank, are gathered from all devices."""
+    """Candidates, in mini-batches, or pairs to rank, are gathered from all devices."""
     weights = []
-    for strategy in (one_device(), mirrored(2)):
+    for strategy, size in ((one_device(), None), (mirrored(2), None if scores else 5)):
         encoder = make(encoder_folder, strategy=strategy)
         encoder.compile(keras.optimizers.SGD(0.1))
         encoder.fit((TEXTS, OTHERS), scores, epochs=1, batch_size=16, shuffle=False,
-                    symmetric=scores is None, verbose=0)  # fmt: skip
+                    symmetric=scores is None, mini_batch_size=size, verbose=0)  # fmt: skip
         weights.append(encoder.model.get_weights())
     for a, b in zip(*weights, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)

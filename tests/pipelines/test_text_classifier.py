@@ -6,7 +6,6 @@ import pickle
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
@@ -14,7 +13,6 @@ from bert_tf.tasks.registry import load_config
 from bert_tf.tokenization.packing import pack_pair
 from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fit, make
 from tests.pipelines.conftest import run_pipeline_test
-from tests.training.training_helpers import mirrored
 
 pytest.importorskip("tensorflow_text")
 
@@ -134,26 +132,6 @@ def test_a_new_regression_head_starts_at_the_mean(encoder_folder, caplog):
     assert caplog.text.count("standard deviation of 36;") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task_type", "names", "labels", "keys", "metric"),
-    [
-        ("regression", None, [0.5, -1.0, 0.2], {"score", "logits"}, "pearson"),
-        ("multi_label", ["x", "y", "z"], [["x", "z"], [], ["y"]], {"labels", "probabilities"},
-         "f1_micro"),
-    ],
-)  # fmt: skip
-def test_regression_and_multi_label(
-    encoder_folder, tmp_path, task_type, names, labels, keys, metric
-):
-    classifier = make(encoder_folder, labels=names, task_type=task_type)
-    classifier.fit(TEXTS[:3], labels, epochs=3, learning_rate=1e-3, verbose=0)
-    assert {metric, "loss"} <= set(classifier.evaluate(TEXTS[:3], labels))
-    assert set(classifier.predict(TEXTS[0])) == keys
-    loaded = run_pipeline_test(classifier, {"text": TEXTS[:2]}, tmp_path)
-    assert loaded.config.task_type == task_type
-
-
 def test_losses_and_metrics_of_keras(encoder_folder):
     losses = []
     for loss in (None, "sparse_categorical_crossentropy", "categorical_crossentropy",
@@ -245,25 +223,6 @@ def test_one_trace_covers_all_lengths(encoder_folder):
     classifier.fit(TEXTS, LABELS, epochs=2, batch_size=1, verbose=0)  # lengths 8 and 16
     # TensorFlow traces a function twice if the first call makes variables.
     assert len(traced) <= 2
-
-
-@pytest.mark.slow
-def test_two_replicas_equal_one(encoder_folder):
-    results = []
-    for scope in (mirrored(2).scope(), tf.distribute.get_strategy().scope()):
-        with scope:
-            classifier = make(encoder_folder)
-        for layer in classifier.model.layers:
-            if isinstance(layer, bert_tf.modeling.Dropout):
-                layer.rate = 0.0  # replicas draw different masks
-        history = classifier.fit(
-            TEXTS[:11], LABELS[:11], epochs=2, batch_size=4, shuffle=False, learning_rate=1e-3,
-            validation_data=(TEXTS[:7], LABELS[:7]), verbose=0,
-        )  # fmt: skip
-        results.append(history.history)
-        assert len(classifier.predict(TEXTS)) == len(TEXTS)
-    for name, values in results[1].items():
-        np.testing.assert_allclose(results[0][name], values, rtol=1e-4, err_msg=name)
 
 
 def test_hugging_face_folder(encoder_folder, tmp_path):

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from bert_tf import configs, serving
 from bert_tf.serving import exporting
-from tests import scripts_alone
 from tests.common import write_vocab
 from tests.serving import serving_models
 from tests.serving.serving_models import LENGTH, padded_ids
@@ -61,6 +60,8 @@ class ServableTest:
         metadata = json.loads((extra / "model.json").read_text())
         lengths = [*BUCKETS, self.max_length]
         assert metadata["task"] == self.task and metadata["sequence_buckets"] == lengths
+        if self.task == "classification":
+            assert (extra / "numbers.txt").read_text() == "x\ny\n"
         vocab = [*servable.tokenizer.vocab]
         assert (extra / "vocab.txt").read_text() == "\n".join(vocab) + "\n"
         path = os.path.join(predictor.path, exporting.WARM_UP_REQUESTS)
@@ -194,15 +195,3 @@ def predictor(exported):
 def classifier(predictor):
     """The folder with the versions of that model."""
     return os.path.dirname(predictor.path)
-
-
-@pytest.fixture
-def run_predict(root, monkeypatch, capsys):
-    """A function that runs predict.py in this process and returns its output."""
-    with scripts_alone.imported("bert_tf.cli.predict") as run_script:
-
-        def run(*flags):
-            run_script("bert_tf.cli.predict", *flags)
-            return capsys.readouterr().out
-
-        yield run

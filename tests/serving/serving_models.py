@@ -6,14 +6,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import bert_tf
 from bert_tf.tasks.classification.options import ClassificationConfig, NumericFeature
 from bert_tf.tasks.features.pipeline import TokenVectorsConfig
 from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.registry import served_tasks
-from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from tests.common import TINY
@@ -67,30 +65,12 @@ def task_config(task, vocab_file, **changes):
     )
 
 
-def classifier_config(vocab_file, bert_config=TINY, **values):
-    """Return the config of a single-text classifier without numeric features."""
-    values = {"labels": ("x", "y", "z"), "num_texts": 1, "max_seq_length": LENGTH, **values}
-    return ClassificationConfig(bert_config, vocab_file, **values)
-
-
 @functools.cache
 def model_of(task):
     """Return the model of a task, which is built once."""
-    heads = {
-        "encoder": bert_tf.BertModel,
-        "sentence_embedding": lambda config: ColumnModel(
-            bert_tf.BertModel(config), Pooling("mean", -2, False)
-        ),
-        "fill_mask": bert_tf.BertPretrainer,
-        "classification": lambda config: bert_tf.BertClassifier(config, 2, num_numeric_features=2),
-        "multi_label": lambda config: bert_tf.BertClassifier(config, 3),
-        "regression": lambda config: bert_tf.BertClassifier(config, 1),
-        "question_answering": bert_tf.BertSpanLabeler,
-        "token_classification": lambda config: bert_tf.BertTokenClassifier(config, 3),
-        "multiple_choice": bert_tf.BertMultipleChoice,
-    }
     keras.utils.set_random_seed(0)
-    return randomized(heads[task](TINY))
+    spec, _ = served_tasks()[task]
+    return randomized(spec.make_model(task_config(task, "")))
 
 
 def make_servable(task, vocab_file, serving_config):

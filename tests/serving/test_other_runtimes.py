@@ -13,8 +13,9 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, serving
+from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import classification_servable
-from tests.serving.serving_models import TINY, classifier_config, randomized
+from tests.serving.serving_models import TINY, randomized
 
 SHAPES = [(1, 5), (3, 9)]
 
@@ -34,7 +35,9 @@ def onnxruntime():
 def saved(vocab_file, tmp_path_factory):
     """A classifier with the exact GELU as a SavedModel, inputs of two shapes, and the outputs."""
     config = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu_erf"})
-    task_config = classifier_config(vocab_file, bert_config=config)
+    task_config = ClassificationConfig(
+        config, vocab_file, labels=("x", "y", "z"), num_texts=1, max_seq_length=12
+    )
     serving_config = configs.ServingConfig(inputs="ids", warm_up=False)
     model = randomized(bert_tf.BertClassifier(config, 3))
     servable = classification_servable(model, task_config, serving_config)

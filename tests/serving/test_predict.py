@@ -10,18 +10,17 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import configs, serving
+from bert_tf import serving
 from bert_tf.serving.exporting import string_specs
 from bert_tf.serving.predictor import METADATA, BasePredictor
-from tests.serving import serving_models
 from tests.serving.serving_models import rows_of
 
 
-def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_path):
+def test_lines_are_answered_in_order(run_script, classifier, predictor, tmp_path):
     lines = [f"{' '.join('abcdefghij'[: 1 + i % 10])}\t{i}\t0.5" for i in range(50)]
     (tmp_path / "in.tsv").write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
-    run_predict(f"--model={classifier}", f"--input_file={tmp_path}/in.tsv", "--batch_size=7",
-                f"--output_file={tmp_path}/out.jsonl")  # fmt: skip
+    run_script("predict.py", f"--model={classifier}", f"--input_file={tmp_path}/in.tsv",
+               "--batch_size=7", f"--output_file={tmp_path}/out.jsonl")  # fmt: skip
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert predictor.inputs == ("text", "numbers") and len(answers) == 50
     for line, answer in zip(lines, answers, strict=True):
@@ -35,12 +34,9 @@ def test_lines_are_answered_in_order(run_predict, classifier, predictor, tmp_pat
     assert len({answer["probabilities"]["no"] for answer in answers}) > 15
 
 
-def test_rows_in_python(vocab_file):
+def test_rows_in_python(exported):
     """A model with one input accepts a list of texts."""
-    servable = serving_models.make_servable(
-        "token_classification", vocab_file, configs.ServingConfig()
-    )
-    predictor = serving.ServablePredictor(servable)
+    predictor = exported("token_classification")
     assert predictor(["a b", b"c"]) == predictor([{"text": "a b"}, {"text": "c"}])
     with pytest.raises(bert_tf.UserError, match="`rows`"):  # it would answer each character
         predictor("a b")
@@ -81,18 +77,19 @@ def test_invalid_lines(task, exported):
                 exported(task).read(line, as_json=line.startswith(("{", "[")))
 
 
-def test_invalid_lines_are_answered_with_an_error(run_predict, exported, tmp_path):
+def test_invalid_lines_are_answered_with_an_error(run_script, exported, tmp_path, capsys):
     lines = [line for line in LINES["multiple_choice"] if line.startswith(("{", "["))]
     (tmp_path / "in").write_text("\n".join([*lines, lines[0]]))
     model = f"--model={exported('multiple_choice').path}"
     with pytest.raises(bert_tf.UserError, match="5 lines"):
-        run_predict(model, f"--input_file={tmp_path}/in", "--json",
-                    f"--output_file={tmp_path}/out")  # fmt: skip
+        run_script("predict.py", model, f"--input_file={tmp_path}/in", "--json",
+                   f"--output_file={tmp_path}/out")  # fmt: skip
     answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert [len(row.get("probabilities", ())) for row in answers] == [3, 0, 0, 0, 0, 0, 3]
     assert answers[1]["error"].startswith("line 2: endings")
     (tmp_path / "in").write_text("a\tb\na\tb c\td\n")
-    out = run_predict(model, f"--input_file={tmp_path}/in")
+    run_script("predict.py", model, f"--input_file={tmp_path}/in")
+    out = capsys.readouterr().out
     assert [len(json.loads(line)["probabilities"]) for line in out.splitlines()] == [1, 2]
 
 
@@ -119,14 +116,14 @@ def test_damaged_models(predictor, tmp_path, changes, message):
         serving.Predictor(str(tmp_path))(rows_of("classification"))
 
 
-def test_without_input_or_model(run_predict, classifier, monkeypatch, tmp_path):
+def test_without_input_or_model(run_script, classifier, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(bert_tf.UserError, match="--input_file"):
-        run_predict(f"--model={classifier}")
+        run_script("predict.py", f"--model={classifier}")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for folder in ("nowhere", str(tmp_path)):
         with pytest.raises(bert_tf.UserError, match=f"--model: .* in {folder}"):
-            run_predict(f"--model={folder}")
+            run_script("predict.py", f"--model={folder}")
 
 
 def test_batches_have_fewer_rows_of_longer_texts():

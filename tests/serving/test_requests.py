@@ -1,4 +1,7 @@
-"""The requests to TF Serving in the documentation, sent to a stand-in."""
+"""The requests to TF Serving in the documentation, answered by a SavedModel in this process."""
+
+import json
+import types
 
 import numpy as np
 import pytest
@@ -6,31 +9,59 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs, serving
+from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import classification_servable
 from tests.common import tiny
 from tests.docs import pages
-from tests.serving.serving_models import classifier_config, randomized
+from tests.serving.serving_models import LENGTH, randomized
 
 
-def test_requests_of_the_documentation(root, vocab_file, tmp_path):
+def test_requests_of_the_documentation(root, vocab_file, tmp_path, monkeypatch):
+    requests = pytest.importorskip("requests")
     pytest.importorskip("tensorflow_serving")
-    from tests.serving.serving_stand_in import StandIn
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
     config = tiny(vocab_size=2200, num_hidden_layers=1)
-    task_config = classifier_config(vocab_file, config, labels=("0", "1"), num_texts=2)
+    options = {"labels": ("0", "1"), "num_texts": 2, "max_seq_length": LENGTH}
+    task_config = ClassificationConfig(config, vocab_file, **options)
     model = randomized(bert_tf.BertClassifier(config, 2))
     servable = classification_servable(model, task_config, configs.ServingConfig(warm_up=False))
     path = serving.export(servable, str(tmp_path))
-    stand_in, responses = StandIn(path, "mrpc"), []
-    try:
-        for block in pages.blocks(root):
-            if block.language == "python" and "localhost:850" in block.text:
-                text = block.text.replace("localhost:8501", stand_in.rest)
-                namespace = {}
-                exec(text.replace("localhost:8500", stand_in.grpc), namespace)
-                responses.append(namespace["response"])
-    finally:
-        stand_in.stop()
+    signatures = tf.saved_model.load(path).signatures
+
+    def run(columns, name="serving_default"):
+        serve = signatures[name]
+        specs = serve.structured_input_signature[1]
+        outputs = serve(**{x: tf.constant(y, specs[x].dtype) for x, y in columns.items()})
+        return {x: y.numpy() for x, y in outputs.items()}
+
+    def post(url, timeout, **options):
+        assert url == "http://localhost:8501/v1/models/mrpc:predict"
+        rows = options["json"]["instances"]
+        outputs = run({name: [row[name] for row in rows] for name in rows[0]})
+        values = zip(*(x.tolist() for x in outputs.values()), strict=True)
+        predictions = [dict(zip(outputs, row, strict=True)) for row in values]
+        response = requests.Response()
+        response.status_code = 200
+        response._content = json.dumps({"predictions": predictions}, default=bytes.decode).encode()
+        return response
+
+    def predict(request, timeout):
+        assert request.model_spec.name == "mrpc"
+        columns = {name: tf.make_ndarray(x) for name, x in request.inputs.items()}
+        outputs = run(columns, request.model_spec.signature_name)
+        tensors = {name: tf.make_tensor_proto(x) for name, x in outputs.items()}
+        return predict_pb2.PredictResponse(outputs=tensors)
+
+    monkeypatch.setattr(requests, "post", post)
+    stub = types.SimpleNamespace(Predict=predict)
+    monkeypatch.setattr(prediction_service_pb2_grpc, "PredictionServiceStub", lambda channel: stub)
+    responses = []
+    for block in pages.blocks(root):
+        if block.language == "python" and "localhost:850" in block.text:
+            namespace = {}
+            exec(block.text, namespace)
+            responses.append(namespace["response"])
     rest, *messages = responses
     strings, ids = (
         {name: tf.make_ndarray(x) for name, x in message.outputs.items()} for message in messages

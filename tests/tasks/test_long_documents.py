@@ -1,7 +1,5 @@
 """Long documents in windows with pooled logits, from training to the SavedModel."""
 
-import json
-
 import hypothesis
 import keras
 import numpy as np
@@ -22,9 +20,8 @@ from bert_tf.tasks.classification.options import (
 from bert_tf.tasks.classification.served import classification_servable
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
-from tests.common import WORDS, model_flags, write_model
+from tests.common import QUICK_RUN, WORDS, write_files, write_model
 from tests.data.record_helpers import writing
-from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, first_batch, small_config
 
 LENGTH = 6
@@ -164,55 +161,16 @@ def test_keras_saves_the_pooling(tmp_path):
     np.testing.assert_allclose(loaded(inputs)["logits"], pooled(inputs)["logits"], atol=1e-6)
 
 
-@pytest.fixture
-def flags(tmp_path):
-    """Flags of a run; the label is 1 if a late word is "j"."""
-    for split, count in (("train", 24), ("dev", 10), ("test", 6)):
-        rng = np.random.default_rng(count)
-        rows = []
-        for i in range(count):
-            words = [*rng.choice(list("abcd"), rng.integers(1, 14)), "j" if i % 2 else "i"]
-            rows.append(" ".join(words) + ("" if split == "test" else f"\t{i % 2}"))
-        header = "text" if split == "test" else "text\tlabel"
-        (tmp_path / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
-    return [f"--data_dir={tmp_path}", "--task_name=tsv", f"--output_dir={tmp_path}/out",
-            "--distribution_strategy=one_device"]  # fmt: skip
+def test_what_does_not_fit(run_script, tmp_path, experiments):
+    def run(*rows):
+        write_files(tmp_path, train__tsv="".join(f"{row}\n" for row in rows))
+        return run_script(
+            "run_classifier", f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train",
+            f"--output_dir={tmp_path}/out", *write_model(tmp_path, **SMALL), *QUICK_RUN,
+            "--long_documents=windows", "--doc_stride=1", "--max_windows=2",
+        )  # fmt: skip
 
-
-@pytest.mark.slow
-def test_from_training_to_a_saved_model(run_script, flags, tmp_path):
-    out = tmp_path / "out"
-    train = [
-        "--long_documents=windows", "--doc_stride=3", "--window_pooling=max", "--max_windows=4",
-        "--num_train_epochs=20", "--gradient_accumulation_steps=2", "--learning_rate=1e-2",
-    ]  # fmt: skip
-    texts = (tmp_path / "test.tsv").read_text().splitlines()[1:]
-    _, predict_log, predictor = run_task_test(
-        make_run(run_script, "run_classifier", tmp_path, **SMALL, initializer_range=0.2),
-        run_script, tmp_path, flags, train,
-        results={
-            "eval_accuracy", "eval_f1_macro", "eval_f1_weighted", "eval_precision_macro",
-            "eval_recall_macro", "eval_loss", "global_step", "loss",
-        },
-        above={"eval_accuracy": 0.99}, rows=texts,
-        values=lambda answer: list(answer["probabilities"].values()),
-    )  # fmt: skip
-    settings = json.loads((out / "classifier.json").read_text())
-    assert settings["long_documents"] == "windows" and settings["max_windows"] == 4
-    # Prediction reads the window settings from the folder.
-    assert "doc_stride, window_pooling, max_windows" in predict_log
-    assert [x["label"] for x in predictor(texts)] == ["0", "1"] * 3
-    # The settings of a run are fixed.
-    model = model_flags(tmp_path)
-    with pytest.raises(bert_tf.UserError, match=r"different long_documents \(windows, now "):
-        run_script("run_classifier", *flags, *model, "--max_seq_length=8", "--do_train")
-
-
-def test_what_does_not_fit(run_script, flags, tmp_path, experiments):
-    model = [*write_model(tmp_path, **SMALL), "--max_seq_length=8", "--do_train"]
-    log = run_script("run_classifier", *flags, *model, "--long_documents=windows",
-                     "--doc_stride=1", "--max_windows=2")  # fmt: skip
-    assert "12 of 24 texts (50.0%) have more than 9 tokens" in log
-    (tmp_path / "train.tsv").write_text("text_a\ttext_b\tlabel\na\tb\t0\nc\td\t1\n")
+    log = run("text\tlabel", "a b c d e f g h\t0", *["a b c d e f g\t1"] * 3)
+    assert "1 of 4 texts (25.0%) have more than 9 tokens" in log
     with pytest.raises(bert_tf.UserError, match="--long_documents=windows: found pairs of texts"):
-        run_script("run_classifier", *flags, *model, "--long_documents=windows")
+        run("text_a\ttext_b\tlabel", *["a\tb\t0", "c\td\t1"] * 2)

@@ -14,7 +14,6 @@ from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tasks.classification.source import FileSource
 from tests.common import (
     QUICK_RUN,
-    WORDS,
     read_data,
     read_examples,
     read_table,
@@ -93,21 +92,6 @@ def test_a_run_with_a_vector(run_script, tmp_path, request):
     run_script("run_classifier", *flags, "--do_predict")
     assert [row[1] for row in read_table(out / "test_predictions.tsv")[1:]] == ["near", "far"]
 
-    run_script(
-        "export_model", f"--model_dir={out}", f"--export_dir={tmp_path}/export", "--inputs=ids",
-        "--nowarm_up",
-    )  # fmt: skip
-    assert (tmp_path / "export/1/assets.extra/numbers.txt").read_text() == "x\ny\n"
-    serve = tf.saved_model.load(f"{tmp_path}/export/1").signatures["serving_default"]
-    ids = tf.constant([[2, WORDS.index("a"), WORDS.index("b"), 3]] * 2)
-    answer = serve(
-        input_ids=ids,
-        input_mask=tf.ones_like(ids),
-        segment_ids=0 * ids,
-        numbers=tf.constant([[101.0, 2.0], [301.0, 2.0]], tf.float64),
-    )
-    expected = np.loadtxt(out / "test_results.tsv")
-    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     with pytest.raises(bert_tf.UserError, match="numeric features"):
         bert_tf.checkpoints.convert(str(out), str(tmp_path / "hf"), "hugging_face")
 

@@ -3,14 +3,11 @@
 import csv
 import random
 
-import keras
 import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf import optimization, serving, training
-from bert_tf.data import input_pipeline
-from bert_tf.data.features import FeatureCache
+from bert_tf import serving
 from bert_tf.data.tables import open_table
 from bert_tf.tasks.registry import load_config
 from bert_tf.tasks.sentence_embedding.options import (
@@ -18,15 +15,13 @@ from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingOptions,
 )
 from bert_tf.tasks.sentence_embedding.task import (
-    SentenceEmbeddingData,
     SentenceEmbeddingTask,
     make_examples,
     make_model,
 )
-from tests.common import read_results, read_table, write_model, write_vocab
+from tests.common import read_results, read_table, write_model
 from tests.tasks.conftest import make_run
 from tests.tasks.task_helpers import SMALL, small_config
-from tests.training.training_helpers import mirrored, one_device
 
 
 def make_rows(count, seed, columns=2):
@@ -83,57 +78,6 @@ def test_a_run_and_its_folder(run_script, tmp_path):
     np.testing.assert_allclose([x["vectors"] for x in answers], first, atol=1e-5)
 
 
-@pytest.fixture
-def train(tmp_path):
-    """A function `train(name, strategy, **options)`: the vectors after 3 steps on 24 examples."""
-    tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-
-    def train(name, strategy=None, columns=2, **options):
-        write_rows(tmp_path / "train.csv", ["anchor", "positive", "negative"][:columns],
-                   make_rows(24, 0, columns))  # fmt: skip
-        config = SentenceEmbeddingConfig(
-            small_config(), str(tmp_path / "vocab.txt"), pooling="mean", normalize=False,
-            max_seq_length=8, **options,
-        )  # fmt: skip
-        data = SentenceEmbeddingData(
-            {"train": make_examples(open_table(str(tmp_path / "train.csv")), config)}, config
-        )
-        path = str(tmp_path / f"{name}.tf_record")
-        features = data.features("train", tokenizer)
-        FeatureCache(path, features).rebuild()
-        keras.utils.set_random_seed(3)
-        loop = training.Loop(
-            lambda: data.make_task(make_model(config)),
-            strategy or one_device(),
-            str(tmp_path / name),
-        )
-        source = [path], features.schema, features.axes
-        batches = input_pipeline.TrainingInput(*source, 8, seed=0, length_multiple=8)
-        loop.train(batches, lambda: optimization.AdamWeightDecay(1e-3), 3)
-        evaluation = input_pipeline.EvaluationInput(*source, 6, length_multiple=8)
-        return loop.predict_all(evaluation, "predicting")["vectors"]
-
-    return train
-
-
-@pytest.mark.parametrize(
-    ("loss", "cases"),
-    [
-        ("contrastive", [(1, 3), (2, None), (2, 3)]),
-        ("triplet", [(1, 3), (2, None), (2, 3)]),
-    ],
-)
-@pytest.mark.slow
-def test_parts_and_devices_make_the_same_steps(train, loss, cases):
-    """The negatives come from the whole batch on all devices."""
-    options = {"loss": loss, "columns": 2 if loss == "contrastive" else 3}
-    expected = train("one", **options)
-    for count, size in cases:
-        strategy = mirrored(2) if count == 2 else None
-        vectors = train(f"{count}_{size}", strategy, mini_batch_size=size, **options)
-        np.testing.assert_allclose(vectors, expected, atol=5e-5)
-
-
 def test_the_search_counts_equal_texts_once():
     """A text that answers two queries is one document, relevant to both."""
     vectors = np.float32([[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[1, 0], [0, 1]]])
@@ -178,26 +122,6 @@ def test_values_of_json_are_text(tmp_path):
     config = SentenceEmbeddingOptions(text_columns=("q", "p"), skip_bad_rows=True)
     (example,) = make_examples(open_table(str(path)), config)
     assert example == (("a", "12"), 0.5, "0")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--gradient_accumulation_steps=2"], "--mini_batch_size"),
-        (["--loss=triplet"], "--loss=triplet: .* 2 .* 3"),
-        (["--loss=cosine"], "--loss=cosine .*scores"),
-        (["--matryoshka_dims=9999"], "--matryoshka_dims=.*9999"),
-        (["--layer=3"], "--layer=3"),
-        (["--text_columns=anchor"], "--text_columns.*anchor"),
-    ],
-)
-def test_what_does_not_fit_is_refused(run_script, tmp_path, flags, message):
-    for split in ("train", "dev"):
-        write_rows(tmp_path / f"{split}.csv", ["anchor", "positive"], make_rows(8, 0))
-    run = make_run(run_script, "run_sentence_encoder", tmp_path, **SMALL)
-    with pytest.raises(bert_tf.UserError, match=message):
-        run(f"--data_dir={tmp_path}", "--do_train", "--do_eval", *flags)
-    assert not (tmp_path / "out" / "sentence_encoder.json").exists()
 
 
 def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):

@@ -33,43 +33,6 @@ def pieces(seed):
     return [piece for piece in found if piece.split() == [piece] and piece != "##"]
 
 
-def release_words(text, lower, strip, chinese):
-    """Apply the release's functions to the whole text; each can be switched off."""
-    cleaned = []
-    for char in text:
-        category = unicodedata.category(char)
-        if char in "\t\n\r" or category == "Zs":
-            cleaned.append(" ")
-        elif char not in "\0\ufffd" and category not in ("Cc", "Cf"):
-            is_ideograph = any(a <= ord(char) <= b for a, b in normalization.IDEOGRAPHS)
-            cleaned.append(f" {char} " if chinese and is_ideograph else char)
-    text = "".join(cleaned)
-    if lower:
-        text = text.lower()
-    if strip:
-        text = unicodedata.normalize("NFD", text)
-        text = "".join(char for char in text if unicodedata.category(char) != "Mn")
-    return re.sub(
-        r"[^\w\s]|_",
-        lambda match: f" {match[0]} " if is_punctuation(match[0]) else match[0],
-        text,
-    ).split()
-
-
-def is_punctuation(char):
-    is_ascii = "!" <= char <= "~" and not char.isalnum()
-    return is_ascii or unicodedata.category(char).startswith("P")
-
-
-@UNICODE_14
-@pytest.mark.parametrize("rules", SETTINGS)
-def test_words_are_those_of_the_functions_of_the_release(rng, rules):
-    basic = tokenization.BasicTokenizer(*rules)
-    for _ in range(1500):
-        text = hard_strings.string(rng).decode("utf-8", "ignore")
-        assert basic.tokenize(text) == release_words(text, *rules), ascii(text)
-
-
 @pytest.mark.parametrize(
     "rules",
     [

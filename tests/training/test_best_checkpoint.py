@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 
 import keras
 import numpy as np
@@ -108,31 +107,6 @@ def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
     loop = run_scripted(tmp_path, [0.1], 8)
     assert "model.ckpt-8 has no bert_tf/seed_0" in caplog.text
     assert loop.step == 8
-
-
-@pytest.mark.slow
-def test_run_that_sigterm_stops_during_an_evaluation(scripted, tmp_path, monkeypatch):
-    """The resumed run first repeats the evaluation and then ends with the same result."""
-    evaluate = training.Loop.evaluate
-
-    def interrupted(self, *args, **kwargs):
-        if self.task.num_evaluations == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return evaluate(self, *args, **kwargs)
-
-    options = {**PATIENCE, "save_checkpoints_steps": 100}
-    script = [0.1, 0.5, 0.3, 0.4, 0.9]
-    with monkeypatch.context() as patch:
-        patch.setattr(training.Loop, "evaluate", interrupted)
-        with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 4") as stopped:
-            run_scripted(tmp_path, script, 100, **options)
-    assert stopped.value.status == 75
-    assert tensors(tmp_path)["global_step"] == 4
-    assert read_record(tmp_path)["step"] == 2
-    run_scripted(tmp_path, script, 100, start=1, **options)
-    assert read_record(tmp_path) == read_record(scripted)
-    assert_same(scripted, tmp_path)
-    assert_same(scripted / "best", tmp_path / "best")
 
 
 @pytest.mark.slow

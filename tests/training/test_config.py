@@ -14,7 +14,6 @@ import bert_tf
 from bert_tf import training
 from bert_tf.configs import (
     Config,
-    DeviceConfig,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
@@ -151,26 +150,16 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
 # A class, an option and a value, and the script with the flag.
 BAD_VALUES = [
     (TrainConfig, "num_train_epochs", float("nan"), "run_classifier"),
-    (TrainConfig, "train_batch_size", 10**8, "run_classifier"),
     (TrainConfig, "eval_batch_size", 0, "run_pretraining"),
     (TrainConfig, "seed", -1, "run_classifier"),
     (TrainConfig, "dtype", "bf16", "run_squad"),
-    (DeviceConfig, "num_tpu_cores", -1, "run_pretraining"),
-    (DeviceConfig, "distribution_strategy", "mirored", "run_classifier"),
-    (OptimizerConfig, "optimizer", "adam", "run_classifier"),
     (OptimizerConfig, "learning_rate", -1.0, "run_classifier"),
-    (ClassificationOptions, "header", "maybe", "run_classifier"),
-    (PretrainingConfig, "objective", "mlm", "run_pretraining"),
     (PretrainingConfig, "num_train_steps", 9999999999, "run_pretraining"),
     (PretrainingConfig, "masked_lm_prob", 2.0, "run_pretraining"),
     (bert_tf.QuestionAnswering, "doc_stride", 0, "run_squad"),
-    (bert_tf.QuestionAnswering, "doc_stride", -3, "run_squad"),
-    (bert_tf.QuestionAnswering, "n_best_size", 0, "run_squad"),
     (bert_tf.QuestionAnswering, "answer_alignment", "foo", "run_squad"),
     (bert_tf.QuestionAnswering, "max_seq_length", 16.5, "run_squad"),
-    (ClassificationOptions, "max_windows", 0, "run_classifier"),
     (bert_tf.SentenceEncoder, "pooling", "sum", "run_sentence_encoder"),
-    (bert_tf.MultipleChoice, "max_seq_length", 0, "run_multiple_choice"),
     (FillMaskConfig, "num_best", 0, "bert-tf fill-mask"),
 ]
 
@@ -206,6 +195,9 @@ def test_classes_and_scripts_refuse_the_same_values(
         (lambda: TrainConfig(early_stopping_patience=2), "early_stopping_patience`.*best_metric"),
         (lambda: PretrainingConfig("in", "out", masked_lm_prob=0.2),
          "masked_lm_prob`.*dynamic_masking"),
+        (lambda: PretrainingConfig(
+            "in", "out", train=TrainConfig(num_train_epochs=2.0), do_train=True
+        ).check(), "num_train_epochs"),
         (lambda: FineTuneConfig(None, ClassificationOptions()), "output_dir=None"),
         (lambda: bert_tf.configs.ServingConfig(weights="int4"), "weights=int4"),
     ],
@@ -222,57 +214,6 @@ def test_given_values_are_known():
                    dataclasses.replace(config, learning_rate=1.0)):  # fmt: skip
         assert copied.given == {"optimizer", "warmup_proportion"}
     assert config.with_options(learning_rate=1.0).is_given("learning_rate")
-
-
-MODEL = ModelConfig(bert_config_file="none.json", vocab_file="none.txt")
-
-
-def fine_tune(**values):
-    task = ClassificationOptions(task_name="tsv")
-    values = {"output_dir": "out", "model": MODEL, "do_train": True, **values}
-    training.fine_tune(TASKS["classification"], FineTuneConfig(task=task, **values))
-
-
-def pretrain(**values):
-    values = {"output_dir": "out", "do_train": True, **values}
-    training.pretrain(PretrainingConfig("in", model=MODEL, **values))
-
-
-BOTH = (fine_tune, pretrain)
-ON_TPU = DeviceConfig(use_tpu=True)
-
-
-@pytest.mark.parametrize(
-    ("runs", "values", "named"),
-    [
-        (BOTH, {"train": TrainConfig(dtype="float16"), "device": ON_TPU}, "dtype=float16"),
-        (BOTH, {"train": TrainConfig(best_metric="f1")}, "best_metric=f1`.*eval_steps"),
-        (BOTH, {"do_train": False}, "do_train"),
-        ((pretrain,), {"num_input_streams": 5}, "num_input_streams=5`.*train_batch_size=32"),
-        ((pretrain,), {"train": TrainConfig(num_train_epochs=2.0)}, "num_train_epochs"),
-        ((pretrain,), {"train": TrainConfig(bucket_by_length=True)}, "bucket_by_length"),
-    ],
-)
-def test_wrong_values_are_refused_before_anything_is_read(
-    runs, values, named, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    for run in runs:
-        with pytest.raises(bert_tf.UserError, match=f"`{named}"):
-            run(**values)
-    assert not list(tmp_path.iterdir())
-
-
-def test_eval_steps_without_training_is_logged(caplog):
-    options = {"do_eval": True}
-    FineTuneConfig(
-        "out", ClassificationOptions(), train=TrainConfig(best_metric="f1"), **options
-    ).check()
-    assert not caplog.text
-    FineTuneConfig(
-        "out", ClassificationOptions(), train=TrainConfig(eval_steps=5), **options
-    ).check()
-    assert "`eval_steps`" in caplog.text
 
 
 def test_values_of_other_libraries_are_converted():

@@ -14,7 +14,7 @@ import bert_tf
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from bert_tf.training import checkpointing, progress
-from tests.training.training_helpers import assert_same, log, run, start, tensors
+from tests.training.training_helpers import assert_same, run, start, tensors
 
 # Saves often and returns to the host after each step, so signals can arrive in any state.
 OPTIONS = {
@@ -129,32 +129,6 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     assert f"weights: resumed from {killed}/model.ckpt-" in caplog.text
     assert_same(whole, killed)
     assert_same(whole / "best", killed / "best")
-
-
-# Each operation that renames or removes a checkpoint file, and the occurrence before which the run
-# is killed.
-OPERATIONS = [
-    ("rename", r"model\.ckpt-\d+\.data-00000-of-00001", 3),
-    ("rename", r"model\.ckpt-\d+\.index", 3),
-    ("rename", "checkpoint", 2),
-    ("remove", r"model\.ckpt-\d+\.index", 2),
-    ("remove", r"model\.ckpt-\d+\.data-00000-of-00001", 1),
-]
-
-
-@pytest.mark.slow
-def test_run_that_is_killed_while_writing_a_checkpoint(record_paths, tmp_path):
-    options = {**OPTIONS, "paths": record_paths, "steps": 45}
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "killed").mkdir()
-    assert start(tmp_path / "whole", options).wait(300) == 0
-    for operation in OPERATIONS:
-        process = start(tmp_path / "killed", {**options, "die_before": operation})
-        assert process.wait(300) == -signal.SIGKILL
-        assert f"killed before {operation[0]} of" in log(tmp_path / "killed").splitlines()[-1]
-    assert start(tmp_path / "killed", options).wait(300) == 0
-    assert_same(tmp_path / "whole", tmp_path / "killed")
-    assert not list((tmp_path / "killed").glob("*.tmp-*"))
 
 
 def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):

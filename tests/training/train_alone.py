@@ -8,31 +8,11 @@ Like the scripts, it resumes the run in the folder and exits with the same statu
 import json
 import os
 import pathlib
-import re
-import signal
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["KERAS_BACKEND"] = "tensorflow"
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-
-
-def die_before(operation, name, count):
-    """Kill this process before the count-th `operation` (rename or remove) on a named file."""
-    from bert_tf.io import files
-
-    function = getattr(files.Local, operation)
-    remaining = [count]
-
-    def counted(*paths, **options):
-        if re.fullmatch(name, os.path.basename(paths[-1])):
-            remaining[0] -= 1
-            if not remaining[0]:
-                print(f"killed before {operation} of {paths[-1]}", flush=True)
-                os.kill(os.getpid(), signal.SIGKILL)
-        return function(*paths, **options)
-
-    setattr(files.Local, operation, staticmethod(counted))
 
 
 def main():
@@ -51,12 +31,8 @@ def main():
         conftest.split_cpu()
     from tests.training import training_helpers
 
-    if (count := options.pop("replicas", 1)) > 1:
-        strategy = training_helpers.mirrored(count)
     keras.utils.set_random_seed(7)
     bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
-    if operation := options.pop("die_before", None):
-        die_before(*operation)
     if paths := options.pop("paths", None):
         options["data"] = input_pipeline.TrainingInput(
             paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3

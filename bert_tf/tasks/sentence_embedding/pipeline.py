@@ -24,9 +24,9 @@ from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
 )
 from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
-from bert_tf.tasks.sentence_embedding.sentence_transformers import encoder_settings
 from bert_tf.tasks.sentence_embedding.task import (
     SentenceEmbeddingData,
+    encoder_settings,
     make_examples,
     make_model,
     read,
