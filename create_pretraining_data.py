@@ -45,7 +45,7 @@ def make_source(config):
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
         )
     paths = bert_tf.io.files.expand(config.input_file, "input_file")
-    source = pretraining.FileSource(
+    source = pretraining.TextFileSource(
         paths, config.input_format, config.text_field, config.split_sentences
     )
     if config.is_given("text_field") and not any(map(source.is_json, range(source.num_files))):

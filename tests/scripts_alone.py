@@ -8,6 +8,7 @@ import sys
 from absl import flags
 from absl.testing import flagsaver
 
+import bert_tf
 from bert_tf.__main__ import COMMANDS
 from bert_tf.cli import flags as cli_flags
 
@@ -59,9 +60,12 @@ def imported(*scripts):
                 # Some tests of early errors omit this required flag.
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 flags.FLAGS([script, *default, *map(str, arguments)])
-                with cli_flags.naming_flags():
+                try:
                     cli_flags._check_remote_paths()
                     modules[script].main()
+                except bert_tf.UserError as error:
+                    error.args = (cli_flags.as_flags(error),)
+                    raise
 
         def parse(script, *arguments):
             with _isolated(flags_of[script]), flagsaver.flagsaver():

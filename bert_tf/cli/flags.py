@@ -4,7 +4,6 @@ Flags of the release keep their names, defaults and meanings. The help of all ot
 "(bert_tf)".
 """
 
-import contextlib
 import dataclasses
 import gc
 import os
@@ -45,16 +44,6 @@ def as_flags(message):
 _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
 
 
-@contextlib.contextmanager
-def naming_flags():
-    """Apply `as_flags` to the message of a UserError."""
-    try:
-        yield
-    except UserError as error:
-        error.args = (as_flags(error),)
-        raise
-
-
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
     """Parse the flags and call `main()`; print a UserError as one line and exit with status 1."""
 
@@ -74,11 +63,11 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                 tensorflow_start.import_tensorflow()
                 if backend == "tensorflow":
                     tensorflow_start.warn_of_unused_gpu()
-            with naming_flags(), console.closing_bars():
+            with console.closing_bars():
                 _check_remote_paths()
                 main()
         except UserError as error:
-            console.error(f"{name}: error: {error}")
+            console.error(f"{name}: error: {as_flags(error)}")
             sys.exit(1)
         except out_of_memory_errors() as error:
             console.error(f"{name}: error: out of memory ({reason(error)})")

@@ -150,13 +150,12 @@ class Config:
         return dataclasses.replace(self, given=self.given | values.keys(), **values)
 
     def validate(self):
-        """Check types, choices, bounds and `requires` of all options; return self."""
+        """Raise UserError for wrong types, choices, bounds and `requires` of options."""
         for name, hint in hints_of(type(self)).items():
             if json_files.problem(getattr(self, name), hint):
                 text = shown(getattr(self, name)).strip("'\"")
                 raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
         self.check_requirements(self.is_resolved)
-        return self
 
     def check_requirements(self, is_resolved=True):
         """Raise UserError for a value that has no effect without the option that enables it."""

@@ -44,6 +44,11 @@ class RecordConfig(Config):
         choices=("nsp", "sop", "none"),
     )
 
+    @property
+    def has_pairs(self):
+        """Whether the sequences are labeled pairs of texts."""
+        return self.objective != "none"
+
 
 @dataclasses.dataclass(frozen=True)
 class InstanceConfig(RecordConfig):
@@ -91,7 +96,6 @@ class InstanceConfig(RecordConfig):
                 "`dynamic_masking` masks single tokens during training; it cannot be combined with "
                 "`do_whole_word_mask` or `max_ngram`"
             )
-        return self
 
     def num_to_mask(self, length):
         """Return how many of `length` tokens to mask, regardless of `max_predictions_per_seq`."""
@@ -188,7 +192,6 @@ class PretrainingDataConfig(Config):
         for name in ("num_processes", "max_memory_mb"):
             if self.runner and self.is_given(name):
                 raise UserError(f"`{name}` cannot be combined with `runner`; use `beam_option`")
-        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,8 +241,8 @@ class PretrainingConfig(RecordConfig, RunConfig):
     )
     device: DeviceConfig = dataclasses.field(default_factory=DeviceConfig)
 
-    def check(self):
-        super().check()
+    def validate(self):
+        super().validate()
         for name in FINE_TUNING_ONLY:
             if self.train.is_given(name):
                 raise UserError(f"`{name}` has no effect in pre-training")

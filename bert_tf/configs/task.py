@@ -42,8 +42,8 @@ class TaskOptions(Config):
         saved=True,
     )
 
-    def check(self, config):
-        """Raise UserError for options of a `FineTuneConfig` that cannot be combined."""
+    def check_run(self, config):
+        """Raise UserError for options that cannot be combined with those of a `FineTuneConfig`."""
 
     @classmethod
     def saved_options(cls) -> list[str]:
@@ -70,6 +70,13 @@ class FileOptions(TaskOptions):
     test_file: str | None = option(None, "Test set. Default: the file in data_dir.")
 
 
+# Options of files, of all tasks that also read TFDS.
+_FILE_OPTIONS = (
+    "task_name", "data_dir", "train_file", "dev_file", "test_file", "predict_file", "header",
+    "delimiter",
+)  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsOptions(TaskOptions):
     """A dataset of TensorFlow Datasets (TFDS)."""
@@ -92,9 +99,9 @@ class TfdsOptions(TaskOptions):
         requires="tfds_name",
     )
 
-    def check_source(self, file_options):
-        """Raise UserError if `tfds_name` is combined with any of the options `file_options`."""
-        for name in file_options:
+    def validate(self):
+        super().validate()
+        for name in _FILE_OPTIONS:
             if self.tfds_name and self.is_given(name):
                 raise UserError(f"`{name}` cannot be combined with `tfds_name`")
         if len(self.tfds_splits) > len(SPLITS):
@@ -156,7 +163,6 @@ class TaskConfig(TaskOptions):
         self.bert_config.check_num_texts(self.num_texts)
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
-        return self
 
     @property
     def tokenizer_settings(self):

@@ -1,9 +1,7 @@
 """Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
-from typing import ClassVar
 
-from bert_tf import console
 from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.task import TaskOptions, check_length
@@ -185,7 +183,6 @@ class OptimizerConfig(Config):
         super().validate()
         if self.is_given("warmup_proportion") and self.num_warmup_steps is not None:
             raise UserError("`warmup_proportion` cannot be combined with `num_warmup_steps`")
-        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,19 +214,16 @@ class DeviceConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Config):
-    """Base class of the configurations of runs, with the checks that concern several options."""
+    """Base class of the configurations of runs."""
 
-    ACTIONS: ClassVar[tuple] = ("do_train", "do_eval")
-
-    def check(self):
-        """Raise UserError for options that cannot be combined, before anything is read."""
-        if not any(getattr(self, name) for name in self.ACTIONS):
-            names = ", ".join(f"`{name}`" for name in self.ACTIONS)
+    def validate(self):
+        super().validate()
+        actions = [x.name for x in dataclasses.fields(self) if x.name.startswith("do_")]
+        if not any(getattr(self, name) for name in actions):
+            names = ", ".join(f"`{name}`" for name in actions)
             raise UserError(f"at least one of {names} must be set")
         if self.train.best_metric and self.do_train and not self.train.eval_steps:
             raise UserError(f"`best_metric={self.train.best_metric}` requires `eval_steps`")
-        if self.train.eval_steps and not self.do_train:
-            console.warning("`eval_steps` has no effect without `do_train`")
         self.device.check_dtype(self.train.dtype)
 
     def check_model(self, config):
@@ -247,7 +241,6 @@ class FineTuneConfig(RunConfig):
     """The configuration of `training.fine_tune`; `task` has the options of the task."""
 
     GROUP = "Run"
-    ACTIONS = ("do_train", "do_eval", "do_predict")
 
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
     task: TaskOptions = derived(REQUIRED)
@@ -273,6 +266,6 @@ class FineTuneConfig(RunConfig):
     def max_seq_length(self):
         return self.task.max_seq_length
 
-    def check(self):
-        super().check()
-        self.task.check(self)
+    def validate(self):
+        super().validate()
+        self.task.check_run(self)

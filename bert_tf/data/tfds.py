@@ -65,7 +65,7 @@ class TfdsDataset:
 
 
 class TfdsTextSource:
-    """A source of documents like `FileSource`, one for each example of a tfds split."""
+    """A source of documents like `TextFileSource`, one for each example of a tfds split."""
 
     unit, num_files = "examples", 1
 

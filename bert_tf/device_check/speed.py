@@ -34,12 +34,11 @@ def measure_speed(strategy, config, dtype, lengths=(128, 512), seconds=2.0):
     A `BertPretrainer` predicts a fifth of the tokens, without padding. A batch that does not fit in
     memory has 0 examples per second.
     """
-    policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+    train_config = TrainConfig(dtype=dtype, xla=use_xla(None, strategy))
     with strategy.scope():
-        task = PretrainingTask(config, policy)
+        task = PretrainingTask(config, train_config.dtype_policy)
         optimizer = AdamWeightDecay(1e-5)
         optimizer.build(weights(task.model))
-        train_config = TrainConfig(xla=use_xla(None, strategy))
         step = make_train_step(task, optimizer, train_config)
 
     def predict(batch):

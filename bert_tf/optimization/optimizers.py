@@ -61,7 +61,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         global_clipnorm: float | None = 1.0,
-        exclude_from_weight_decay: Sequence[str] = NO_DECAY,
+        exclude_from_weight_decay: str | Sequence[str] = NO_DECAY,
         bias_correction: bool = False,
         layer_decay: float = 1.0,
         name: str | None = None,
@@ -77,8 +77,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           beta_2: decay of the second moment.
           epsilon: added to the root of the second moment.
           global_clipnorm: maximum global norm of the gradients; None disables clipping.
-          exclude_from_weight_decay: regular expressions, searched in the weight names: variable
-            paths or, in the loop of `bert_tf.training`, the release's names.
+          exclude_from_weight_decay: regular expressions, or a single one, searched in the weight
+            names: variable paths or, in the loop of `bert_tf.training`, the release's names.
           bias_correction: whether to divide the moments by 1 - beta**step (arXiv:1412.6980,
             section 3), which makes the first steps larger.
           layer_decay: learning rate of each layer as a fraction of the rate of the layer above;
@@ -106,6 +106,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay
+        if isinstance(exclude_from_weight_decay, str):
+            exclude_from_weight_decay = (exclude_from_weight_decay,)
         # Keras has a method `exclude_from_weight_decay`.
         self.no_decay_patterns = tuple(exclude_from_weight_decay)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.configs.train import BatchConfig
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
@@ -33,15 +34,15 @@ _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 def all_outputs(outputs, metadata):
     """Return all outputs of a row; the default of `ServedTask.answer`."""
-    return {name: plain(value) for name, value in sorted(outputs.items())}
+    return {name: json_value(value) for name, value in sorted(outputs.items())}
 
 
-def plain(value):
+def json_value(value):
     """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray):
-        return [plain(x) for x in value]
+        return [json_value(x) for x in value]
     if isinstance(value, np.floating):
         if not np.isfinite(value):
             raise UserError(f"an output of the model is {value}, expected a finite number")
@@ -90,6 +91,9 @@ class BasePredictor:
             raise UserError(
                 f"`rows`: found a single {type(rows).__name__}, expected a list of rows"
             )
+        batch_size = self._batch_size if batch_size is None else batch_size
+        if batch_size is not None:
+            BatchConfig(batch_size)  # checks it
         rows = [row if isinstance(row, dict) else {self.inputs[0]: row} for row in rows]
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
@@ -97,7 +101,7 @@ class BasePredictor:
         answer = self.served.answer or all_outputs
         answers: list[dict] = [{}] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            for indices in _batches(group, keys, batch_size or self._batch_size):
+            for indices in _batches(group, keys, batch_size):
                 columns = {
                     name: tf.constant([rows[i][name] for i in indices], spec.dtype)
                     for name, spec in self._signature.items()

@@ -131,7 +131,6 @@ class PreparedModel(NamedTuple):
 
 def prepare_model(model, serving_config, max_seq_length):
     """Return the `PreparedModel` of a Keras model; raise UserError for unsupported options."""
-    serving_config.validate()
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
     buckets = Buckets(serving_config.sequence_buckets, max_seq_length)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import warnings
 from typing import Any, TypeVar
 
 import keras
@@ -13,30 +12,19 @@ from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
-from bert_tf.configs.train import (
-    BatchConfig,
-    FitConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from bert_tf.configs.train import FitConfig, OptimizerConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.folder_fit import fit_in_folder
-from bert_tf.tasks.saving import Savable
+from bert_tf.tasks import saving
+from bert_tf.tasks.fitting import fit_in_folder, fit_in_memory, logits_loss
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
+from bert_tf.training import checkpointing
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
-from bert_tf.training.progress import AddScores, CheckLoss
 from bert_tf.training.strategy import default_strategy, divide_batches, model_strategy, use_xla
-
-# Losses that Keras computes from probabilities instead of logits if they are given by name.
-_CROSSENTROPIES = (
-    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
-)  # fmt: skip
-
+from bert_tf.training.task import TaskSpec
 
 # Arguments of Keras' `fit` that would have no effect.
 _UNSUPPORTED = (
@@ -46,7 +34,7 @@ _UNSUPPORTED = (
 _Pipeline = TypeVar("_Pipeline", bound="Pipeline")
 
 
-class Pipeline(Savable):
+class Pipeline:
     """Base class of the classes that train, apply, save and export a model on strings.
 
     A task defines `_examples` and `_data`, and the methods `fit`, `evaluate` and `predict` with
@@ -59,6 +47,8 @@ class Pipeline(Savable):
       tokenizer: the `FullTokenizer`.
     """
 
+    spec: TaskSpec
+    config: Any
     # The first arguments of `fit` and `evaluate`, for messages.
     arguments: tuple[str, ...] = ("texts", "labels")
     # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
@@ -68,6 +58,8 @@ class Pipeline(Savable):
     # The optimizer unless one was given, and the arguments of `compile`.
     _default_optimizer = None
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
+    # Whether the head was neither loaded nor trained.
+    _is_random = False
     # What the compiled training step depends on.
     _fit_key: tuple | None = None
 
@@ -77,6 +69,17 @@ class Pipeline(Savable):
             config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
         )
         self._cache = ModelCache()
+
+    def __repr__(self):
+        labels = self.config.labels
+        values = {
+            "num_layers": self.config.bert_config.num_hidden_layers,
+            "num_parameters": self.model.count_params(),
+            "max_seq_length": self.config.max_seq_length,
+            **({"labels": abbreviate(labels, 9)} if labels else {}),
+        }
+        described = ", ".join(f"{name} {value}" for name, value in values.items())
+        return f"<{type(self).__name__} of {type(self.model).__name__}: {described}>"
 
     @classmethod
     def from_preset(
@@ -174,7 +177,7 @@ class Pipeline(Savable):
         Raises:
           UserError: if the loss or a metric does not take logits.
         """
-        given = {"loss": self._logits_loss(loss), "metrics": metrics, **options}
+        given = {"loss": logits_loss(loss, self.keras_loss), "metrics": metrics, **options}
         self._compile_arguments = {name: x for name, x in given.items() if x is not None}
         is_binary = self.keras_loss == "binary_crossentropy"
         for name in keras.tree.flatten(metrics) if is_binary else ():
@@ -187,22 +190,6 @@ class Pipeline(Savable):
         if optimizer is None:
             optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
         self._compile(optimizer)
-
-    def _logits_loss(self, loss):
-        """Return a loss that takes logits; None if it is the name of the task's default loss."""
-        resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
-        name = getattr(resolved, "__name__", None)
-        if name in _CROSSENTROPIES:
-            expected = self.keras_loss
-            if name not in (expected, expected.removeprefix("sparse_")):
-                raise UserError(f"`loss={name}`: expected {expected} for this task")
-            return None
-        if getattr(resolved, "from_logits", None) is False:
-            raise UserError(
-                "`loss`: found a loss of probabilities, expected a loss of logits; use "
-                f"{type(resolved).__name__}(from_logits=True)"
-            )
-        return loss
 
     def _compile(self, optimizer):
         with model_strategy(self.model).scope():
@@ -223,33 +210,8 @@ class Pipeline(Savable):
             examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
         self.config = self._trained_config(examples)
         data = self._data(examples, **task_options)
-        if config.output_dir:
-            history = fit_in_folder(self, data, config, optimizer_config, options)
-            self._is_random = False
-            return history
-        for name in options.keys() & {x.name for x in dataclasses.fields(TrainConfig)}:
-            raise UserError(f"`{name}` requires `output_dir`")
-        task = data.make_task(self.model)
-        batches, num_steps = self._batches(self._features(data, "train"), task, config)
-        self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
-        data.start_training(self.model)
-        callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
-        if "dev" in examples:
-            records = self._features(data, "dev")
-            callbacks.insert(0, AddScores(lambda: self._scores(task, records, config.batch_size)))
-            if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
-                validation = self._validation(examples["dev"], records, task, config.batch_size)
-                options["validation_data"], options["validation_steps"] = validation
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Gradients do not exist for variables")
-            history = self.model.fit(
-                batches,
-                epochs=config.epochs,
-                steps_per_epoch=num_steps,
-                shuffle=False,
-                callbacks=[*callbacks, CheckLoss()],
-                **options,
-            )
+        fit = fit_in_folder if config.output_dir else fit_in_memory
+        history = fit(self, data, config, optimizer_config, options)
         self._is_random = False
         return history
 
@@ -294,37 +256,15 @@ class Pipeline(Savable):
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         return None if optimizer is self._default_optimizer else optimizer
 
-    def _prepare_optimizer(self, optimizer_config, task, num_steps):
-        if self._own_optimizer:
-            names = [x.name for x in dataclasses.fields(optimizer_config)]
-            for name in filter(optimizer_config.is_given, names):
-                raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
-            if self._fit_key != task.key:
-                self.model.task, self._fit_key = task, task.key
-                # Keep what `compile` set, but trace the steps again.
-                self.model.train_function = self.model.test_function = None
-            return
-        variables = tuple(map(id, self.model.trainable_variables))
-        key = (optimizer_config, num_steps, variables, task.key)
-        if key == self._fit_key:  # the compiled training step can be reused
-            for variable in self._default_optimizer.variables:
-                variable.assign(keras.ops.zeros_like(variable))
-            return
-        self.model.task, self._fit_key = task, key
-        with model_strategy(self.model).scope():
-            self._default_optimizer = make_optimizer(optimizer_config, num_steps)
-        self._compile(self._default_optimizer)
-
     def _evaluate(self, columns, batch_size, options, **task_options):
         """Return a dict of the script's metrics of the columns, the first arguments of `fit`."""
-        batch_size = BatchConfig(batch_size).batch_size
         examples = {"dev": self._examples(columns, self.arguments, "dev")}
         data = self._data(examples, **task_options)
         task, records = data.make_task(self.model), self._features(data, "dev")
         scores = self._scores(task, records, batch_size)
         if self._has_own_scores:
             self.model.task = self.model.task or task
-            batches, steps = self._validation(examples["dev"], records, task, batch_size)
+            batches, steps = self._validation(data, records, task, batch_size)
             scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
         else:
             for name in options.keys() - {"verbose"}:
@@ -335,7 +275,7 @@ class Pipeline(Savable):
     def _has_own_scores(self):
         return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
 
-    def _validation(self, examples, records, task, batch_size):
+    def _validation(self, data, records, task, batch_size):
         """Return the batches of the "dev" records for Keras' evaluation, and their number."""
         return self._batches(records, task, FitConfig(batch_size=batch_size, shuffle=False))
 
@@ -370,8 +310,6 @@ class Pipeline(Savable):
 
     def _answers(self, rows, batch_size, **changes):
         """Return the answers to rows, dicts of inputs; `changes` override the config."""
-        if batch_size is not None:
-            batch_size = BatchConfig(batch_size).batch_size
         self._warn_if_random("the answers")
         config = dataclasses.replace(self.config, **changes)
 
@@ -384,3 +322,72 @@ class Pipeline(Savable):
         # By number of texts, because a caller may alternate between texts and pairs.
         name = "predictor", config.num_texts
         return self._cache.get(self.model, name, config, make)(rows, batch_size)
+
+    def summary(self, **options: Any) -> None:
+        """Print the layers of the model; see `keras.Model.summary`."""
+        self.model.summary(**options)
+
+    def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
+        """Write a SavedModel for TF Serving and for programs without bert_tf.
+
+        `bert_tf.serving.Predictor` runs the model. `export_model.py` writes the same files.
+
+        Args:
+          folder: parent folder for all versions of the model.
+          version: version number; None for the next free one.
+          **options: attributes of `configs.ServingConfig`, such as `inputs` and `weights`. By
+            default, `dtype` is that of the model.
+
+        Returns:
+          The folder written, FOLDER/VERSION.
+
+        Raises:
+          UserError: if the version exists or an argument is invalid.
+        """
+        self._warn_if_random("the answers of the exported model")
+        return saving.export(self, folder, version, options)
+
+    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Write the model to a folder that `from_preset` loads.
+
+        A fine-tuned model is written in the format of its script, without optimizer state, for
+        `--init_checkpoint` of the scripts or `--model_dir` of `export_model.py`. A pre-trained
+        model is written as a Hugging Face or sentence-transformers folder.
+
+        Args:
+          folder: the path.
+          overwrite: whether to replace an existing model.
+
+        Raises:
+          UserError: if the folder exists or cannot be written.
+        """
+        self._warn_if_random("the saved weights")
+        with saving.replacing_model(folder, overwrite) as temporary:
+            self._write_preset(temporary)
+
+    def _warn_if_random(self, what):
+        if self._is_random:
+            console.warning(
+                "%s come from a randomly initialized head; train it with `fit` first", what
+            )
+
+    def __reduce__(self):
+        """Pickle or copy the model as Keras does, without traced functions."""
+        arguments = self._compile_arguments, self._own_optimizer is None, self._is_random
+        return _restore, (type(self), self.model, self.config, *arguments)
+
+    def _write_preset(self, folder):
+        optimizer = getattr(self.model, "optimizer", None)
+        step = int(keras.ops.convert_to_numpy(optimizer.iterations)) if optimizer else 0
+        tensors = {**checkpoints.tensors(self.model), "global_step": np.int64(step)}
+        variables = {name: tf.constant(value) for name, value in tensors.items()}
+        checkpointing.save(folder, variables)
+        self.config.save(folder)
+
+
+def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):
+    pipeline = pipeline_class(model, config)
+    pipeline._compile_arguments, pipeline._is_random = compile_arguments, is_random
+    if is_default and model.compiled:
+        pipeline._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return pipeline

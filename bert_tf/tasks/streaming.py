@@ -35,7 +35,6 @@ class StreamingPipeline(Pipeline):
 
         `function` converts outputs of the model, as in `BatchRunner`.
         """
-        batch_size = BatchConfig(batch_size).batch_size
         runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths})
         items = ((item, {name: np.array(x[name]) for name in schema}) for item, x in rows)
         return runner.run(items, batch_size, description, bytes_per_row=bytes_per_row)

@@ -10,11 +10,11 @@ from bert_tf.data import input_pipeline
 from bert_tf.data.features import FeatureCache, digest
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
+from bert_tf.training.loop import Loop
 from bert_tf.training.progress import Epochs
-from bert_tf.training.results import result_file
+from bert_tf.training.results import result_file, result_name, write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy, use_xla
 from bert_tf.training.task import TaskSpec
@@ -48,7 +48,6 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
     earlier = spec.config_class.load(config.output_dir)
     stored = None if config.do_train else earlier
     config = _completed(config, stored)
-    config.check()
     resumes = earlier and (stored or checkpointing.latest(config.output_dir))
     model = checkpoints.resolve(
         config.model,
@@ -56,12 +55,12 @@ def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None =
         default_lower_case=spec.config_class.do_lower_case,
     )
     config.check_model(model.bert_config)
-    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
+    tokenizer = model.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
     data = spec.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
-    return FineTuning(spec, config, data, strategy, model, command_line).run()
+    return FineTuning(spec, config, data, tokenizer, strategy, model, command_line).run()
 
 
 def _completed(config, stored):
@@ -86,49 +85,67 @@ class FineTuning(Run):
     """A run of `fine_tune`."""
 
     def __init__(
-        self, spec, config, data, strategy, model, command_line=None, keras_model=None, callbacks=()
-    ):
+        self, spec, config, data, tokenizer, strategy, model, command_line=None, keras_model=None,
+        callbacks=(),
+    ):  # fmt: skip
         """Check the data of a `TaskSpec`, a `TaskData`, against the options.
 
         `keras_model` is a model with its initial weights, None to make it. With a model, Keras
         `callbacks` are called at the end of each epoch.
         """
-        predicts = config.do_predict or (config.do_eval and data.evaluates_predictions)
+        predicts = config.do_predict or (config.do_eval and data.predicted_split == "dev")
         super().__init__(config, model, strategy, data.data_files, command_line, predicts)
-        self.spec, self.data = spec, data
+        self.spec, self.data, self.tokenizer = spec, data, tokenizer
         self.keras_model, self.callbacks, self.epochs = keras_model, callbacks, None
         data.config = data.config.resumed(self.folder)
-        self.length_multiple = None
-        self.loop_options = {
-            "must_be_trained": not config.do_train,
-            "labels": data.config.labels or None,
-            "is_loaded": keras_model is not None,
-        }
+        self.num_steps, self.length_multiple = None, None
         if config.do_train and (count := data.num_train_examples()) is not None:
             config.train.num_train_steps(count, data.unit)  # at least one batch
-        self.feature_files = {
-            split: result_file(config.output_dir, _STEMS[base_split(split)], split, ".tf_record")
-            for split in data.examples
-        }
-        self.paths = self.feature_files.values()
         self._caches = {}
 
-    @property
-    def weights_folder(self):
-        """The folder of the weights: `folder`, or the subfolder of the best checkpoint."""
-        is_best = self.config.train.best_metric
-        return os.path.join(self.folder, checkpointing.BEST) if is_best else self.folder
+    def check_folder(self):
+        self.data.config.check_resume(self.folder)
 
-    def save_config(self):
-        if self.config.do_train:
-            self.workers.chief_first(lambda: self.data.config.save_changes(self.folder))
+    def make_loop(self):
+        config, train = self.data.config, self.config.train
 
-    def make_features(self):
+        def make_task():
+            model = self.keras_model or self.spec.make_model(config, train.dtype_policy)
+            return self.data.make_task(model, train.pad_to_max_length)
+
+        return Loop(
+            make_task,
+            self.strategy,
+            self.folder,
+            self.model.checkpoint,
+            must_be_trained=not self.config.do_train,
+            labels=config.labels or None,
+            is_loaded=self.keras_model is not None,
+        )
+
+    def prepare(self):
+        config, train, task_config = self.config, self.config.train, self.data.config
+        self._make_features()
+        if config.do_train:
+            self.num_steps = self._num_train_steps()
+        if not train.pad_to_max_length:
+            xla = config.do_train and use_xla(train.xla, self.strategy, self.num_steps)
+            length = task_config.max_seq_length
+            self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
+        if train.bucket_by_length and self.length_multiple is None:
+            console.warning(
+                "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
+            )
+        if config.do_train:  # last, because predictions read the config
+            self.workers.chief_first(lambda: task_config.save_changes(self.folder))
+        elif not train.best_metric:
+            checkpointing.log_best_checkpoint(self.folder)
+
+    def _make_features(self):
         """Write the features of each split, unless they can be reused."""
-        config = self.data.config
-        tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
-        for split, path in self.feature_files.items():
-            features = self.data.features(split, tokenizer)
+        for split in self.data.examples:
+            path = result_file(self.folder, _STEMS[base_split(split)], split, ".tf_record")
+            features = self.data.features(split, self.tokenizer)
             cache = self._caches[split] = FeatureCache(path, features)
             if self._must_rebuild(split, cache):
                 self.workers.chief_first(cache.rebuild)
@@ -138,25 +155,14 @@ class FineTuning(Run):
                 raise UserError(f"{path} was made from different data: {cache.stale_reason}")
             if features.log_truncated:
                 features.log_truncated(split, features.counts)
-        train = self.config.train
-        if not train.pad_to_max_length:
-            xla = self.config.do_train and use_xla(train.xla, self.strategy)
-            if xla:  # unless there are few steps
-                xla = use_xla(train.xla, self.strategy, self._num_train_steps())
-            length = self.data.config.max_seq_length
-            self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
-        if train.bucket_by_length and self.length_multiple is None:
-            console.warning(
-                "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
-            )
+        self.paths = [cache.path for cache in self._caches.values()]
 
     def _num_train_steps(self):
-        (split,) = self.data.splits("train")
         train = self.config.train
         if self.keras_model is not None:  # whole batches per epoch, as in Keras
-            count, size = self._count(split), train.train_batch_size
-            return -(-count // size) * int(train.num_train_epochs)
-        num_examples = self.data.num_train_examples(self._caches[split].features)
+            batches = -(-self._count("train") // train.train_batch_size)
+            return batches * int(train.num_train_epochs)
+        num_examples = self.data.num_train_examples(self._caches["train"].features)
         return train.num_train_steps(num_examples, self.data.unit)
 
     def _must_rebuild(self, split, cache):
@@ -182,9 +188,9 @@ class FineTuning(Run):
         return self._caches[split].features.counts["records"]
 
     def _input_options(self, split):
-        record_format = self._caches[split].features.record_format(self.data.config.bert_config)
-        multiple = self.length_multiple
-        return {"paths": [self.feature_files[split]], "length_multiple": multiple, **record_format}
+        cache = self._caches[split]
+        record_format = cache.features.record_format(self.data.config.bert_config)
+        return {"paths": [cache.path], "length_multiple": self.length_multiple, **record_format}
 
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
@@ -193,53 +199,51 @@ class FineTuning(Run):
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
-    def predict(self, split):
-        """Yield the predictions of each batch; see `Loop.predict`."""
-        batches = self._batches(split, self.config.train.predict_batch_size)
-        return self.loop.predict(batches, "predicting", self._count(split))
-
-    def predict_all(self, split, evaluates=False):
-        """Return all predictions as a dict of arrays; `evaluates` selects the batch size."""
-        train = self.config.train
-        size = train.eval_batch_size if evaluates else train.predict_batch_size
-        description = "evaluating" if evaluates else "predicting"
-        return self.loop.predict_all(self._batches(split, size), description, self._count(split))
-
-    def check_folder(self):
-        self.data.config.check_resume(self.folder)
-
-    def make_task(self):
-        model = self.keras_model
-        if model is None:
-            model = self.spec.make_model(self.data.config, self.config.train.dtype_policy)
-        return self.data.make_task(model, self.config.train.pad_to_max_length)
-
-    def prepare(self):
-        self.make_features()
-        if self.config.do_train:
-            self.num_steps = self._num_train_steps()
-        self.save_config()  # last, because predictions read it
-        if not (self.config.train.best_metric or self.config.do_train):
-            checkpointing.log_best_checkpoint(self.folder)
-
     def train(self):
         train = self.config.train
         self.data.start_training(self.loop.model)
-        (split,) = self.data.splits("train")
         batches = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
             seed=train.seed,
-            counts=[self._count(split)],
+            counts=[self._count("train")],
             bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
-            **self._input_options(split),
+            **self._input_options("train"),
         )
         dev = self.data.splits("dev")
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
         if self.keras_model is not None:
-            count = int(train.num_train_epochs)
-            ends = [self.num_steps // count * (i + 1) for i in range(count)]
-            self.epochs = Epochs(self.keras_model, self.callbacks, ends, evaluation)
+            num_epochs = int(train.num_train_epochs)
+            self.epochs = Epochs(
+                self.keras_model, self.callbacks, num_epochs, self.num_steps, evaluation
+            )
         self.train_on(batches, self.num_steps, evaluation, self.epochs)
 
     def evaluate_and_predict(self):
-        return self.data.evaluate_and_predict(self)
+        config, train, data = self.config, self.config.train, self.data
+        folder, task_config = self.folder if self.workers.is_chief else None, data.config
+        evaluations = {}
+        for split in data.examples:
+            base = base_split(split)
+            evaluates = config.do_eval and base == "dev"
+            predicts = config.do_predict and base == data.predicted_split
+            if not (evaluates or predicts):
+                continue
+            size, description = train.eval_batch_size, "evaluating"
+            if base == data.predicted_split:
+                size, description = train.predict_batch_size, "predicting"
+            batches = self.loop.predict(self._batches(split, size), description, self._count(split))
+            metrics = data.write_results(
+                self.loop.task, split, batches, folder, evaluates, predicts
+            )
+            if evaluates:
+                evaluations[split] = metrics = {**metrics, "global_step": self.loop.step}
+                self.loop.write_curves(metrics, result_name("eval", split, ""))
+                if folder:
+                    path = result_file(folder, "eval_results", split, ".txt")
+                    write_eval_results(path, metrics)
+        if folder and data.config is not task_config:
+            # For later predictions and exports.
+            data.config.save(folder)
+            if train.best_metric:
+                data.config.save(os.path.join(folder, checkpointing.BEST))
+        return evaluations

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
@@ -76,6 +77,7 @@ class BatchRunner:
         Features are dicts of arrays without padding. `batch_size` is for all
         replicas, and `bytes_per_row` the approximate size of the output for the longest row.
         """
+        batch_size = BatchConfig(batch_size).batch_size
         per_replica(batch_size, self._strategy, "batch_size")
         num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
         window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)

@@ -17,6 +17,7 @@ from bert_tf.io import files
 from bert_tf.modeling import BertPretrainer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
+from bert_tf.training.loop import Loop
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy
@@ -149,7 +150,6 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     Raises:
       UserError: if an option or a file is not valid.
     """
-    config.check()
     model = checkpoints.resolve(config.model, needs=["bert_config_file"])
     config.check_model(model.bert_config)
     data = PretrainingData(config, model)
@@ -173,9 +173,10 @@ class Pretraining(Run):
         if self.config.do_train:
             self._new_files = _new_model_files(self.folder, self.model)
 
-    def make_task(self):
-        has_pairs = self.config.objective != "none"
-        return PretrainingTask(self.model.bert_config, self.config.train.dtype_policy, has_pairs)
+    def make_loop(self):
+        arguments = self.model.bert_config, self.config.train.dtype_policy, self.config.has_pairs
+        make_task = functools.partial(PretrainingTask, *arguments)
+        return Loop(make_task, self.strategy, self.folder, self.model.checkpoint)
 
     def prepare(self):
         self.workers.chief_first(lambda: files.write_texts(self._new_files))
@@ -203,8 +204,7 @@ class PretrainingData:
 
     def __init__(self, config, model):
         train, self._config = config.train, config
-        has_pairs = config.objective != "none"
-        schema = records.pretraining_schema(has_pairs, not config.dynamic_masking)
+        schema = records.pretraining_schema(config.has_pairs, not config.dynamic_masking)
         paths = files.expand(config.input_file, "input_file")
         eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
         self.paths = [*paths, *eval_paths]

@@ -1,6 +1,5 @@
 """Progress of the loop and of Keras' `fit`: log lines, curves, signals and callbacks."""
 
-import bisect
 import collections
 import contextlib
 import signal
@@ -136,28 +135,30 @@ class AddScores(keras.callbacks.Callback):
 class Epochs:
     """Calls Keras callbacks with the logs of each epoch of the loop, as `keras.Model.fit` does."""
 
-    def __init__(self, model, callbacks, ends, eval_data):
-        """`ends` has the step at the end of each epoch; `eval_data` is evaluated there, if any."""
+    def __init__(self, model, callbacks, num_epochs, num_steps, eval_data):
+        """Divide `num_steps` into epochs; `eval_data` is evaluated after each one, if any."""
+        steps = num_steps // num_epochs
         self.callbacks = keras.callbacks.CallbackList(
-            callbacks, add_history=True, model=model, epochs=len(ends), steps=ends[0]
+            callbacks, add_history=True, model=model, epochs=num_epochs, steps=steps
         )
-        self._model, self._ends, self._eval_data = model, ends, eval_data
+        self._model, self._eval_data = model, eval_data
+        self._num_epochs, self._steps_per_epoch = num_epochs, steps
         self._sums, self._num_steps, self._epoch = collections.Counter(), 0, 0
 
     @property
     def end(self):
-        return self._ends[self._epoch]
+        return (self._epoch + 1) * self._steps_per_epoch
 
     @property
     def must_stop(self):
         return self._model.stop_training
 
     def start(self, step):
-        self._epoch = bisect.bisect_right(self._ends, step)
+        self._epoch = step // self._steps_per_epoch
         self._step = step
         self.callbacks.on_train_begin()
         self._model.stop_training = False
-        if self._epoch < len(self._ends):
+        if self._epoch < self._num_epochs:
             self.callbacks.on_epoch_begin(self._epoch)
 
     def add(self, sums, step):
@@ -176,5 +177,5 @@ class Epochs:
         self.callbacks.on_epoch_end(self._epoch, logs)
         self._sums.clear()
         self._num_steps, self._epoch = 0, self._epoch + 1
-        if self._epoch < len(self._ends) and not self.must_stop:
+        if self._epoch < self._num_epochs and not self.must_stop:
             self.callbacks.on_epoch_begin(self._epoch)

@@ -1,7 +1,6 @@
 """`Run`, the common part of pre-training and fine-tuning, and its record, `run.json`."""
 
 import contextlib
-import functools
 import json
 import os
 import platform
@@ -18,14 +17,13 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
 from bert_tf.training.checkpointing import exclusive_directory, latest
-from bert_tf.training.loop import Loop
 from bert_tf.training.strategy import Workers, per_replica
 
 
 class Run:
     """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
 
-    A subclass defines `make_task`, `check_folder` for an earlier run with a different model,
+    A subclass defines `check_folder` for an earlier run with a different model, `make_loop`,
     `prepare`, which writes features and the description of the model, `train`, and
     `evaluate_and_predict`, which returns the metrics for `run.json`.
     """
@@ -36,6 +34,8 @@ class Run:
     def __init__(self, config, model, strategy, data_files, command_line, predicts=False):
         """Create a run with the weights of `PretrainedFiles`; check the sizes of its batches."""
         train, parts = config.train, config.train.gradient_accumulation_steps
+        if train.eval_steps and not config.do_train:
+            console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
             per_replica(train.train_batch_size, strategy, "train_batch_size", parts)
         if config.do_eval or (config.do_train and train.eval_steps):
@@ -45,7 +45,7 @@ class Run:
         self.config, self.model, self.strategy = config, model, strategy
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.record = RunRecord(config, data_files, model, command_line)
-        self.loop, self.loop_options = None, {}
+        self.loop = None
         # The files of records, and a function that reads all of them to find a damaged one.
         self.paths, self.check_records = data_files, None
 
@@ -58,10 +58,7 @@ class Run:
             # The chief checks before the other workers read checkpoints.
             self.workers.chief_first(self.check_folder)
             keras.utils.set_random_seed(config.train.seed)
-            self.loop = Loop(
-                self.make_task, self.strategy, self.folder, self.model.checkpoint,
-                **self.loop_options,
-            )  # fmt: skip
+            self.loop = self.make_loop()
             metric, names = config.train.best_metric, self.loop.task.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
@@ -78,8 +75,9 @@ class Run:
             return metrics
 
     def train_on(self, data, num_steps, eval_data, epochs=None):
-        """Call `Loop.train` with the optimizer of the config."""
-        optimizer = functools.partial(make_optimizer, self.config.optimizer, num_steps)
+        """Call `Loop.train` with the options of the config."""
+        with self.workers.watched(), self.strategy.scope():
+            optimizer = make_optimizer(self.config.optimizer, num_steps)
         self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
 
 

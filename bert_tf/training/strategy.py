@@ -20,7 +20,7 @@ _LOST = (
 )
 
 
-def tf_config():
+def num_workers():
     """Return the number of workers in TF_CONFIG including the chief, 1 if it is not set."""
     text = os.environ.get("TF_CONFIG", "")
     if not text.strip():
@@ -108,7 +108,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     for name in ("tpu_name", "tpu_zone", "gcp_project", "master"):
         if value := getattr(device, name):
             console.warning("`%s=%s` has no effect without `use_tpu`", name, value)
-    workers = tf_config()
+    workers = num_workers()
     if distribution == "multi_worker" or (distribution == "auto" and workers > 1):
         return _make_multi_worker_strategy(workers)
     if workers > 1:

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.task import base_split
+from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training import results
 
@@ -112,11 +114,11 @@ class TaskData:
       config: the `TaskConfig` of the model.
       unit: plural noun for the training examples, in messages.
       data_files: paths of the files that contain the examples.
-      evaluates_predictions: whether evaluation uses predictions, with the prediction batch size.
+      predicted_split: "test", or "dev" if a single split is evaluated and predicted.
     """
 
     unit = "examples"
-    evaluates_predictions = False
+    predicted_split = "test"
 
     def __init__(self, examples, config, data_files=()):
         self.examples, self.config, self.data_files = examples, config, data_files
@@ -131,7 +133,7 @@ class TaskData:
 
     def num_train_examples(self, features=None):
         """Return the number of examples in a training epoch; None if it needs the features."""
-        return len(self.examples[self.splits("train")[0]])
+        return len(self.examples["train"])
 
     def make_task(self, model, pad_to_max_length=False):
         """Make the `Task` of a Keras model, in the strategy's scope; see `TrainConfig`."""
@@ -140,47 +142,47 @@ class TaskData:
     def start_training(self, model):
         """Prepare the Keras model, which has its initial or restored weights, for training."""
 
+    def write_results(self, task, split, batches, folder, evaluates, predicts):
+        """Write the result files of a split, and return its metrics if it is evaluated.
+
+        Args:
+          task: the `Task`.
+          split: name of the split.
+          batches: iterable of the predictions of each batch; see `Loop.predict`.
+          folder: folder for the files; None for a worker process that does not write them.
+          evaluates: whether to compute the metrics and, with the option `report`, the report.
+          predicts: whether to write the predictions.
+        """
+        predictions = concatenate(batches)
+        if predicts and folder:
+            self.write_predictions(task, predictions, split, folder)
+        if evaluates and folder and getattr(self.config, "report", False):
+            text = self.report(task, predictions)
+            console.info("%s", text)
+            path = results.result_file(folder, "eval_report", split, ".txt")
+            files.write_text(path, text)
+        return task.metrics(predictions) if evaluates else None
+
     def report(self, task, predictions):
         """Return the text of `eval_report.txt` for the predictions of a split."""
         raise NotImplementedError
 
-    def evaluate(self, run, split):
-        """Evaluate a "dev" split of a `Run`; write eval_results.txt and, with `report`, the report.
-
-        Returns a dict of metrics, with `global_step`.
-        """
-        predictions = run.predict_all(split, evaluates=True)
-        evaluation = run.loop.score(predictions, results.result_name("eval", split, ""))
-
-        def write():
-            path = results.result_file(run.folder, "eval_results", split, ".txt")
-            results.write_eval_results(path, evaluation)
-            if getattr(self.config, "report", False):
-                text = self.report(run.loop.task, predictions)
-                console.info("%s", text)
-                path = results.result_file(run.folder, "eval_report", split, ".txt")
-                files.write_text(path, text)
-
-        run.workers.chief_first(write)
-        return evaluation
+    def write_predictions(self, task, predictions, split, folder):
+        """Write test_results.tsv and test_predictions.tsv."""
+        ids = [example.id for example in self.examples[split]]
+        answers = self.answers(task, predictions, split)
+        results.write_predictions(folder, split, ids, *answers)
 
     def answers(self, task, predictions, split):
         """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
         raise NotImplementedError
 
-    def predict(self, run, split):
-        """Predict a "test" split of a `Run`; write test_results.tsv and test_predictions.tsv."""
-        answers = self.answers(run.loop.task, run.predict_all(split), split)
-        ids = [example.id for example in self.examples[split]]
-        run.workers.chief_first(lambda: results.write_predictions(run.folder, split, ids, *answers))
 
-    def evaluate_and_predict(self, run):
-        """Evaluate and predict as the run's config specifies; return metrics by split."""
-        splits = self.splits("dev") if run.config.do_eval else ()
-        results = {split: self.evaluate(run, split) for split in splits}
-        for split in self.splits("test") if run.config.do_predict else ():
-            self.predict(run, split)
-        return results
+def concatenate(batches):
+    """Return the predictions of all batches as one dict of arrays; UserError without any."""
+    if not (batches := list(batches)):
+        raise UserError("there are no examples to evaluate or predict")
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 @dataclasses.dataclass(frozen=True)

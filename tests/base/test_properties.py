@@ -93,8 +93,8 @@ def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
 TAGS = Tags(("O", "B-X"), "iob2", "iob2")
 CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
-    configs.InstanceConfig(), configs.FineTuneConfig("out", TaskOptions()),
-    configs.PretrainingConfig("a", "b"),
+    configs.InstanceConfig(), configs.FineTuneConfig("out", TaskOptions(), do_eval=True),
+    configs.PretrainingConfig("a", "b", do_eval=True),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     BatchConfig(), FitConfig(),
     *(spec.config_class(TINY, **{"tags": TAGS} if spec.name == "token_classification" else {})

@@ -48,7 +48,7 @@ REFUSALS = {
     "run_squad": [
         ("--train_batch_size=1000", "less than one batch"),
         ("--max_query_length=9", "max_query_length"),
-        ("--find_null_score_diff_threshold", "version_2_with_negative"),
+        ("--do_eval --find_null_score_diff_threshold", "version_2_with_negative"),
         ("--tfds_splits=a,b", "tfds_name"),
         ("--tfds_name=squad", "tfds_name"),
         *((f"--do_{x} --predict_file=squad_data/train.json --distribution_strategy=mirrored "

@@ -44,7 +44,7 @@ def write_records(path, count, length=8, schema=records.PRETRAINING):
 
 def read_corpus(paths, tokenizer, by_spaces=False, **options):
     """Return the `Corpus` of files."""
-    source = pretraining.FileSource(list(map(str, paths)), **options)
+    source = pretraining.TextFileSource(list(map(str, paths)), **options)
     return pretraining.read_corpus(source, tokenizer, by_spaces)
 
 
@@ -79,7 +79,7 @@ def feature_rows(instances, corpus, vocab, config):
 def make_shards(output="made/x", num_shards=3, config=CONFIG, source=None, work_dir=None):
     """Return `Shards` of a.txt and b.txt in the working directory."""
     tokenizer = tokenization.FullTokenizer("vocab.txt")
-    source = source or pretraining.FileSource(["a.txt", "b.txt"])
+    source = source or pretraining.TextFileSource(["a.txt", "b.txt"])
     return pretraining.Shards(source, output, tokenizer, config, num_shards, work_dir)
 
 

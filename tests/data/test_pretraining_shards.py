@@ -24,14 +24,14 @@ def test_each_shard_is_a_separate_corpus(text_folder, by_spaces):
     if by_spaces:
         config = dataclasses.replace(config, do_whole_word_mask=True, word_boundaries="spaces")
     counts = make_shards(config=config).create(num_processes=1 + by_spaces)
-    source = pretraining.FileSource(["a.txt", "b.txt"])
+    source = pretraining.TextFileSource(["a.txt", "b.txt"])
     texts = [[], [], []]
     for document in source.documents():
         texts[(document.file + document.number) % 3].append("".join(document.lines))
     tokenizer = tokenization.FullTokenizer("vocab.txt")
     for shard, text in enumerate(texts):
         (text_folder / "part.txt").write_text("\n".join(text))
-        part = pretraining.FileSource(["part.txt"])
+        part = pretraining.TextFileSource(["part.txt"])
         corpus = pretraining.read_corpus(part, tokenizer, by_spaces)
         assert np.any(corpus.is_continuation) == by_spaces
         rng = random.Random(f"12345/{shard}")
@@ -91,7 +91,7 @@ def test_shards_of_another_configuration_are_not_overwritten(text_folder):
     before = shard_contents()
     fails(r"dupe_factor=2, .*3; .*made/x\.json", config=dataclasses.replace(CONFIG, dupe_factor=3))
     fails("num_shards=3, .*4;", num_shards=4)
-    source = pretraining.FileSource(["a.txt", "b.txt"], split_sentences=True)
+    source = pretraining.TextFileSource(["a.txt", "b.txt"], split_sentences=True)
     fails("split_sentences=False, .*True;", source=source)
     with open("b.txt", "a") as writer:
         writer.write("\nThe cat.\n")
@@ -121,7 +121,7 @@ def test_text_without_instances_leaves_no_files(text_folder, text, message):
     (text_folder / "c.txt").write_text(text)
     config = dataclasses.replace(CONFIG, objective="sop")
     with pytest.raises(UserError, match=message):
-        make_shards(config=config, source=pretraining.FileSource(["c.txt"])).create()
+        make_shards(config=config, source=pretraining.TextFileSource(["c.txt"])).create()
     assert not list((text_folder / "made").iterdir())
 
 
@@ -134,7 +134,7 @@ def test_remote_file_systems(text_folder, monkeypatch):
     for name in ("a.txt", "b.txt"):
         with tf.io.gfile.GFile(f"ram://corpus/{name}.gz", "wb") as writer:
             writer.write(gzip.compress((text_folder / name).read_bytes()))
-    source = pretraining.FileSource(files.expand("ram://corpus/*.gz", "input_file"))
+    source = pretraining.TextFileSource(files.expand("ram://corpus/*.gz", "input_file"))
     shards = make_shards("ram://made/x", source=source, work_dir="work")
     forks, shared_map = [], processes.shared_map
 

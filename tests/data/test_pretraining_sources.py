@@ -15,7 +15,7 @@ from tests.data.pretraining_helpers import read_corpus
 
 
 def _documents(path, **options):
-    source = pretraining.FileSource([str(path)], **options)
+    source = pretraining.TextFileSource([str(path)], **options)
     documents = [document.lines for document in source.documents()]
     assert source.done == pytest.approx(source.total)
     return documents

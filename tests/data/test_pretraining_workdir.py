@@ -54,7 +54,7 @@ def test_damaged_tokens(keep):
 
 
 def test_text_changes_while_it_is_read(tmp_path):
-    class Changing(pretraining.FileSource):
+    class Changing(pretraining.TextFileSource):
         def documents(self):
             yield from super().documents()
             (tmp_path / "a.txt").write_text("The cat.\n")

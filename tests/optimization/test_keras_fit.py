@@ -102,6 +102,8 @@ def test_keras_own_way_to_exclude_weights():
     optimizer.apply([np.zeros(2, "float32")] * 2, variables)
     np.testing.assert_allclose(variables[0], 0.95)
     np.testing.assert_allclose(variables[1], 1.0)
+    one = bert_tf.AdamWeightDecay(0.1, exclude_from_weight_decay="bias")
+    assert one.no_decay_patterns == ("bias",)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_callbacks_cannot_set_the_rate_of_a_schedule(callback):
 
 def fit_in_loop(optimizer, folder):
     loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(folder))
-    loop.train(Batches(), lambda: optimizer, 1)
+    loop.train(Batches(), optimizer, 1)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,22 @@ def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
         np.testing.assert_allclose(history[f"val_{key}"], [value], rtol=1e-5)
 
 
+def test_wrong_arguments_of_methods(encoder_folder, tmp_path):
+    classifier, encoder = (make(encoder_folder, x) for x in ("TextClassifier", "SentenceEncoder"))
+    folder = tmp_path / "export"
+    for call, named in (
+        (lambda: classifier.predict(TEXTS, batch_size=0), "batch_size=0"),
+        (lambda: classifier.evaluate(TEXTS, ["x", "y"], batch_size=-1), "batch_size=-1"),
+        (lambda: encoder.encode(TEXTS, batch_size=0), "batch_size=0"),
+        (lambda: classifier.export(folder, version=-1), "version=-1"),
+        (lambda: classifier.export(folder, version=1.5), "version=1.5"),
+        (lambda: classifier.export(folder, version=True), "version=True"),
+    ):
+        with pytest.raises(bert_tf.UserError, match=f"`{named}`"):
+            call()
+    assert not folder.exists()
+
+
 def test_vectors_of_a_column(encoder_folder):
     encoder = make(encoder_folder, "SentenceEncoder")
     expected = encoder.predict(TEXTS)

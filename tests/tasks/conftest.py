@@ -72,8 +72,7 @@ def experiments(monkeypatch):
 
     def run(self):
         self.check_folder()
-        self.make_features()
-        self.save_config()
+        self.prepare()
         experiments.append(self)
         return {}
 

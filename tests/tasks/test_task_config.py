@@ -194,14 +194,14 @@ def of_classifier(**values):
     [
         (lambda: ClassificationOptions(tfds_splits=("train",)),
          "`tfds_splits` requires `tfds_name`"),
-        (lambda: ClassificationOptions(tfds_name="a", data_dir="b").check_source(("data_dir",)),
+        (lambda: ClassificationOptions(tfds_name="a", data_dir="b"),
          "`data_dir` .*`tfds_name`"),
-        (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")).check_source(()),
+        (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")),
          "`tfds_splits`: found 4"),
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
-        (lambda: ClassificationOptions(labels=("pos", "neg", "")).check(None), "`labels`: label 2"),
+        (lambda: ClassificationOptions(labels=("pos", "neg", "")), "`labels`: label 2"),
         (of_classifier, "`labels` must be given"),
         (lambda: dataclasses.replace(of_classifier(labels=("x", "y"), long_documents="windows"),
                                      num_texts=2), "`long_documents=windows`: .*pairs"),

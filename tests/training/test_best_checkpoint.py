@@ -9,13 +9,14 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints, configs, optimization, training
+from bert_tf import checkpoints, configs, training
 from bert_tf.training.pretraining import PretrainingTask
 from tests.training.training_helpers import (
     Batches,
     SomeBatches,
     assert_same,
     config,
+    make_adam,
     one_device,
     tensors,
 )
@@ -46,7 +47,7 @@ def run_scripted(output_dir, script, steps, start=0, **options):
     loop = training.Loop(make_task, one_device(), str(output_dir))
     loop.train(
         Batches(),
-        lambda: optimization.AdamWeightDecay(1e-3),
+        make_adam(loop),
         steps,
         configs.TrainConfig(eval_steps=2, **options),
         SomeBatches(),
@@ -112,7 +113,7 @@ def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     loop = training.Loop(lambda: PretrainingTask(config(0.1)), one_device(), str(tmp_path))
-    loop.train(Batches(), lambda: optimization.AdamWeightDecay(1e-3), 8)
+    loop.train(Batches(), make_adam(loop), 8)
     assert_same(scripted, tmp_path)
     steps = {
         event.step

@@ -55,7 +55,7 @@ def test_batch_sizes_divide_over_the_replicas(split, size, parts, nearest):
     train = TrainConfig(**{f"{split}_batch_size": size}, gradient_accumulation_steps=parts)
 
     def start(*used):
-        actions = {"do_train": "train" in used, "do_eval": "eval" in used}
+        actions = {f"do_{x}": x in used for x in ("train", "eval", "predict")}
         config = FineTuneConfig("out", ClassificationOptions(), train=train, **actions)
         Run(config, None, FourReplicas, (), None, predicts="predict" in used)
 
@@ -136,14 +136,15 @@ def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch)
     monkeypatch.syspath_prepend(str(root))
     with scripts_alone.imported(script) as run:
         defaults = {flag.name: flag.default for flag in run.flags_of[script]}
-    expected, skipped = dict(list_options(PretrainingConfig("", ""))), FINE_TUNING
+    expected = dict(list_options(PretrainingConfig("", "", do_train=True)))
+    skipped = FINE_TUNING
     if script != "run_pretraining":
         config_class = TASKS[FINE_TUNING_SCRIPTS[script]].config_class
-        expected = dict(list_options(FineTuneConfig("", config_class.OPTIONS())))
-        skipped = {"num_warmup_steps"}
+        config = FineTuneConfig("", config_class.OPTIONS(), do_train=True)
+        expected, skipped = dict(list_options(config)), {"num_warmup_steps"}
         expected["do_lower_case"] = config_class.do_lower_case
     assert not skipped & defaults.keys()
-    for name in expected.keys() - skipped:
+    for name in expected.keys() - skipped - {"do_train"}:
         assert (defaults[name] or ()) == (expected[name] or ()), name
 
 
@@ -197,8 +198,8 @@ def test_classes_and_scripts_refuse_the_same_values(
          "masked_lm_prob`.*dynamic_masking"),
         (lambda: PretrainingConfig(
             "in", "out", train=TrainConfig(num_train_epochs=2.0), do_train=True
-        ).check(), "num_train_epochs"),
-        (lambda: FineTuneConfig(None, ClassificationOptions()), "output_dir=None"),
+        ), "num_train_epochs"),
+        (lambda: FineTuneConfig(None, ClassificationOptions(), do_train=True), "output_dir=None"),
         (lambda: bert_tf.configs.ServingConfig(weights="int4"), "weights=int4"),
     ],
 )  # fmt: skip
@@ -220,5 +221,6 @@ def test_values_of_other_libraries_are_converted():
     config = TrainConfig(train_batch_size=np.int64(4), num_train_epochs=np.float32(2))
     assert type(config.train_batch_size) is int and type(config.num_train_epochs) is float
     assert TrainConfig(num_train_epochs=2).num_train_epochs == 2
-    assert FineTuneConfig(pathlib.Path("out"), ClassificationOptions()).output_dir == "out"
+    config = FineTuneConfig(pathlib.Path("out"), ClassificationOptions(), do_eval=True)
+    assert config.output_dir == "out"
     assert ClassificationOptions(labels=["x", "y"]).labels == ("x", "y")

@@ -24,7 +24,7 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
     model = types.SimpleNamespace(bert_config=TINY, config=None, vocab_file=f"{tmp_path}/vocab.txt")
     config = configs.PretrainingConfig(
         f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
-        dynamic_masking=True,
+        dynamic_masking=True, do_train=True,
     )  # fmt: skip
     with pytest.raises(UserError, match="x-00009-of-00025"):
         PretrainingData(config, model).check()
@@ -39,6 +39,7 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
         eval_file=f"{tmp_path}/x-00000-of-00025",
         max_seq_length=8,
         max_predictions_per_seq=2,
+        do_train=True,
     )
     data = PretrainingData(config, MODEL)
     assert len(data.train.identity) == 3 and data.train.identity[0] == 25
@@ -59,10 +60,12 @@ def test_streams_need_files_with_records(tmp_path):
     for i in range(6):
         write_records(tmp_path / f"x-{i:05d}-of-00006", 2)
 
+    train = configs.TrainConfig(train_batch_size=12)
+
     def check(count):
         config = configs.PretrainingConfig(
             f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
-            num_input_streams=count,
+            num_input_streams=count, train=train, do_train=True,
         )  # fmt: skip
         PretrainingData(config, MODEL).check()
 

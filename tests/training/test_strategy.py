@@ -58,7 +58,7 @@ def test_malformed_tf_config_is_an_error(text, monkeypatch):
 def test_tf_config_of_one_worker(monkeypatch, caplog):
     task = {"type": "worker", "index": 0}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1"]}, "task": task}))
-    assert strategy.tf_config() == 1
+    assert strategy.num_workers() == 1
     with pytest.raises(
         bert_tf.UserError, match=r"`distribution_strategy=multi_worker`.* TF_CONFIG"
     ):

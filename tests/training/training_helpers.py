@@ -94,6 +94,12 @@ def mirrored(count):
     )
 
 
+def make_adam(loop):
+    """Return an optimizer for a `Loop`."""
+    with loop.strategy.scope():
+        return optimization.AdamWeightDecay(1e-3)
+
+
 def run(
     output_dir,
     steps,
@@ -132,7 +138,9 @@ def run(
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
     train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    loop.train(data or Batches(), lambda: optimizer(schedule), steps, train_config, SomeBatches())
+    with loop.strategy.scope():
+        optimizer = optimizer(schedule)
+    loop.train(data or Batches(), optimizer, steps, train_config, SomeBatches())
     return loop
 
 

@@ -4,7 +4,7 @@ Only remote files and tensorflow-datasets require TensorFlow.
 """
 
 from bert_tf.configs.pretraining import InstanceConfig
-from bert_tf.data.pretraining.corpus import FileSource, read_corpus
+from bert_tf.data.pretraining.corpus import TextFileSource, read_corpus
 from bert_tf.data.pretraining.instances import create_instances
 from bert_tf.data.pretraining.shards import Shards, create_with_beam
 from bert_tf.data.pretraining.writing import Counts, columns, create_in_memory, write

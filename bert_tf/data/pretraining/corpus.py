@@ -28,7 +28,7 @@ class Document(NamedTuple):
     is_raw: bool  # whether `split_sentences` has yet to split the lines
 
 
-class FileSource:
+class TextFileSource:
     """Documents in UTF-8 files, which may be gzipped; `done` of `total` kB have been read.
 
     `format` "text" has one sentence per line and blank lines between documents, "jsonl" one JSON

@@ -164,7 +164,8 @@ class ClassificationOptions(FileOptions, TfdsOptions):
         stride = self.doc_stride or (self.max_seq_length - 2) // 2
         return DocumentWindows(self.max_seq_length, stride, self.max_windows, self.window_pooling)
 
-    def check(self, config):
+    def validate(self):
+        super().validate()
         if self.labels:
             check_labels(self.labels)
         if self.dev_fraction is not None and self.dev_file:
@@ -200,7 +201,6 @@ class ClassificationConfig(ClassificationOptions, TaskConfig):
                 "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
                 "only be truncated"
             )
-        return self
 
     @property
     def num_outputs(self):

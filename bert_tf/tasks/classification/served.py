@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import plain
+from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
@@ -160,7 +160,7 @@ def score_column(answer):
 
 
 def _by_label(outputs, metadata):
-    values, labels = plain(outputs["probabilities"]), metadata.get("labels", ())
+    values, labels = json_value(outputs["probabilities"]), metadata.get("labels", ())
     if len(labels) != len(values):
         raise UserError(
             f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"

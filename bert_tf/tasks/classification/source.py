@@ -158,9 +158,6 @@ def make_source(task_config, stored=None, restored=()):
     layout = Layout(**layout, restored=tuple(_LAYOUT[name] for name in restored))
     labels = task_config.labels or (stored.labels if stored else ()) or None
     task_type = task_config.task_type or (stored and stored.task_type)
-    task_config.check_source(
-        ("task_name", "data_dir", "train_file", "dev_file", "test_file", "header", "delimiter")
-    )
     if task_config.processor:
         if given := [name for name in _NOT_FOR_PROCESSORS if task_config.is_given(name)]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")

@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_tf.data.columns import find_file
 from bert_tf.data.tables import open_table
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import plain
+from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.examples import make_examples, make_features
@@ -97,4 +97,4 @@ def multiple_choice_servable(model, config, serving_config):
 def multiple_choice_answer(outputs, metadata):
     """Return the index of the most probable ending, and the probability of each ending."""
     choice = int(MultipleChoiceTask.decide(outputs))
-    return {"choice": choice, "probabilities": plain(outputs["probabilities"])}
+    return {"choice": choice, "probabilities": json_value(outputs["probabilities"])}

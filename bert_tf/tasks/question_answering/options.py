@@ -75,6 +75,7 @@ class QuestionAnsweringOptions(TfdsOptions):
         False,
         "Whether to use the threshold with the best F1 on predict_file, which must have answers. "
         "(bert_tf)",
+        requires="version_2_with_negative",
     )
     verbose_logging: bool = option(
         False, "Whether to log each candidate answer that could not be aligned with its words."
@@ -90,15 +91,8 @@ class QuestionAnsweringOptions(TfdsOptions):
     def by_offsets(self):
         return self.answer_alignment == "offsets"
 
-    def check(self, config):
-        if not self.find_null_score_diff_threshold:
-            return
-        if not self.version_2_with_negative:
-            raise UserError(
-                "`find_null_score_diff_threshold` requires `version_2_with_negative`; without it, "
-                "every question has an answer"
-            )
-        if not (config.do_predict or config.do_eval):
+    def check_run(self, config):
+        if self.find_null_score_diff_threshold and not (config.do_predict or config.do_eval):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
 
 
@@ -117,7 +111,6 @@ class QuestionAnsweringConfig(QuestionAnsweringOptions, TaskConfig):
                 f"`max_seq_length={self.max_seq_length}`: expected more than "
                 f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
             )
-        return self
 
     @classmethod
     def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):

@@ -141,10 +141,10 @@ class QuestionAnswering(Pipeline):
 
         return [read(i, *row) for i, row in enumerate(rows)]
 
-    def _validation(self, examples, records, task, batch_size):
+    def _validation(self, data, records, task, batch_size):
         # The records of "dev" have no positions of answers.
-        records = self._features(self._data({"train": examples}), "train")
-        return super()._validation(examples, records, task, batch_size)
+        records = self._features(self._data({"train": data.examples["dev"]}), "train")
+        return super()._validation(data, records, task, batch_size)
 
     def _data(self, examples):
         sources = {}

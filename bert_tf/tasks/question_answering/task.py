@@ -18,8 +18,6 @@ from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions,
 from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert, make_features
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.training import results
-from bert_tf.training.results import result_file
 from bert_tf.training.task import Task, TaskData, best
 
 _LOWEST = float(np.finfo("float32").min)
@@ -157,7 +155,7 @@ class QuestionAnsweringData(TaskData):
     """
 
     unit = "questions"
-    evaluates_predictions = True
+    predicted_split = "dev"
 
     def __init__(self, sources, config, tokenizer, data_files=(), purpose="eval"):
         super().__init__(sources, config, data_files)
@@ -186,38 +184,22 @@ class QuestionAnsweringData(TaskData):
             model, self.config, self.extract_answers, mask_padding=not pad_to_max_length
         )
 
-    def evaluate_and_predict(self, run):
-        """Write predictions.json, its companion files and eval_results.txt."""
-        do_eval, do_predict = run.config.do_eval, run.config.do_predict
-        if not (do_eval or do_predict):
-            return {}
-        writer = PredictionWriter(self.config)
-        writes, threshold = do_predict and run.workers.is_chief, None
-        with writer.writing(run.folder) if writes else contextlib.nullcontext():
-            writer.collect(self.extract_answers(run.predict("dev")))
+    def write_results(self, task, split, batches, folder, evaluates, predicts):
+        """Write predictions.json and its companion files; return the metrics.
+
+        The config gets the threshold of `find_null_score_diff_threshold`.
+        """
+        writer, writes = PredictionWriter(self.config), predicts and folder
+        threshold = None
+        with writer.writing(folder) if writes else contextlib.nullcontext():
+            writer.collect(self.extract_answers(batches))
             if self.config.find_null_score_diff_threshold:
                 threshold = writer.best_threshold()
+                self.config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
             if writes:
                 writer.write(threshold)
-        evaluation = {}
-        if do_eval:
-            scores = writer.score(threshold).results()
-            evaluation = {f"eval_{name}": value for name, value in scores.items()}
-            evaluation["global_step"] = run.loop.step
-
-        def write():
-            if threshold is not None:
-                # Saved with the model for later predictions and exports.
-                config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
-                for folder in {run.folder, run.weights_folder}:
-                    config.save(folder)
-            if do_eval:
-                run.loop.write_curves(evaluation)
-                path = result_file(run.folder, "eval_results", "dev", ".txt")
-                results.write_eval_results(path, evaluation)
-
-        run.workers.chief_first(write)
-        return {"dev": evaluation} if do_eval else {}
+        scores = writer.score(threshold).results() if evaluates else {}
+        return {f"eval_{name}": value for name, value in scores.items()}
 
 
 def read(task_config, model, splits, stored=None):
@@ -237,7 +219,6 @@ def read(task_config, model, splits, stored=None):
 
 def _make_source(task_config, split):
     argument = "train_file" if split == "train" else "predict_file"
-    task_config.check_source((argument,))
     if task_config.tfds_name:
         splits = task_config.tfds_splits or (None, None)
         if len(splits) != 2:

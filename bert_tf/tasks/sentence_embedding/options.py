@@ -90,7 +90,7 @@ class SentenceEmbeddingOptions(FileOptions):
         inferred=True,
     )
 
-    def check(self, config):
+    def check_run(self, config):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
             raise UserError(
                 "`gradient_accumulation_steps` requires the `loss` "

@@ -6,7 +6,7 @@ Shapes: B texts, N words of all texts, E maximum number of entities in a text.
 import tensorflow as tf
 
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import plain
+from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model, substrings
 from bert_tf.tasks.token_classification.examples import WordTable
 from bert_tf.tasks.token_classification.schemes import split_tag
@@ -139,6 +139,6 @@ def token_classification_servable(model, config, serving_config):
 def token_classification_answer(outputs, metadata):
     """Return the entities of a text, as dicts."""
     names = ("entity", "label", "start", "end", "score")
-    rows = zip(*(plain(outputs[name]) for name in names), strict=True)
+    rows = zip(*(json_value(outputs[name]) for name in names), strict=True)
     entities = (dict(zip(names, row, strict=True)) for row in rows)
     return {"entities": [entity for entity in entities if entity["start"] >= 0]}

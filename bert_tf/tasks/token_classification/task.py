@@ -133,22 +133,17 @@ class TokenClassificationData(TaskData):
         labels, predicted = task.tags(predictions, "tag_ids"), task.tags(predictions)
         return classification_report(labels, predicted, self.config.tags.scheme)
 
-    def predict(self, run, split):
+    def write_predictions(self, task, predictions, split, folder):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
-        predictions = run.predict_all(split)
         tags = self.config.tags
         scheme = self.config.output_scheme or tags.data_scheme
         predicted = [
             schemes.convert_tags(sentence, tags.scheme, scheme)
-            for sentence in run.loop.task.tags(predictions)
+            for sentence in task.tags(predictions)
         ]
-
-        def write():
-            path = result_file(run.folder, "test_predictions", split, ".txt")
-            write_columns(path, self.examples[split], predicted)
-            console.info("wrote %s, tag scheme %s", path, scheme)
-
-        run.workers.chief_first(write)
+        path = result_file(folder, "test_predictions", split, ".txt")
+        write_columns(path, self.examples[split], predicted)
+        console.info("wrote %s, tag scheme %s", path, scheme)
 
 
 def write_columns(path, sentences, tags):
@@ -222,7 +217,6 @@ def _infer_tags(task_config, source, train):
 
 
 def _make_source(task_config):
-    task_config.check_source(("data_dir", "train_file", "dev_file", "test_file"))
     if task_config.tfds_name:
         features = task_config.word_column or "tokens", task_config.tag_column
         splits = task_config.split_names()

@@ -24,6 +24,7 @@ from tests.training.training_helpers import (
     Batches,
     assert_same,
     config,
+    make_adam,
     one_device,
     run,
     tensors,
@@ -43,8 +44,8 @@ def test_padding_is_left_out_where_nothing_reads_it(tmp_path, mask_padding, xla,
 
     loop = training.Loop(make_task, one_device(), str(tmp_path))
     assert loop.model.skip_padding is mask_padding
-    with pytest.raises(TypeError):  # there is no optimizer
-        loop.train(None, None, 10, configs.TrainConfig(xla=xla))
+    with pytest.raises(AttributeError):  # there are no data
+        loop.train(None, make_adam(loop), 10, configs.TrainConfig(xla=xla))
     assert loop.model.skip_padding is expected
 
 
@@ -134,7 +135,7 @@ def test_finished_run_is_not_trained_again(finished, caplog):
     loop = run(finished, 20, init="nowhere")
     assert "nothing to do" in caplog.text
     assert "`init_checkpoint` is not read" in caplog.text
-    loop.train(Batches(), lambda: optimization.AdamWeightDecay(1e-3), 20)
+    loop.train(Batches(), make_adam(loop), 20)
     for name, value in tensors(finished).items():
         np.testing.assert_array_equal(value, before[name])
     (finished / "checkpoint").unlink()  # the checkpoint is found without this file
