@@ -124,25 +124,3 @@ def _layer_norm(epsilon):
         return x * gamma + beta, gradient
 
     return function
-
-
-def inference_layer_norm(x, gamma, beta, epsilon):
-    """Return the layer normalization of x (T, H), without a gradient; not for float64.
-
-    x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation in a
-    third of the time. Without oneDNN, it takes twice the time.
-    """
-    import tensorflow as tf
-
-    shape = tf.shape(x)
-    # TensorFlow recognizes this pattern as a layer normalization.
-    x = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, (1, shape[0], shape[1], 1)),
-        scale=tf.fill(shape[:1], 1.0),
-        offset=tf.fill(shape[:1], 0.0),
-        mean=tf.constant([]),
-        variance=tf.constant([]),
-        epsilon=epsilon,
-        data_format="NCHW",
-    ).y
-    return tf.reshape(x, shape) * gamma + beta
