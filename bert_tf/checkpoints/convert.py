@@ -72,6 +72,8 @@ def convert(
     """
     if files.exists(output_dir):
         raise UserError(f"`output_dir`: {output_dir} already exists")
+    if to_format == "release":
+        release.check_path(output_dir, "output_dir")
     files.remove_partial(output_dir)
     if keep_optimizer and to_format != "release":
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")

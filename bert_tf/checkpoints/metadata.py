@@ -13,6 +13,7 @@ from bert_tf.tokenization.settings import (
     is_tokenizer_json,
     read_tokenizer_json_settings,
     read_tokenizer_settings,
+    resolve_settings,
 )
 from bert_tf.tokenization.vocabulary import casing_from_path
 
@@ -80,8 +81,9 @@ def read_metadata(path):
         values = read_json(folder, name)
         metadata.update({x: y for x, y in values.items() if f"{x}?" not in _TASK_CONFIG_FIELDS})
     id2label = metadata.get("id2label") or {}
-    labels = [id2label.get(str(i)) for i in range(len(id2label))]
-    if labels and all(isinstance(label, str) for label in labels):
+    id2label = {i: str(label) for i, label in id2label.items() if label is not None}
+    metadata["id2label"], labels = id2label, [id2label.get(str(i)) for i in range(len(id2label))]
+    if labels and None not in labels:
         metadata["labels"] = labels
     for name in files.TASK_CONFIG_FILES:
         metadata.update(read_json(folder, name))
@@ -100,9 +102,18 @@ def read_settings(path, vocab_file=None):
     `path` is a checkpoint, its folder, or a vocabulary. Raises UserError if the files describe a
     tokenizer other than BERT's, but with a `vocab_file` only logs a warning.
     """
-    if is_tokenizer_json(path):
-        return read_tokenizer_json_settings(path)
     folder = containing_folder(path)
+    if is_tokenizer_json(path):
+        settings = read_tokenizer_json_settings(path)
+    else:
+        settings = _read_folder_settings(folder, vocab_file)
+    if read_json(folder, "sentence_bert_config.json").get("do_lower_case"):
+        # sentence-transformers lower-cases the texts before a cased tokenizer, which keeps accents.
+        settings = {**resolve_settings(**settings), "do_lower_case": True}
+    return settings
+
+
+def _read_folder_settings(folder, vocab_file):
     try:
         recorded = read_tokenizer_settings(folder)
     except UserError as error:

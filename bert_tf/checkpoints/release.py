@@ -1,5 +1,6 @@
 """Read and write TF1 checkpoints, the format of the release and bert_tf's training runs."""
 
+import ntpath
 import os
 from collections.abc import Mapping
 
@@ -41,18 +42,19 @@ def named_checkpoint(folder: str) -> str | None:
     if not state:
         raise UserError(f"{path}: found no line with model_checkpoint_path, expected one")
     name = state.model_checkpoint_path
-    for prefix in (os.path.join(folder, os.path.basename(name)), name):
+    base = ntpath.basename(name)  # the path may be from Windows
+    for prefix in (os.path.join(folder, base), name):
         if files.exists(prefix + ".index"):
             return prefix
-    index = os.path.basename(name) + ".index"
+    index = base + ".index"
     raise UserError(f"{path} names {name!r}, but there is no {index!r} in {folder}")
 
 
 def find(path: str, argument: str = "init_checkpoint") -> str:
     """Return the prefix of a checkpoint; raise a UserError that names `argument` if there is none.
 
-    `path` is a prefix ("model.ckpt-1000"), an `.index` or `.data-...` file, or a folder that
-    contains a `checkpoint` file or a single checkpoint.
+    `path` is a prefix ("model.ckpt-1000"), its `.index`, `.meta` or `.data-...` file, or a folder
+    that contains a `checkpoint` file or a single checkpoint.
     """
     check_path(path, argument)
     prefix: str | None = path
@@ -66,7 +68,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
                 "expected one checkpoint"
             )
         prefix = os.path.join(path, indices[0])
-    for ending in (".index", ".data-"):
+    for ending in (".index", ".meta", ".data-"):
         head, dot, _ = prefix.rpartition(ending)
         if dot and not files.exists(prefix + ".index"):
             prefix = head

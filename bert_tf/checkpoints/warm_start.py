@@ -11,6 +11,7 @@ from bert_tf import console
 from bert_tf.checkpoints import hugging_face, release
 from bert_tf.checkpoints.metadata import (
     CONFIG_FILES,
+    containing_folder,
     find_companion_file,
     read_labels,
     read_metadata,
@@ -18,6 +19,7 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.io import files
 from bert_tf.modeling.base import PretrainedModel, named_layers
 
 # Variables of the optimizer and the training loop.
@@ -93,6 +95,9 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
         name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
     ]
     if missing:
+        if not any(name.startswith("bert/") for name in missing):
+            kind = hugging_face.detect_architecture(checkpoint_shapes)
+            hint = f"found the weights of {kind}, which is not fine-tuned for this task"
         raise UserError(f"{path}: the checkpoint lacks {abbreviate(missing)}; {hint}")
 
 
@@ -170,12 +175,20 @@ def warm_start(
     return list(values)
 
 
+def weight_shapes(path: str) -> dict[str, tuple]:
+    """Return the `shapes` of `open_checkpoint`, {} if the folder has no weights."""
+    folder = containing_folder(path)
+    names = files.list_folder(folder)
+    has_weights = hugging_face.is_folder(folder) or any(x.endswith(".index") for x in names)
+    return open_checkpoint(path, "preset").shapes if has_weights else {}
+
+
 def count_labels(path: str) -> int:
     """Return the number of labels in a checkpoint's classifier, or in the files next to it.
 
     Raises UserError if there is neither.
     """
-    shapes = open_checkpoint(path, "preset").shapes
+    shapes = weight_shapes(path)
     if all(name in shapes for name in _HEAD):  # the head for multiple choice has no bias
         return shapes["output_weights"][0]
     metadata = read_metadata(path)

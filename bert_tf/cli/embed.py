@@ -25,7 +25,7 @@ flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
     "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
 )
-_OPTIONS = ("pooling", "layer", "normalize")
+_OPTIONS = ("pooling", "layer", "normalize", "truncate_dim", "prompt")
 define_options(SentenceEmbeddingOptions, only=_OPTIONS)
 flags.DEFINE_multi_string(
     "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."

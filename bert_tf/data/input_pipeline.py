@@ -314,7 +314,8 @@ class FitInput(_RecordInput):
         count, values = len(self.paths), tf.constant(self.paths)
         indices = tf.data.Dataset.range(count)
         if self.shuffle:
-            indices = indices.shuffle(count)
+            # The masks of a batch depend on its number, so the order must depend on their seed.
+            indices = indices.shuffle(count, self.masking and self.masking.identity[1])
         size = group_size(count, self.batch_size) if self.bucket_by_length else 1
         if size > 1:
             lengths = records.num_tokens(values, self.schema, self.lengths)
@@ -325,7 +326,7 @@ class FitInput(_RecordInput):
             indices = indices.batch(size * self.batch_size).map(sort).unbatch()
         batches = indices.batch(self.batch_size)
         if size > 1:
-            batches = batches.shuffle(size)
+            batches = batches.shuffle(size, self.masking and self.masking.identity[1])
         batches = batches.repeat().map(lambda rows: tf.gather(values, rows))
         if self.masking:  # other masks in each pass
             batches = batches.enumerate().map(

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.checkpoints.release import check_path
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files, processes
@@ -121,6 +122,7 @@ def export(
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
     """
+    check_path(export_dir, "export_dir")
     with processes.locked(export_dir, "export_dir", "exports") as is_locked:
         processes.remove_temporary_files(export_dir, is_locked)
         versions = [int(name) for name in list_versions(export_dir)]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.configs.train import FitConfig, OptimizerConfig
@@ -53,6 +54,7 @@ class Pipeline:
     arguments: tuple[str, ...] = ("texts", "labels")
     # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
     has_head = True
+    pretrained_head = ""  # the prefix of weights that a model must have
     keras_loss = "sparse_categorical_crossentropy"
     keep_special_tokens = False
     # The optimizer unless one was given, and the arguments of `compile`.
@@ -139,6 +141,11 @@ class Pipeline:
             loaded = checkpoints.warm_start(
                 pipeline.model, files.checkpoint, labels=config.labels or None, argument="preset"
             )
+            if not any(x.startswith(cls.pretrained_head) for x in loaded):
+                raise UserError(
+                    f"`preset`: found no {cls.pretrained_head} in {files.checkpoint}, expected a "
+                    "pre-trained model"
+                )
         pipeline._is_random = cls.has_head and all(x.startswith("bert/") for x in loaded)
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
@@ -362,6 +369,8 @@ class Pipeline:
           UserError: if the folder exists or cannot be written.
         """
         self._warn_if_random("the saved weights")
+        if self.has_head:  # written as a checkpoint
+            check_path(os.fspath(folder), "folder")
         with saving.replacing_model(folder, overwrite) as temporary:
             self._write_preset(temporary)
 

@@ -53,14 +53,16 @@ _CONFIG_FIELDS = {
 }
 _FIELDS = {
     "model": {"max_input_chars_per_word?": Positive},
-    "normalizer": {
-        f"{field}?": _CONFIG_FIELDS[f"{name}?"] for name, field in _NORMALIZER_NAMES.items()
-    },
+    "normalizer": {"normalizers?": list[dict]}
+    | {f"{field}?": _CONFIG_FIELDS[f"{name}?"] for name, field in _NORMALIZER_NAMES.items()},
     "pre_tokenizer": dict,
 }
 _BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
                  "DistilBertTokenizerFast", "ElectraTokenizer",
                  "ElectraTokenizerFast")  # fmt: skip
+# Other values in `tokenizer_config.json` select other tokenizers.
+_TOKENIZERS = {"do_basic_tokenize": True, "word_tokenizer_type": "basic",
+               "subword_tokenizer_type": "wordpiece"}  # fmt: skip
 # Classes that read all settings from `tokenizer.json`.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
@@ -80,6 +82,12 @@ def read_tokenizer_json(path):
     """Return the vocabulary, a dict sorted by id, and a dict of arguments of `FullTokenizer`."""
     values = json_files.read(path, _FIELDS)
     model, normalizer = values["model"], values["normalizer"]
+    parts = normalizer.get("normalizers")
+    if parts and [x.get("type") for x in parts] == ["Lowercase", "BertNormalizer"]:
+        # Written by sentence-transformers. The second decides whether to strip accents.
+        normalizer, strips = parts[1], parts[1].get("strip_accents")
+        strips = normalizer.get("lowercase", True) if strips is None else strips
+        normalizer = {**normalizer, "lowercase": True, "strip_accents": strips}
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
     _expect(path, "model.unk_token", model.get("unk_token"), UNK)
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
@@ -116,14 +124,17 @@ def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
     has_json = files.exists(vocab_file)
     settings = read_tokenizer_json(vocab_file)[1] if has_json else {}
     path, values = _read_if_exists(folder, files.TOKENIZER_CONFIG, _CONFIG_FIELDS)
-    name = values.get("tokenizer_class")
+    class_path, name = path, values.get("tokenizer_class")
+    if name is None:
+        class_path, model = _read_if_exists(folder, "config.json")
+        name = model.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
         raise UserError(
-            f"{path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; "
+            f"{class_path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; "
             "expected BertTokenizer"
         )
-    if values.get("do_basic_tokenize") is False:
-        raise UserError(f"{path}: do_basic_tokenize is false, which is not supported")
+    for field, expected in _TOKENIZERS.items():
+        _expect(path, field, values.get(field, expected), expected)
     _check_special_tokens(path, values)
     if "added_tokens_decoder" not in values:  # it replaces both files, as in transformers
         _check_special_tokens(*_read_if_exists(folder, "special_tokens_map.json"))

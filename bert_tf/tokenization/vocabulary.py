@@ -159,6 +159,12 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None, config_file=
             "belongs to this model",
             vocab_file, found, where, expected,
         )  # fmt: skip
+    if not any(piece.startswith("##") for piece in vocab):
+        console.warning(
+            "no piece of %s starts with ##, so unknown words become [UNK]: check that it is a "
+            "WordPiece vocabulary",
+            vocab_file,
+        )
     if do_lower_case is not None:
         validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)
 

@@ -1,6 +1,7 @@
 """Release checkpoints are found by any kind of path, loaded by name, and readable by TF 1."""
 
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -64,10 +65,13 @@ def test_head_rows_are_matched_by_label(tmp_path, caplog):
         load("tagger.json", other, require_all=True)
 
 
-@pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", "folder"])
+@pytest.mark.parametrize("suffix", ["", ".index", ".meta", ".data-00000-of-00001", "folder", "C:"])
 def test_find(prefix, suffix):
-    path = prefix.rsplit("/", 1)[0] if suffix == "folder" else prefix + suffix
-    assert checkpoints.find(path) == prefix
+    folder = pathlib.Path(prefix).parent
+    if suffix == "C:":  # moved from Windows
+        (folder / "checkpoint").write_text(r'model_checkpoint_path: "C:\\out\\bert_model.ckpt"')
+    path = folder if suffix in ("folder", "C:") else prefix + suffix
+    assert checkpoints.find(str(path)) == prefix
 
 
 @pytest.mark.parametrize(

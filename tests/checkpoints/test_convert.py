@@ -107,6 +107,7 @@ def test_more_positions_and_words(release, tmp_path):
         ({"vocab_file": "vocab.txt"}, "`vocab_file`.* 5 .*, expected about 50"),
         ({"config": tiny(hidden_size=32)}, r"\(50, 16\), expected \(50, 32\)"),
         ({"path": "none"}, "`input`.*none"),
+        ({"output_dir": "a[1]"}, r"`output_dir`: a\[1\] contains \[ \]"),
         ({"output_dir": "."}, r"`output_dir`: \. "),
     ],
 )

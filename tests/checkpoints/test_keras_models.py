@@ -1,7 +1,5 @@
 """Weights loaded by name into frozen, LoRA and user-built Keras models; `from_preset`."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -139,7 +137,9 @@ def test_num_labels_of_a_preset(folder, tmp_path, caplog):
     assert BertTokenClassifier.from_preset(run, load_weights=False).output["logits"].shape[-1] == 4
     assert not [x for x in caplog.records if x.levelname == "WARNING"]
     checkpoints.write_hugging_face(
-        str(tmp_path / "hf"), checkpoints.tensors(BertModel(TINY)), TINY, labels=["a", "b", "c"]
+        str(tmp_path / "hf"), checkpoints.tensors(BertModel(TINY)), TINY, labels=[1, 2.5, 3]
     )
-    assert json.loads((tmp_path / "hf" / "config.json").read_text())["id2label"]["2"] == "c"
+    assert checkpoints.read_metadata(str(tmp_path / "hf"))["labels"] == ["1", "2.5", "3"]
+    with pytest.raises(bert_tf.UserError, match=r"lacks output_weights.* BertModel, .* fine-tuned"):
+        checkpoints.warm_start(trained, str(tmp_path / "hf"), require_all=True)
     assert BertClassifier.from_preset(tmp_path / "hf").output["logits"].shape[-1] == 3

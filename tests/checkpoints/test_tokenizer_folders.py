@@ -41,20 +41,6 @@ def test_written_folders_have_the_same_settings(transformers, tmp_path, casing):
     assert checkpoints.read_settings(str(tmp_path / "b"))["strip_accents"] is casing[1]
 
 
-def test_find_tokenizer(tmp_path):
-    path = tmp_path / "cased_L-2_H-16_A-2"
-    path.mkdir()
-    with pytest.raises(bert_tf.UserError, match=r"no vocab\.txt or tokenizer\.json in "):
-        bert_tf.FullTokenizer.from_preset(str(path))
-    (path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    # The name of a published model includes its casing.
-    tokenizer = bert_tf.FullTokenizer.from_preset(str(path))
-    assert tokenizer.encode("Über") == [PIECES.index("Über")]
-    pytest.importorskip("tensorflow_text")
-    ops = bert_tf.GraphTokenizer.from_preset(str(path), keep_special_tokens=True)
-    assert ops.tokenize(["Über [MASK]"]).to_list() == [[PIECES.index("Über"), 4]]
-
-
 def test_conversion_to_the_release(transformers, tmp_path, caplog):
     save(transformers, tmp_path / "a", strip_accents=False)
     checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "b"), "release")

@@ -4,6 +4,7 @@ import keras
 import pytest
 
 import bert_tf
+from bert_tf.configs.train import FitConfig
 from bert_tf.data import records
 from tests.training.training_helpers import one_device
 
@@ -15,6 +16,14 @@ def make(folder, strategy=None, max_seq_length=12):
     keras.utils.set_random_seed(0)
     with (strategy or one_device()).scope():
         return bert_tf.FillMask.from_preset(str(folder), max_seq_length=max_seq_length)
+
+
+def batches_of(fill_mask, epochs, shuffle=False, seed=0):
+    data = fill_mask._data({"train": TEXTS}, seed=seed)
+    config = FitConfig(batch_size=8, shuffle=shuffle)
+    task = data.make_task(fill_mask.model)
+    batches, num_steps = fill_mask._batches(fill_mask._features(data, "train"), task, config)
+    return list(batches.take(epochs * num_steps).as_numpy_iterator())
 
 
 def test_fit(encoder_folder, tmp_path):
@@ -38,6 +47,15 @@ def test_long_texts_are_split(encoder_folder):
     tokens = [token for row in ids.numpy() for token in row[row > 0][1:-1]]
     pieces = fill_mask.tokenizer.encode_batch(TEXTS)
     assert len(ids) == 2 * len(TEXTS) and tokens == [token for row in pieces for token in row]
+
+
+def test_a_seed_gives_the_same_masks(encoder_folder):
+    fill_mask = make(encoder_folder)
+    first, again, other = (
+        [batch["input_ids"].tolist() for batch in batches_of(fill_mask, 2, True, seed)]
+        for seed in (0, 0, 1)
+    )
+    assert first == again != other and first[:10] != first[10:]
 
 
 def test_loss_is_that_of_transformers(encoder_folder, tmp_path):

@@ -17,6 +17,11 @@ def test_wrong_presets(model_folder, tmp_path):
     shutil.copy(model_folder / "bert_config.json", tmp_path)
     with pytest.raises(bert_tf.UserError, match=r"`preset`: there is no vocab\.txt or token"):
         bert_tf.FillMask.from_preset(tmp_path)
+    shutil.copy(model_folder / "vocab.txt", tmp_path)
+    for pipeline, given in ((bert_tf.FillMask, {}), (bert_tf.TextClassifier, {"num_classes": 2})):
+        pipeline.from_preset(tmp_path, load_weights=False, **given)
+        with pytest.raises(bert_tf.UserError, match="`preset`: found none in the folder"):
+            pipeline.from_preset(tmp_path, **given)
     assert checkpoints.resolve(model_folder) == checkpoints.resolve(str(model_folder))
 
 
@@ -48,6 +53,8 @@ def test_casing_of_a_published_model(model_folder, tmp_path, caplog, name, do_lo
         assert tokenizer.basic_tokenizer.do_lower_case is do_lower_case
         messages = [message for message in caplog.messages if message.startswith("text is")]
         assert messages == [f"text is {'' if do_lower_case else 'not '}lower-cased"]
+        in_graph = bert_tf.GraphTokenizer.from_preset(str(path), keep_special_tokens=True)
+        assert in_graph.tokenize(["[MASK] a A"]).to_list() == [[4, 5, 5 if do_lower_case else 1]]
     # Settings next to the weights take precedence over the name.
     settings = {"do_lower_case": not do_lower_case}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -60,46 +67,54 @@ def test_unknown_casing_is_reported(model_folder, caplog):
     assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
 
 
-def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("modules", "pooling", "expected"),
+    [
+        ("", {}, ("mean", "p")),
+        ("Pooling", {"pooling_mode_cls_token": True, "word_embedding_dimension": 3}, ("cls", "p")),
+        ("Pooling Normalize", {"pooling_mode": ["max", "new"]}, ("max,new", "p")),
+        (
+            "Pooling",
+            {"pooling_mode": "max", "include_prompt": False},
+            r"config\.json: include_prompt",
+        ),
+        ("Pooling", None, r"config\.json: cannot be read"),
+        ("Pooling Dense", {}, r"modules\.json: .*Dense"),
+        ("Normalize Pooling", {}, r"modules\.json: .*in this order"),
+    ],
+)
+def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, pooling, expected):
+    modules = [{"type": f"models.{x}", "path": x} for x in ("Transformer", *modules.split())]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    values = {"prompts": {"a": "p"}, "default_prompt_name": "a"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(values))
+    (tmp_path / "Pooling").mkdir()
+    if pooling is not None:
+        (tmp_path / "Pooling" / "config.json").write_text(json.dumps(pooling))
+    if isinstance(expected, str):
+        with pytest.raises(bert_tf.UserError, match=f"{tmp_path}.*{expected}"):
+            encoder_settings(str(tmp_path), {})
+        return
+    settings = encoder_settings(str(tmp_path), {"layer": -1})
+    assert (settings["pooling"], settings["prompt"]) == expected
     caplog.set_level("INFO", "bert_tf")
+    assert encoder_settings(str(tmp_path), {"layer": 0, "prompt": ""})["layer"] == 0
+    assert f"`layer=0` overrides the setting: {tmp_path} has -1" in caplog.text
 
-    def options(**given):
-        return encoder_settings(str(tmp_path), given)
 
-    assert options() == {"pooling": "mean", "normalize": False}
-    modules_file = tmp_path / "modules.json"
-    paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
-    modules = [
-        {"type": f"sentence_transformers.models.{name}", "path": path}
-        for name, path in paths.items()
-    ]
-    modules_file.write_text(json.dumps(modules))
-    with pytest.raises(bert_tf.UserError, match=rf"{modules_file}: .*Dense"):
-        options()
-    modules_file.write_text(json.dumps(modules[:2]))
-    (tmp_path / "1_Pooling").mkdir()
-    config = tmp_path / "1_Pooling" / "config.json"
-    config.write_text(json.dumps({"pooling_mode_cls_token": True, "word_embedding_dimension": 3}))
-    assert options() == {"pooling": "cls", "layer": -1, "normalize": False}
-    assert options(pooling="cls") == options() and "overrides" not in caplog.text
-    assert options(pooling="max") == {**options(), "pooling": "max"}
-    assert f"`pooling=max` overrides the setting: {tmp_path} has cls" in caplog.text
-    config.write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
-    with pytest.raises(bert_tf.UserError, match=f"{tmp_path}: .*pooling_mode_weightedmean_tokens"):
-        options()
-    assert options(pooling="mean")["pooling"] == "mean"
-    assert "`pooling=mean` overrides the setting" in caplog.text and "weightedmean" in caplog.text
-    # A partially downloaded folder, and a folder without that module.
-    config.unlink()
-    message = f"^{config} does not exist, although modules.json lists it; `pooling` overrides it$"
-    with pytest.raises(bert_tf.UserError, match=message):
-        options()
-    assert options(pooling="cls")["pooling"] == "cls"
-    modules_file.write_text(json.dumps(modules[:1]))
-    assert options() == {"pooling": "mean", "layer": -1, "normalize": False}
-    modules_file.write_text("{}{")
-    with pytest.raises(bert_tf.UserError, match=f"{modules_file}, line 1: invalid JSON"):
-        options()
+def test_folders_that_tensorflow_reads_as_patterns(model_folder, tmp_path):
+    classifier, folder = (
+        bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"]),
+        tmp_path / "a*",
+    )
+    for call in (
+        classifier.save_to_preset,
+        classifier.export,
+        lambda path: classifier.fit(["a"], ["x"], output_dir=path, batch_size=1),
+    ):
+        with pytest.raises(bert_tf.UserError, match=r"(folder|_dir)`: .*a\* contains \*"):
+            call(folder)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("given", [None, 8])

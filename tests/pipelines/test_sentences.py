@@ -1,6 +1,6 @@
 """Sentence vectors of a real model, nearest neighbors, and the exported SavedModel."""
 
-import functools
+import importlib
 import json
 import types
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf import checkpoints
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
 from tests.common import run_python
 from tests.modeling.conftest import load_with_transformers
-from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import LINES
 
 SENTENCES = [
@@ -83,8 +83,46 @@ print(json.dumps(vectors.numpy().tolist()))
     np.testing.assert_allclose(json.loads(vectors), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("poolings", "is_normalized", "options", "edits"),
+    [
+        ("lasttoken cls mean_sqrt_len_tokens", True, {"truncate_dim": 40}, {}),
+        ("weightedmean max", False, {"prompts": {"x": "B i"}, "default_prompt_name": "x"}, {}),
+        ("mean", False, {}, {"sentence_bert_config": {"max_seq_length": 6}}),
+        ("mean", False, {}, {"tokenizer_config": {"model_max_length": 7}}),
+        ("mean", True, {}, {"sentence_bert_config": {"do_lower_case": True},
+                            "tokenizer_config": {"do_lower_case": False}}),
+    ],
+)  # fmt: skip
+def test_sentence_transformers_folders(
+    model_folder, tmp_path, poolings, is_normalized, options, edits
+):
+    """Folders of the newest version have the same vectors, before and after `save_to_preset`."""
+    peer = pytest.importorskip("sentence_transformers")
+    base, st = importlib.import_module("sentence_transformers.base.modules"), tmp_path / "st"
+    checkpoints.convert(str(model_folder), str(tmp_path / "hf"), "hugging_face")
+    pooling = peer.sentence_transformer.modules.Pooling(16, tuple(poolings.split()))
+    transformer = base.Transformer(str(tmp_path / "hf"), do_lower_case=True)
+    modules = [transformer, pooling, base.Normalize()]
+    modules = modules if is_normalized else modules[:2]
+    peer.SentenceTransformer(modules=modules, device="cpu", **options).save(str(st))
+    for name, values in edits.items():
+        path = st / f"{name}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    texts = ["a b c", "", "É Ab d", "j i h g f e d c b a"]
+    expected = peer.SentenceTransformer(str(st), device="cpu").encode(texts)
+    encoder = bert_tf.SentenceEncoder.from_preset(st)
+    np.testing.assert_allclose(encoder.predict(texts), expected, atol=1e-5, rtol=0)
+    encoder.save_to_preset(tmp_path / "saved")
+    again = peer.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(again.encode(texts), expected, atol=1e-5, rtol=0)
+    served = bert_tf.serving.Predictor(encoder.export(tmp_path / "export"))
+    vectors = [x["vectors"] for x in served([{"text": text} for text in texts])]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max", pytest.param("cls", marks=pytest.mark.slow)])
-def test_poolings(model_folder, outputs, pooling):
+def test_poolings(model_folder, outputs, pooling, tmp_path):
     indices = [i for i, line in enumerate(LINES) if "|||" not in line]
     lines = [LINES[i] for i in indices]
     pool = {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0), "cls": lambda x: x[0]}[pooling]
@@ -94,31 +132,12 @@ def test_poolings(model_folder, outputs, pooling):
         if normalize:
             expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
         np.testing.assert_allclose(encoder.encode(lines, 4), expected, atol=1e-5, rtol=0)
+        encoder.save_to_preset(tmp_path / str(layer))
+        loaded = bert_tf.SentenceEncoder.from_preset(tmp_path / str(layer))
+        np.testing.assert_allclose(loaded.encode(lines), expected, atol=1e-5, rtol=0)
+        assert loaded.config.bert_config.num_hidden_layers == layer % 2 + 1
+        assert loaded.config.max_seq_length == 12
     assert encoder.encode([]).shape == (0, 16)
-
-
-@pytest.mark.parametrize(
-    ("layer", "pooling", "normalize"),
-    [(0, "max", True), (-1, "cls", False)],
-)
-@pytest.mark.slow
-def test_presets_and_export(model_folder, tmp_path, transformers, layer, pooling, normalize):
-    lines = [line for line in LINES if "|||" not in line]
-    encoder = make(model_folder, pooling=pooling, layer=layer, normalize=normalize)
-
-    def assert_served(answers, expected):
-        np.testing.assert_allclose([x["vectors"] for x in answers], expected, atol=1e-5)
-
-    loaded = run_pipeline_test(
-        encoder,
-        {"text": lines},
-        tmp_path,
-        assert_same=functools.partial(np.testing.assert_allclose, atol=1e-6),
-        assert_served=assert_served,
-    )
-    assert loaded.config.bert_config.num_hidden_layers == layer % 2 + 1
-    assert loaded.config.max_seq_length == 12
-    load_with_transformers(transformers, str(tmp_path / "saved"))
 
 
 class Overlap:

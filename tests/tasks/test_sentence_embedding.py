@@ -63,7 +63,7 @@ def test_a_run_and_its_folder(run_script, tmp_path):
     run(f"--dev_file={tmp_path}/scores.tsv", f"--test_file={tmp_path}/scores.tsv",
               "--do_eval", "--do_predict")  # fmt: skip
     encoder = bert_tf.SentenceEncoder.from_preset(str(out))
-    assert encoder.model.pooling == ("max", -1, True)
+    assert encoder.model.pooling == ("max", -1, True, None)
     first, second = (encoder.encode(list(x)) for x in zip(*pairs, strict=True))
     cosines = np.float32(read_table(out / "test_results.tsv"))[:, 0]
     np.testing.assert_allclose(cosines, (first * second).sum(1), atol=1e-6)
@@ -131,10 +131,13 @@ def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):
         small_config(), str(tmp_path / "vocab.txt"), pooling="cls", normalize=True, max_seq_length=8
     )
     bert_tf.SentenceEncoder(make_model(config), config).save_to_preset(tmp_path / "hf")
-    log = run_script("run_sentence_encoder", f"--data_dir={tmp_path}", f"--model={tmp_path}/hf",
-                     f"--output_dir={tmp_path}/out", "--max_seq_length=7", "--do_train",
-                     "--train_batch_size=4", "--num_train_epochs=1")  # fmt: skip
+    train = ["run_sentence_encoder", f"--data_dir={tmp_path}", "--do_train",
+             "--train_batch_size=4", "--num_train_epochs=1"]  # fmt: skip
+    log = run_script(*train, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out",
+                     "--max_seq_length=7")  # fmt: skip
     assert "--max_seq_length=7 overrides the setting" in log and "normalize=True" in log
-    config = SentenceEmbeddingConfig.load(str(tmp_path / "out"))
-    assert (config.pooling, config.normalize) == ("cls", True)
+    run_script(*train, f"--model={tmp_path}/out", f"--output_dir={tmp_path}/again",
+               "--max_seq_length=6")  # fmt: skip
+    config = SentenceEmbeddingConfig.load(str(tmp_path / "again"))
+    assert (config.pooling, config.normalize, config.max_seq_length) == ("cls", True, 6)
     assert load_config(str(tmp_path / "out"))[0].name == "sentence_embedding"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import random
 import re
 import unicodedata
@@ -135,6 +136,8 @@ TOKENIZER = [
 CONFIG = [
     ("tokenizer_class", "XTokenizer"),
     ("do_basic_tokenize", False),
+    ("word_tokenizer_type", "mecab"),
+    ("subword_tokenizer_type", "character"),
     ("cls_token", "<s>"),
     ("strip_accents", 1),
     ("extra_special_tokens", "a"),
@@ -220,6 +223,12 @@ def test_which_file_counts(hf_folder):
         return read_tokenizer_settings(hf_folder(change))
 
     assert settings(lambda t, c: c.update(do_lower_case=True))["do_lower_case"] is True
+    folder = hf_folder(lambda t, c: c.pop("tokenizer_class"))
+    pathlib.Path(folder, "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
+    with pytest.raises(
+        UserError, match=r'config\.json: tokenizer_class is "BertJapaneseTokenizer"'
+    ):
+        read_tokenizer_settings(folder)
 
     def generic(tokenizer, config):
         config.update(do_lower_case=True, tokenizer_class="TokenizersBackend")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bert_tf import tokenization
+from bert_tf import BertConfig, tokenization
 from bert_tf.errors import UserError
 from bert_tf.tokenization import vocabulary
 
@@ -76,6 +76,11 @@ def test_validate_case_of_the_pieces(pieces, lower, warned, caplog):
         tokenization.validate_case_matches_vocabulary(lower, vocab, "v.txt")
     assert bool(caplog.records) == warned
     assert not warned or f"`do_lower_case={lower}`" in caplog.text
+
+
+def test_a_vocabulary_of_whole_words_is_reported(caplog):
+    vocabulary.check_vocabulary({"[PAD]": 0, "a": 1}, BertConfig(2), "v.txt")
+    assert "no piece of v.txt starts with ##" in caplog.text
 
 
 def test_added_words_take_the_slots_in_order():

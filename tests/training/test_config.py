@@ -160,7 +160,7 @@ BAD_VALUES = [
     (bert_tf.QuestionAnswering, "doc_stride", 0, "run_squad"),
     (bert_tf.QuestionAnswering, "answer_alignment", "foo", "run_squad"),
     (bert_tf.QuestionAnswering, "max_seq_length", 16.5, "run_squad"),
-    (bert_tf.SentenceEncoder, "pooling", "sum", "run_sentence_encoder"),
+    (bert_tf.SentenceEncoder, "truncate_dim", 0, "run_sentence_encoder"),
     (FillMaskConfig, "num_best", 0, "bert-tf fill-mask"),
 ]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import keras
 
-from bert_tf.checkpoints import PretrainedFiles, open_checkpoint, read_metadata
+from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
+from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.task import check_labels
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, TEXT_B, Layout
@@ -254,7 +255,7 @@ def _recorded_task_type(checkpoint):
 
 
 def _num_outputs(checkpoint):
-    return open_checkpoint(checkpoint).shapes.get("output_weights", (0,))[0]
+    return weight_shapes(checkpoint).get("output_weights", (0,))[0]
 
 
 def _choose_labels(labels, task_type, stored, checkpoint):

@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 
 import keras
 
-from bert_tf import checkpoints, console
+from bert_tf import console
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
 from bert_tf.data.columns import ANY_TEXT, BadRows, columns_of
 from bert_tf.data.containers import read_table
 from bert_tf.data.tables import as_text
-from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.tasks.fill_mask.task import (
     FillMaskConfig,
@@ -25,7 +24,6 @@ from bert_tf.tokenization.settings import MASK
 from bert_tf.tokenization.vocabulary import mask_id
 from bert_tf.training.task import ServedTask, TaskSpec
 
-_HEAD = "cls/predictions/"
 # Positions per record; each needs V probabilities in memory. Texts with more have several records.
 _NUM_SLOTS = 8
 _SCHEMA = {name: records.PRETRAINING[name] for name in (*INPUTS, "masked_lm_positions")}
@@ -66,19 +64,12 @@ class FillMask(StreamingPipeline):
     spec = SPEC
     arguments = ("texts",)
     keep_special_tokens = True
+    pretrained_head = "cls/predictions/"
     config: FillMaskConfig
 
     def __init__(self, model: BertPretrainer, config: FillMaskConfig):
         super().__init__(model, config)
         self._mask_id = mask_id(self.config.vocab)
-
-    @classmethod
-    def _config_values(cls, checkpoint, stored, values):
-        if not any(x.startswith(_HEAD) for x in checkpoints.open_checkpoint(checkpoint).shapes):
-            raise UserError(
-                f"`preset`: found no {_HEAD} in {checkpoint}, expected a masked-LM head"
-            )
-        return values
 
     def fit(
         self,
@@ -101,7 +92,8 @@ class FillMask(StreamingPipeline):
           validation_data: like `texts`. The history gets the results of `evaluate` on it, such as
             "val_masked_lm_accuracy".
           masked_lm_prob: fraction of the tokens to mask.
-          seed: random seed of the masks.
+          seed: random seed of the masks and of the order of the sequences. A repeated `fit` masks
+            the same tokens.
           **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
             `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
 

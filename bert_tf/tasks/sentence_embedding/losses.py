@@ -20,6 +20,7 @@ class Pooling(NamedTuple):
     pooling: str
     layer: int
     normalize: bool
+    truncate_dim: int | None = None
 
     def check(self, config):
         """Raise UserError if a `BertConfig` lacks the layer."""
@@ -38,15 +39,26 @@ class Pooling(NamedTuple):
             x = model(batch, **options)["all_encoder_layers"][self.layer]
         x = ops.cast(x, "float32")
         mask = ops.expand_dims(ops.cast(batch["input_mask"], "float32"), 2)
-        if self.pooling == "cls":
-            x = x[:, 0]
-        elif self.pooling == "max":
-            x = ops.max(x - (1.0 - mask) * 1e30, axis=1)
-        else:
-            x = ops.sum(x * mask, axis=1) / ops.sum(mask, axis=1)
+        vectors = [_pool(name, x, mask) for name in self.pooling.split(",")]
+        x = ops.concatenate(vectors, -1) if len(vectors) > 1 else vectors[0]
         if self.normalize:
             x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), MIN_NORM)
-        return x
+        return x[:, : self.truncate_dim] if self.truncate_dim else x
+
+
+def _pool(name, x, mask):
+    if name == "cls":
+        return x[:, 0]
+    if name == "max":
+        return ops.max(x - (1.0 - mask) * 1e30, axis=1)
+    weights = mask
+    if name == "weightedmean":
+        weights = mask * ops.cumsum(mask, axis=1)
+    elif name == "lasttoken":
+        is_last = ops.equal(ops.cumsum(mask, axis=1), ops.sum(mask, axis=1, keepdims=True))
+        weights = mask * ops.cast(is_last, "float32")
+    total = ops.sum(weights, axis=1)
+    return ops.sum(x * weights, axis=1) / (ops.sqrt(total) if "sqrt" in name else total)
 
 
 # The margin of the triplet loss, the default of sentence-transformers.

@@ -9,8 +9,11 @@ from bert_tf.errors import UserError
 # Pooling -> its setting in sentence-transformers folders.
 POOLINGS = {
     "cls": "pooling_mode_cls_token",
-    "mean": "pooling_mode_mean_tokens",
     "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
 }
 
 # Accepted column names of the first, second and third text, and of the score.
@@ -20,6 +23,9 @@ TEXT_COLUMNS = [
     ("negative",),
 ]
 SCORE_COLUMN = ("score", "similarity_score")
+
+# Properties of options with the values of the model.
+_OF_MODEL = {"saved": True, "fixed": True, "inferred": True}
 
 # Losses that treat each example separately.
 _SINGLE_LOSSES = ("cosine", "triplet")
@@ -31,7 +37,7 @@ class SentenceEmbeddingOptions(FileOptions):
 
     GROUPS = (
         ("Columns and labels", "text_columns score_column id_column"),
-        ("Model", "pooling layer normalize"),
+        ("Model", "pooling layer normalize truncate_dim prompt"),
         ("Training", "loss temperature symmetric matryoshka_dims"),
         ("Devices, speed and memory", "mini_batch_size"),
     )
@@ -73,22 +79,39 @@ class SentenceEmbeddingOptions(FileOptions):
     )
     pooling: str | None = option(
         None,
-        "Pooling of the token vectors; cls uses the vector of [CLS]. Default: the setting of a "
+        f"Pooling of the token vectors: {', '.join(POOLINGS)}, or several, separated by commas, to "
+        "concatenate. cls uses the vector of [CLS]. Default: the setting of a "
         "sentence-transformers folder, else mean.",
-        choices=tuple(POOLINGS),
-        saved=True,
-        fixed=True,
-        inferred=True,
+        **_OF_MODEL,
     )
     layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", saved=True, fixed=True)
     normalize: bool | None = option(
         None,
         "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
         "folder, else false.",
-        saved=True,
-        fixed=True,
-        inferred=True,
+        **_OF_MODEL,
     )
+
+    truncate_dim: int | None = option(
+        None,
+        "Number of values of a vector to keep, the first ones. Default: the setting of a "
+        "sentence-transformers folder, else all.",
+        minimum=1,
+        **_OF_MODEL,
+    )
+    prompt: str = option(
+        "",
+        "Text to put before each text. Default: the default prompt of a sentence-transformers "
+        "folder, else none.",
+        **_OF_MODEL,
+    )
+
+    def validate(self):
+        super().validate()
+        if self.pooling is not None and not {*self.pooling.split(",")} <= POOLINGS.keys():
+            expected = f"one of {', '.join(POOLINGS)}, or several, separated by commas"
+            raise UserError(f"`pooling={self.pooling}`: expected {expected}")
+        return self
 
     def check_run(self, config):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
@@ -105,3 +128,9 @@ class SentenceEmbeddingConfig(SentenceEmbeddingOptions, TaskConfig):
 
     FILE = "sentence_encoder.json"
     OPTIONS = SentenceEmbeddingOptions
+
+    @property
+    def width(self):
+        """The length of a vector."""
+        length = self.bert_config.hidden_size * len(self.pooling.split(","))
+        return min(self.truncate_dim or length, length)

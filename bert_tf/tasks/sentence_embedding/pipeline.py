@@ -59,7 +59,13 @@ def sentence_embedding_servable(model, config, serving_config):
     def serve_ids(inputs):
         return {"vectors": model.pooling.compute(prepared.call, inputs)}
 
-    return text_servable("sentence_embedding", prepared, config, serve_ids)
+    servable = text_servable("sentence_embedding", prepared, config, serve_ids)
+    if config.prompt:
+        serve = servable.serve_text
+        servable = servable._replace(
+            serve_text=lambda x: serve({"text": config.prompt + x["text"]})
+        )
+    return servable
 
 
 SPEC = TaskSpec(
@@ -96,7 +102,7 @@ class SentenceEncoder(StreamingPipeline):
     @property
     def width(self) -> int:
         """The length H of a vector."""
-        return self.config.bert_config.hidden_size
+        return self.config.width
 
     def fit(
         self,
@@ -188,7 +194,8 @@ class SentenceEncoder(StreamingPipeline):
         `batch_size` is the number of texts per step.
         """
         texts = iterate_texts(texts, "texts")
-        packed = self._pack((text, self.tokenizer.encode(text), []) for text in texts)
+        encode, prompt = self.tokenizer.encode, self.config.prompt
+        packed = self._pack((text, encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
         for text, arrays in self._run(
@@ -205,7 +212,8 @@ class SentenceEncoder(StreamingPipeline):
         return SentenceEmbeddingData(examples, config)
 
     def _write_preset(self, folder):
-        bert_config, (pooling, layer, normalize) = self.config.bert_config, self.model.pooling
+        bert_config, prompt = self.config.bert_config, self.config.prompt
+        pooling, layer, normalize, truncate_dim = self.model.pooling
         num_layers = layer % bert_config.num_hidden_layers + 1
         unused = range(num_layers, bert_config.num_hidden_layers)
         unused = tuple(f"bert/encoder/layer_{i}/" for i in unused)
@@ -219,16 +227,20 @@ class SentenceEncoder(StreamingPipeline):
         )
         modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
         modes = {setting: pooling == name for name, setting in POOLINGS.items()}
+        if "," in pooling:  # in this order, which older versions do not read
+            modes = {"pooling_mode": pooling.split(",")}
         values = {
             "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
                 for i, (name, path) in enumerate(modules[: 3 if normalize else 2])
             ],
-            "sentence_bert_config.json": {
-                "max_seq_length": self.config.max_seq_length,
-                "do_lower_case": False,
+            "sentence_bert_config.json": {"max_seq_length": self.config.max_seq_length},
+            "1_Pooling/config.json": {"word_embedding_dimension": bert_config.hidden_size, **modes},
+            "config_sentence_transformers.json": {
+                "prompts": {"prompt": prompt} if prompt else {},
+                "default_prompt_name": "prompt" if prompt else None,
+                "truncate_dim": truncate_dim,
             },
-            "1_Pooling/config.json": {"word_embedding_dimension": self.width, **modes},
         }
         self._write_pretrained(folder, tensors, bert_config)
         for name, value in values.items():

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf import console
-from bert_tf.checkpoints.metadata import containing_folder, read_json
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
 from bert_tf.data import records
 from bert_tf.data.columns import ID, BadRows, columns_of, find_file, read_number
 from bert_tf.data.features import Features, encode_batches
@@ -31,12 +31,15 @@ from bert_tf.training.task import Task, TaskData
 # Number of results in the search metrics, such as recall@10.
 _K = 10
 
+# Supported modules of a sentence-transformers folder.
+_MODULES = ("Transformer", "Pooling", "Normalize")
+
 # Metrics of pairs with scores, and of others.
 _SCORED, _SEARCH = ("spearman", "pearson"), tuple(f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
 
 
 def make_model(config, dtype=None):
-    pooling = Pooling(config.pooling, config.layer, config.normalize)
+    pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
     pooling.check(config.bert_config)
     return ColumnModel(BertModel(config.bert_config, dtype), pooling)
 
@@ -54,7 +57,7 @@ class SentenceEmbeddingTask(Task):
         self.metric_names = tuple(f"eval_{name}" for name in names)
         self._is_scored = is_dev_scored
         self._options = (config.loss, *data_format, config.temperature, config.symmetric,
-                         config.matryoshka_dims, config.bert_config.hidden_size)  # fmt: skip
+                         config.matryoshka_dims, config.width)  # fmt: skip
         self.key = (*self._options, config.mini_batch_size)
         # Whether the loss of an example depends on the batches of all devices.
         self.compares_replicas = is_training and self._loss.compares_examples
@@ -146,9 +149,9 @@ def make_examples(table, config):
     return examples
 
 
-def convert_examples(examples, tokenizer, max_seq_length, text_ids, lengths=None):
+def convert_examples(examples, tokenizer, max_seq_length, text_ids, prompt, lengths=None):
     """Yield a dict for `records.SENTENCES` per example; `text_ids` are ids of distinct texts."""
-    encoded = encode_batches(tokenizer, (x for e in examples for x in e.texts))
+    encoded = encode_batches(tokenizer, (prompt + x for e in examples for x in e.texts))
     for example in examples:
         rows = [
             pack_pair(next(encoded), [], tokenizer, max_seq_length, lengths) for _ in example.texts
@@ -171,7 +174,7 @@ def make_features(examples, tokenizer, config):
         examples, records.SENTENCES, convert_examples, tokenizer, config,
         ([*e.texts, e.score] for e in examples),
         {"S": length, "C": len(examples[0].texts)},
-        options={"max_seq_length": length, "text_ids": text_ids},
+        options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
     )  # fmt: skip
 
 
@@ -206,10 +209,10 @@ def read(task_config, model, splits, stored=None):
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, task_config.data_dir, path))
         examples[split] = make_examples(open_table(paths[-1]), task_config)
-    names = ("pooling", "layer", "normalize", "max_seq_length")
-    given = {x: getattr(task_config, x) for x in names if getattr(task_config, x) is not None}
-    if stored:
-        settings = {"pooling": stored.pooling, "normalize": stored.normalize, **given}
+    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "max_seq_length")
+    given = {x: getattr(task_config, x) for x in names if task_config.is_given(x)}
+    if stored := stored or (model.checkpoint and SentenceEmbeddingConfig.load(model.folder)):
+        settings = {**{x: getattr(stored, x) for x in names}, **given}
     else:
         settings = encoder_settings(model.checkpoint, given)
     config = SentenceEmbeddingConfig.of_model(task_config, model, **settings)
@@ -217,8 +220,6 @@ def read(task_config, model, splits, stored=None):
 
 
 class _Module(NamedTuple):
-    """An entry of modules.json in a sentence-transformers folder."""
-
     type: str
     path: str
 
@@ -236,39 +237,41 @@ def encoder_settings(path, given):
         module["type"].rpartition(".")[2]: module["path"]
         for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
     }
-    unsupported = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
-    if unsupported:
+    if [*modules] != [name for name in _MODULES if name in modules]:
         raise UserError(
-            f"{modules_file}: module {unsupported[0]} is not supported; expected only Transformer, "
-            "Pooling and Normalize"
+            f"{modules_file}: found the modules {', '.join(modules)}; expected only "
+            f"{', '.join(_MODULES)}, in this order"
         )
-    recorded, problem = _read_pooling(folder, modules)
-    if problem and "pooling" not in given:
-        raise UserError(f"{problem}; `pooling` overrides it")
-    saved = {"pooling": recorded, "layer": -1, "normalize": "Normalize" in modules}
-    if length := read_json(folder, "sentence_bert_config.json").get("max_seq_length"):
-        saved["max_seq_length"] = length
+    pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
+    settings = json_files.read(pooling_file, dict) if "Pooling" in modules else {}
+    # Versions before 5.4 have a setting for each pooling.
+    modes = settings.get("pooling_mode") or [x for x, y in POOLINGS.items() if settings.get(y)]
+    model = read_json(folder, "config_sentence_transformers.json")
+    prompt = (model.get("prompts") or {}).get(model.get("default_prompt_name"), "")
+    if prompt and settings.get("include_prompt") is False and "prompt" not in given:
+        raise UserError(
+            f"{pooling_file}: include_prompt is false, which is not supported with the default "
+            f"prompt {prompt!r}; `prompt` overrides it"
+        )
+    saved = {
+        "pooling": modes if isinstance(modes, str) else ",".join(modes) or "mean",
+        "layer": -1,
+        "normalize": "Normalize" in modules,
+        "max_seq_length": _max_seq_length(folder),
+        "truncate_dim": model.get("truncate_dim"),
+        "prompt": prompt,
+    }
     for name, value in saved.items():
         if given.get(name, value) != value:
-            found = problem if value is None else f"{folder} has {value}"
-            console.info("`%s=%s` overrides the setting: %s", name, given[name], found)
-    if used := [f"{name}={value}" for name, value in saved.items() if name not in given]:
-        console.info("from the settings in %s: %s", folder, ", ".join(used))
+            message = "`%s=%s` overrides the setting: %s has %s"
+            console.info(message, name, given[name], folder, value)
+    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "")]
+    console.info("from the settings in %s: %s", folder, ", ".join(used))
     return {**saved, **given}
 
 
-def _read_pooling(folder, modules):
-    """Return (pooling, None), or (None, problem) if it is not supported."""
-    if "Pooling" not in modules:
-        return "mean", None  # the default of sentence-transformers
-    path = os.path.join(folder, modules["Pooling"], "config.json")
-    if not files.exists(path):
-        return None, f"{path} does not exist, although modules.json lists it"
-    settings = read_json(folder, os.path.join(modules["Pooling"], "config.json"))
-    modes = [x for x, value in settings.items() if x.startswith("pooling_") and value is True]
-    for name, setting in POOLINGS.items():
-        if modes == [setting]:
-            return name, None
-    expected = ", ".join(POOLINGS.values())
-    modes = ", ".join(modes) or "none"
-    return None, f"{folder}: pooling {modes} is not supported; expected one of {expected}"
+def _max_seq_length(folder):
+    if length := read_json(folder, "sentence_bert_config.json").get("max_seq_length"):
+        return length
+    limit = read_json(folder, HUGGING_FACE_CONFIG).get("max_position_embeddings", 512)
+    return min(read_json(folder, files.TOKENIZER_CONFIG).get("model_max_length") or limit, limit)
