@@ -98,9 +98,8 @@ class Features:
           fingerprint: dict of further JSON values that the records depend on.
           **limits: arguments of `log_truncated` other than those for `max_seq_length`.
         """
-        length, max_limit = config.max_seq_length, config.bert_config.max_position_embeddings
+        length, limits = config.max_seq_length, _limits(config, limits)
         options = {"tokenizer": tokenizer, **dict(options)}
-        limits = {"limit": length, "max_limit": max_limit, **limits}
         return cls(
             schema,
             examples,
@@ -231,15 +230,20 @@ def digest(values):
     return sha.hexdigest()
 
 
-def log_long_texts(argument, rows, tokenizer, config):
-    """Warn if the texts of rows are truncated; each row is a list of one or two texts."""
-    limit = config.max_seq_length
-    lengths = LengthCounter(limit)
+def _limits(config, limits):
+    """Return arguments of `log_truncated`: `limits`, or those for `max_seq_length`."""
+    max_limit = config.bert_config.max_position_embeddings
+    return {"limit": config.max_seq_length, "max_limit": max_limit, **limits}
+
+
+def log_long_texts(argument, rows, tokenizer, config, **limits):
+    """Warn if the texts of rows, lists of one or two texts, are truncated; see `Features`."""
+    limits = _limits(config, limits)
+    lengths = LengthCounter(limits["limit"])
     for texts in rows:
         size = 1 + len(texts)
         # A token has at least one byte, so most texts need not be tokenized.
-        if sum(len(x.encode()) for x in texts) > limit - size:
+        if sum(len(x.encode()) for x in texts) > lengths.limit - size:
             size += sum(map(len, tokenizer.encode_batch(texts)))
         lengths.add(size)
-    max_limit = config.bert_config.max_position_embeddings
-    log_truncated(f"`{argument}`", lengths.counts, limit, max_limit)
+    log_truncated(f"`{argument}`", lengths.counts, **limits)

@@ -136,6 +136,13 @@ class ConfigLayer(keras.layers.Layer):
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
+# Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
+_ALIASES = {
+    "attention_mask": "input_mask", "token_type_ids": "segment_ids",
+    "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
+    "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
+}  # fmt: skip
+
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
@@ -294,27 +301,35 @@ class PretrainedModel(TaskModel, keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Return a dict of all inputs."""
-        inputs = dict(inputs) if isinstance(inputs, Mapping) else {"input_ids": inputs}
-        if missing := [name for name in _DEFAULTS if inputs.get(name) is None]:
-            if not keras.utils.is_keras_tensor(inputs["input_ids"]):  # Keras refuses a mixture
-                given = [name for name in inputs if name not in missing]
-                inputs |= {name: ops.convert_to_tensor(inputs[name]) for name in given}
-            inputs |= {name: _DEFAULTS[name](inputs["input_ids"]) for name in missing}
-        return inputs
+        """Return a dict of exactly the model's inputs.
+
+        Keras matches a dict with additional keys by position, with wrong results.
+        """
+        names = [tensor.name for tensor in self.inputs]
+        inputs = inputs if isinstance(inputs, Mapping) else {names[0]: inputs}
+        found = [name for name in inputs if inputs[name] is not None]
+        given = {_ALIASES.get(name, name): inputs[name] for name in found}
+        missing = [name for name in names if name not in given]
+        # A complete batch may also have labels, but positions that count from 0 are built in.
+        unknown = given.keys() - names if missing else given.keys() & {"position_ids"}
+        if unknown or len(given) < len(found) or not _DEFAULTS.keys() >= {*missing}:
+            raise UserError(f"found the inputs {', '.join(found)}, expected {', '.join(names)}")
+        if not keras.utils.is_keras_tensor(given["input_ids"]):
+            given = {name: ops.convert_to_tensor(given[name]) for name in names if name in given}
+        given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}
+        return {name: given[name] for name in names}
 
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None
     ):
-        """Return the outputs for a dict of inputs; unknown names are ignored.
+        """Return the outputs for a dict of inputs, which may have the names of other libraries.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
-        `input_ids`. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
+        `input_ids`. Unknown names are refused, but those of a complete batch, such as labels, are
+        ignored. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
         """
-        # Keras matches a dict with additional keys by position, with wrong results.
-        inputs = {tensor.name: inputs[tensor.name] for tensor in self.inputs}
         return super().call(
-            inputs,
+            self._complete(inputs),  # again, because `stateless_call` skips `__call__`
             training=training,
             mask=mask,
             replica_id=replica_id,

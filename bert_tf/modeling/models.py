@@ -103,7 +103,8 @@ class BertModel(PretrainedModel):
         positions=None,
     ):
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
-        inputs = {name: ops.convert_to_tensor(inputs[name], "int32") for name in INPUTS}
+        inputs = self._complete(inputs)
+        inputs = {name: ops.convert_to_tensor(x, "int32") for name, x in inputs.items()}
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
         layout = TokenLayout(inputs["input_mask"])
         if skip_padding:

@@ -3,8 +3,10 @@
 import contextlib
 import functools
 import types
+from collections.abc import Mapping
 
 import keras
+import numpy as np
 
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
@@ -67,6 +69,27 @@ def compute_gradients(model, task, variables, batch, weights, scale_loss, **opti
     return dense, losses, outputs
 
 
+def _arrays(inputs):
+    """Return a mapping, such as a `BatchEncoding` of transformers, as a dict that Keras accepts."""
+    if not isinstance(inputs, Mapping):
+        return inputs
+    return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
+
+
+def _of_logits(loss):
+    """Return a loss of Keras' `compile` for logits, the outputs of all heads."""
+    loss = keras.losses.get(loss)
+    name = getattr(loss, "__name__", "")
+    if name.endswith("crossentropy") and getattr(keras.losses, name, None) is loss:
+        return getattr(keras.losses, name.title().replace("_", ""))(from_logits=True)
+    if getattr(loss, "from_logits", None) is False:
+        raise UserError(
+            "`loss`: found a loss of probabilities, expected a loss of logits; use "
+            f"{type(loss).__name__}(from_logits=True)"
+        )
+    return loss
+
+
 class TaskModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
 
@@ -115,8 +138,19 @@ class TaskModel:
         loss, *means = vars(self._means).values()
         return [loss, self._compile_metrics] if self._has_own_metrics else [loss, *means]
 
+    @functools.wraps(keras.Model.compile)
+    def compile(self, optimizer="rmsprop", loss=None, *arguments, **options):
+        loss = keras.tree.map_structure(_of_logits, loss)
+        super().compile(optimizer, loss, *arguments, **options)
+
+    def compile_from_config(self, config):
+        # Keras' method requires its own `compile`.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
     @functools.wraps(keras.Model.fit)
-    def fit(self, *arguments, **options):
+    def fit(self, x=None, *arguments, **options):
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if callable(getattr(optimizer, "_learning_rate", None)):
             for callback in keras.tree.flatten(options.get("callbacks")):
@@ -127,12 +161,16 @@ class TaskModel:
                         "rate, such as bert_tf.AdamWeightDecay(2e-5)"
                     )
         with self._skipping_padding():
-            return super().fit(*arguments, **options)
+            return super().fit(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.evaluate)
-    def evaluate(self, *arguments, **options):
+    def evaluate(self, x=None, *arguments, **options):
         with self._skipping_padding():
-            return super().evaluate(*arguments, **options)
+            return super().evaluate(_arrays(x), *arguments, **options)
+
+    @functools.wraps(keras.Model.predict)
+    def predict(self, x, *arguments, **options):
+        return super().predict(_arrays(x), *arguments, **options)
 
     @contextlib.contextmanager
     def _skipping_padding(self):

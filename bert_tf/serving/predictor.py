@@ -2,13 +2,14 @@
 
 import itertools
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.configs.train import BatchConfig
+from bert_tf.data import tables
+from bert_tf.data.containers import from_columns
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
@@ -75,26 +76,34 @@ class BasePredictor:
         self.inputs, self.metadata, self._batch_size = tuple(signature), metadata, batch_size
         _, self.served = served_tasks().get(metadata["task"], (None, ServedTask()))
 
-    def __call__(self, rows: Sequence[Any], batch_size: int | None = None) -> list[dict]:
+    def __call__(self, rows: Any, batch_size: int | None = None) -> list[dict]:
         """Answer rows.
 
         Args:
-          rows: list of dicts with a value for each of `inputs`: str or bytes, a list of them for
-            "endings", or a list of numbers for "numbers". A model with a single input also takes a
-            list of its values.
+          rows: list of dicts with a value for each of `inputs`: a text, a list of texts for
+            "endings", or a list of numbers for "numbers". The columns used for training may replace
+            the inputs. A single dict, a dict of lists, a DataFrame or another table of `fit`; for a
+            model with a single input also a list of its values.
           batch_size: maximum number of rows in a batch; None for the predictor's default.
 
         Returns:
           List of dicts for `json.dumps`, one per row.
+
+        Raises:
+          UserError: if a row is invalid; the message has its index and names the input.
         """
-        if isinstance(rows, (str, bytes, dict)):
+        if isinstance(rows, (str, bytes)):
             raise UserError(
                 f"`rows`: found a single {type(rows).__name__}, expected a list of rows"
             )
         batch_size = self._batch_size if batch_size is None else batch_size
         if batch_size is not None:
             BatchConfig(batch_size)  # checks it
-        rows = [row if isinstance(row, dict) else {self.inputs[0]: row} for row in rows]
+        table = None if isinstance(rows, list) else from_columns(rows, "rows")
+        if table is not None:
+            (_, names, _), *cells = table.rows
+            rows = [dict(zip(names, row, strict=True)) for _, row, _ in cells]
+        rows = list(itertools.starmap(self._check_row, enumerate(rows)))
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
         order = sorted(range(len(rows)), key=keys.__getitem__)
@@ -111,6 +120,15 @@ class BasePredictor:
                     row = {name: x[position] for name, x in outputs.items()}
                     answers[i] = answer(row, self.metadata)
         return answers
+
+    def _check_row(self, index, row):
+        try:
+            row = tables.plain(row)
+            if len(self.inputs) == 1 and not isinstance(row, dict):
+                row = {self.inputs[0]: row}
+            return self.check(self._by_input(row))
+        except ValueError as error:
+            raise UserError(f"`rows`: row {index}: {error}") from None
 
     def read(self, line: str, as_json: bool = False) -> dict[str, Any]:
         r"""Parse a line as a row.
@@ -147,13 +165,14 @@ class BasePredictor:
         if isinstance(row, dict) and row.keys() >= set(names):
             return row
         texts = [name for name in names if name != "numbers"]
-        columns = self.metadata.get("columns", {}).get("text_columns", ())
+        columns = self.metadata.get("columns", {}).get("text_columns") or texts
         numbers = self.metadata.get("numbers", ())
         is_complete = isinstance(row, dict) and len(columns) == len(texts)
         if is_complete and row.keys() >= {*columns, *numbers}:
             inputs = {name: row[column] for name, column in zip(texts, columns, strict=True)}
             return {**inputs, "numbers": [row[name] for name in numbers]}
-        others = f" (or {', '.join([*columns, *numbers])})" if columns else ""
+        others = [*columns, *numbers]
+        others = f" (or {', '.join(others)})" if {*others} != {*names} else ""
         raise ValueError(f"expected an object with {', '.join(names)}{others}")
 
     def check(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +189,7 @@ class BasePredictor:
             texts = value if name == "endings" else [value]
             if not texts or json_files.problem(texts, list[str]):
                 expected = "a list of texts" if name == "endings" else "a text"
-                raise ValueError(f"{name}: expected {expected}")
+                raise ValueError(f"{name}: found {value!r:.40}, expected {expected}")
             for text in texts:
                 check_unicode(text, name)
         return {name: row[name] for name in self.inputs}
@@ -240,7 +259,7 @@ def find_version(path):
 
 def _sort_key(row):
     endings = row.get("endings", ())
-    texts = [value for value in row.values() if isinstance(value, (str, bytes))]
+    texts = [value for value in row.values() if isinstance(value, str)]
     return len(endings), sum(map(len, texts)) + sum(map(len, endings))
 
 

@@ -247,9 +247,10 @@ class Pipeline:
         batches = divide_batches(batches.batches(), can_repeat=not task.compares_replicas)
         return batches, config.steps_per_epoch or -(-len(serialized) // config.batch_size)
 
-    def _features(self, data, split):
+    def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
-        features, name = data.features(split, self.tokenizer), f"`{self.arguments[0]}`"
+        features = data.features(split, self.tokenizer)
+        name = f"`{argument or self.arguments[0]}`"
         serialized = features.in_memory(f"reading {name}")
         if features.log_truncated:
             features.log_truncated(name, features.counts)

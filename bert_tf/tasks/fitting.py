@@ -28,11 +28,6 @@ def logits_loss(loss, expected):
         if name not in (expected, expected.removeprefix("sparse_")):
             raise UserError(f"`loss={name}`: expected {expected} for this task")
         return None
-    if getattr(resolved, "from_logits", None) is False:
-        raise UserError(
-            "`loss`: found a loss of probabilities, expected a loss of logits; use "
-            f"{type(resolved).__name__}(from_logits=True)"
-        )
     return loss
 
 
@@ -46,7 +41,8 @@ def fit_in_memory(pipeline, data, config, optimizer_config, options):
     data.start_training(pipeline.model)
     callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
     if "dev" in data.examples:
-        records = pipeline._features(data, "dev")
+        argument = None if config.validation_split else "validation_data"
+        records = pipeline._features(data, "dev", argument)
         callbacks.insert(0, AddScores(lambda: pipeline._scores(task, records, config.batch_size)))
         if pipeline._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
             validation = pipeline._validation(data, records, task, config.batch_size)

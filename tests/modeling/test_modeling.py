@@ -1,5 +1,6 @@
 """The model: the release's outputs, dropout, and Keras files."""
 
+import collections
 import hashlib
 
 import keras
@@ -62,6 +63,64 @@ def test_inputs_that_may_be_omitted(tmp_path):
     classifier = BertClassifier(tiny(num_hidden_layers=1), 2)
     classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     assert np.isfinite(classifier.fit(ids, np.zeros(3), verbose=0).history["loss"]).all()
+
+
+# Whether a model accepts these names of its inputs.
+NAMES = {
+    "input_ids input_mask segment_ids label_ids": True,
+    "input_ids attention_mask token_type_ids": True,
+    "token_ids padding_mask segment_ids": True,
+    "input_word_ids input_mask input_type_ids": True,
+    "input_ids attention_mask token_type_ids position_ids": False,
+    "input_ids input_mask segment_ids attention_mask": False,
+    "input_ids input_masks segment_ids": False,
+    "input_ids input_mask segment_id": False,
+    "ids input_mask segment_ids": False,
+}
+
+
+def test_names_of_other_libraries():
+    """They are used in every kind of call, also in a mapping such as a `BatchEncoding`."""
+    model, labels = BertClassifier(TINY, 2), np.zeros(3)
+    model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    variables = model.trainable_variables, model.non_trainable_variables
+
+    def extended(x):
+        inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in x}
+        return keras.Model(inputs, model(inputs)["logits"])(dict(x))
+
+    calls = [
+        lambda x: model(x)["logits"],
+        extended,
+        lambda x: model.stateless_call(*variables, x)[0]["logits"],
+        lambda x: model.predict({k: v.tolist() for k, v in x.items()}, verbose=0)["logits"],
+        lambda x: model.fit(x, labels, verbose=0) and model.evaluate(x, labels, verbose=0),
+    ]
+    batch = {name: features()[name] for name in model.input}
+    expected = [call(batch) for call in calls]
+    for names, is_known in NAMES.items():
+        values = [*batch.values(), batch["input_mask"]]
+        x = collections.UserDict(zip(names.split(), values, strict=False))
+        count = 5 if "attention_mask" in names else 3  # tracing takes most of the time
+        for call, value in zip(calls[:count], expected, strict=False):
+            if is_known:
+                np.testing.assert_allclose(call(x), value, atol=1e-6)
+            else:
+                with pytest.raises(bert_tf.UserError, match=r"expected input_ids, .*segment_ids"):
+                    call(x)
+
+
+def test_losses_take_logits(tmp_path):
+    model, batch = BertClassifier(tiny(num_hidden_layers=1), 2), features()
+    labels, name = np.eye(2)[[0, 1, 0]], "binary_crossentropy"
+    function = keras.losses.binary_crossentropy
+    expected = np.mean(function(labels, model(batch)["logits"], from_logits=True))
+    for loss in (name, [name], function, {"logits": name}):
+        model.compile("sgd", loss, run_eagerly=True)
+        np.testing.assert_allclose(model.test_on_batch(batch, labels), expected, rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.test_on_batch(batch, labels), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("skip_padding", [False, True])

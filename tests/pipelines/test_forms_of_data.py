@@ -133,12 +133,18 @@ def test_columns_are_reported(encoder_folder, caplog):
 
 
 @pytest.mark.parametrize(
-    "texts", [["a b c d", "a b c", "a"], [("a", "b c"), ("a", ""), ("b", "c")]]
-)
-def test_truncated_texts_are_counted(encoder_folder, caplog, texts):
-    captured_fit(make(encoder_folder, max_seq_length=5), texts, [0, 1, 0])
-    (message,) = [x for x in caplog.messages if "truncated" in x]
-    assert "`texts`: 1 of 3 texts" in message and "the longest has 6" in message
+    ("texts", "options"),
+    [(["a b c d", "a b c", "a"], {}), ([("a", "b c"), ("a", ""), ("b", "c")], {}),
+     (["a b c d", "a b c", "a"], {"long_documents": "windows", "max_windows": 1})],
+)  # fmt: skip
+def test_truncated_texts_are_counted(encoder_folder, caplog, texts, options):
+    classifier, labels = make(encoder_folder, max_seq_length=5, **options), [0, 1, 0]
+    captured_fit(classifier, texts, labels, validation_data=(texts, labels))
+    classifier.evaluate(texts, labels)
+    classifier.predict(texts)
+    messages = [x for x in caplog.messages if "truncated" in x]
+    for name, message in zip(["texts", "validation_data", "texts", "texts"], messages, strict=True):
+        assert f"`{name}`: 1 of 3 texts (33.3%)" in message and "the longest has 6" in message
 
 
 OK = (["a"], ["pos"])

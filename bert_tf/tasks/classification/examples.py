@@ -282,6 +282,13 @@ def convert_examples(examples, tokenizer, config, is_soft=False, lengths=None):
         }
 
 
+def length_limits(config):
+    """Return arguments of `log_truncated` and `log_long_texts`."""
+    if config.windows:
+        return {"limit": config.windows.max_length, "max_limit": None, "option": "max_windows"}
+    return {"advice": "long_documents=windows"} if config.num_texts == 1 else {}
+
+
 def make_features(examples, tokenizer, config):
     """Return the `Features` of examples."""
     windows, length = config.windows, config.max_seq_length
@@ -289,9 +296,6 @@ def make_features(examples, tokenizer, config):
         isinstance(example.label, tuple) for example in examples
     )
     schema, _ = record_schema(config, is_soft, examples[0].weight is not None)
-    limits = {"advice": "long_documents=windows"} if config.num_texts == 1 else {}
-    if windows:
-        limits = {"limit": windows.max_length, "max_limit": None, "option": "max_windows"}
 
     def axes(counts):
         sizes = {"S": length, "L": config.num_outputs, "F": len(config.numeric_inputs)}
@@ -309,5 +313,5 @@ def make_features(examples, tokenizer, config):
             "numbers": [list(feature) for feature in config.numeric_inputs],
             "windows": windows and list(windows),
         },
-        **limits,
+        **length_limits(config),
     )  # fmt: skip

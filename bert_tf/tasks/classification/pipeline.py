@@ -18,7 +18,7 @@ from bert_tf.data.features import log_long_texts
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.classification.examples import examples_of
+from bert_tf.tasks.classification.examples import examples_of, length_limits
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import (
@@ -192,9 +192,8 @@ class TextClassifier(Pipeline):
         has_pairs = any(example.text_b for example in examples)
         if has_pairs:
             bert_config.check_num_texts(2)
-        if not self.config.windows:
-            texts = [list(x.texts().values()) for x in examples]
-            log_long_texts("texts", texts, self.tokenizer, self.config)
+        texts = [list(x.texts().values()) for x in examples]
+        log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
         # With an empty second text, a model of pairs gives the same answer as for a single text.
         names = ("text_a", "text_b") if has_pairs or self.config.num_texts == 2 else ("text",)
         rows = []

@@ -15,6 +15,7 @@ from bert_tf.tokenization.packing import pack_pair
 
 # Default column names; "startphrase" is SWAG's.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
+UNIT = "pairs of context and ending"
 _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 
 
@@ -131,5 +132,5 @@ def make_features(examples, tokenizer, config):
         {"S": length, "C": num_choices},
         num_choices,
         {"max_seq_length": length},
-        unit="pairs of context and ending",
+        unit=UNIT,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from bert_tf.data.containers import read_table
 from bert_tf.data.features import log_long_texts
 from bert_tf.modeling import BertMultipleChoice
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.multiple_choice.examples import make_examples
+from bert_tf.tasks.multiple_choice.examples import UNIT, make_examples
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
 from bert_tf.tasks.multiple_choice.task import (
     MultipleChoiceData,
@@ -106,7 +106,7 @@ class MultipleChoice(Pipeline):
             return []
         examples = self._examples((contexts, endings), self.arguments, "test")
         pairs = [[x.context, ending] for x in examples for ending in x.endings]
-        log_long_texts("endings", pairs, self.tokenizer, self.config)
+        log_long_texts("contexts", pairs, self.tokenizer, self.config, unit=UNIT)
         rows = [{"context": x.context, "endings": list(x.endings)} for x in examples]
         return self._answers(rows, batch_size)
 

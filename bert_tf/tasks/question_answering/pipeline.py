@@ -143,7 +143,8 @@ class QuestionAnswering(Pipeline):
 
     def _validation(self, data, records, task, batch_size):
         # The records of "dev" have no positions of answers.
-        records = self._features(self._data({"train": data.examples["dev"]}), "train")
+        features = self._data({"train": data.examples["dev"]}).features("train", self.tokenizer)
+        records = features, features.in_memory("reading answers")
         return super()._validation(data, records, task, batch_size)
 
     def _data(self, examples):
