@@ -16,8 +16,6 @@ Flags, defaults and instances match the 2018 release. Flags marked (bert_tf) rea
 create large corpora in shards, with several processes (docs/pretraining.md).
 """
 
-import os
-
 from absl import flags
 
 import bert_tf
@@ -33,6 +31,7 @@ from bert_tf.cli.flags import (
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining import PretrainingDataConfig
 from bert_tf.data import pretraining, tfds
+from bert_tf.io import files
 
 define_options(ModelConfig, only=("model", "vocab_file", *TOKENIZER_FLAGS))
 define_options(PretrainingDataConfig)
@@ -44,7 +43,7 @@ def make_source(config):
         return tfds.TfdsTextSource(
             config.tfds_name, config.tfds_split, config.text_field, config.tfds_data_dir
         )
-    paths = bert_tf.io.files.expand(config.input_file, "input_file")
+    paths = files.expand(config.input_file, "input_file")
     source = pretraining.TextFileSource(
         paths, config.input_format, config.text_field, config.split_sentences
     )
@@ -61,7 +60,7 @@ def load_tokenizer():
         return bert_tf.checkpoints.resolve(from_flags(ModelConfig), needs).tokenizer
     if not FLAGS.vocab_file:
         raise bert_tf.UserError("--vocab_file or --model is required")
-    bert_tf.io.files.require(FLAGS.vocab_file, "vocab_file")
+    files.require(FLAGS.vocab_file, "vocab_file")
     return bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
 
 
@@ -71,14 +70,13 @@ def output_paths(config, input_paths):
     if not paths or (config.num_shards and len(paths) > 1):
         expected = "one with --num_shards" if config.num_shards else "at least one"
         raise bert_tf.UserError(f"--output_file: found {len(paths)} files, expected {expected}")
-    inputs = {os.path.realpath(path) for path in [*input_paths, FLAGS.vocab_file or ""]}
-    for path in paths:
-        if paths.count(path) > 1 or os.path.realpath(path) in inputs:
-            raise bert_tf.UserError(f"--output_file: {path} is given twice or also an input file")
-        if os.path.isdir(path):
-            raise bert_tf.UserError(f"--output_file: {path} is a folder, expected a file")
-        if not config.num_shards:  # complete shards may be in a read-only folder
-            bert_tf.io.files.check_writable(path, "output_file")
+    others = [*input_paths, *filter(None, [FLAGS.vocab_file])]
+    # Complete shards may be in a read-only folder.
+    check = files.check_output if config.num_shards else files.check_writable
+    for number, path in enumerate(paths):
+        check(path, "output_file", [*others, *paths[:number]])
+        if config.num_shards and files.is_stream(path):
+            raise bert_tf.UserError(f"--output_file: {path} is not a prefix of file names")
     return paths
 
 

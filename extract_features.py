@@ -17,7 +17,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf.cli import pipelines
-from bert_tf.cli.flags import FLAGS, parse_numbers, run
+from bert_tf.cli.flags import FLAGS, check_files, parse_numbers, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 
 pipelines.define_pipeline_flags()
@@ -73,8 +73,7 @@ def main():
 
 
 def check_flags():
-    bert_tf.io.files.require(FLAGS.input_file, "input_file")
-    bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
+    check_files()
     is_weighted = (FLAGS.layer_combination or "").startswith("weighted")
     if FLAGS.layer_weights is not None and not is_weighted:
         raise bert_tf.UserError("--layer_weights requires a weighted sum as --layer_combination")

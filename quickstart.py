@@ -19,7 +19,7 @@ from absl import flags
 import bert_tf
 from bert_tf import commands
 from bert_tf.cli.flags import FLAGS, run
-from bert_tf.io import files
+from bert_tf.io import files, folders
 from examples import toy_corpus
 
 flags.DEFINE_string(
@@ -33,6 +33,11 @@ flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training and skip a
 
 # Only folders with this file may be emptied.
 MARKER = "made_by_quickstart.txt"
+# The files and folders that a quick start writes, a regular expression.
+FILES = (
+    rf"{MARKER}|results\.txt|vocab\.txt|bert_config\.json|(corpus|heldout)\.tfrecord.*|"
+    r"(text|untrained|pretrained|classifier|classifier_without|export)/.*"
+)
 
 VOCAB_SIZE = 2000
 MAX_SEQ_LENGTH = 32
@@ -86,6 +91,7 @@ def make_output_folder(folder):
     """Create the folder, or empty it if it contains an earlier quick start."""
     marker = os.path.join(folder, MARKER)
     if os.path.isfile(marker):
+        folders.check_replaceable(folder, FILES, "output_dir")
         try:
             shutil.rmtree(folder)
         except OSError as error:

@@ -46,6 +46,10 @@ _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
     """Parse the flags and call `main()`; print a UserError as one line and exit with status 1."""
+    if sys.stderr is None:  # closed by the shell
+        # TensorFlow writes to descriptor 2, which could become the next file that is opened.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
     def guarded(argv):
         console.show(rewrite=as_flags)
@@ -154,7 +158,8 @@ def check_files():
     if FLAGS.input_file:
         files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
-        files.check_writable(FLAGS.output_file, "output_file")
+        inputs = filter(None, [FLAGS.input_file])
+        files.check_writable(FLAGS.output_file, "output_file", inputs)
 
 
 class _OptionParser(flags.ArgumentParser):

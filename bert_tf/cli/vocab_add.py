@@ -9,8 +9,6 @@ The vocabulary of a cased model:
       --words_file=words.txt --output_file=my_vocab.txt --nodo_lower_case
 """
 
-import os
-
 from absl import flags
 
 import bert_tf
@@ -33,7 +31,7 @@ def main():
     pieces = bert_tf.io.files.read_text(FLAGS.vocab_file).split("\n")
     words = bert_tf.io.files.read_text(FLAGS.words_file).split("\n")
     words = [word.strip() for word in words if word.strip()]
-    bert_tf.io.files.make_folder(os.path.dirname(FLAGS.output_file))
+    bert_tf.io.files.check_writable(FLAGS.output_file, "output_file", [FLAGS.words_file])
     new_pieces, added = bert_tf.tokenization.add_words(
         [piece.strip() for piece in pieces], words, FLAGS.do_lower_case
     )

@@ -9,8 +9,6 @@ A cased vocabulary of pieces that occur at least ten times:
       --nodo_lower_case --min_count=10
 """
 
-import os
-
 from absl import flags
 
 import bert_tf
@@ -33,9 +31,7 @@ NEEDS_TENSORFLOW = False
 def main():
     vocabulary = bert_tf.tokenization.vocabulary
     inputs = bert_tf.io.files.expand(FLAGS.input_file, "input_file")
-    if os.path.realpath(FLAGS.vocab_file) in map(os.path.realpath, inputs):
-        raise bert_tf.UserError(f"--vocab_file: {FLAGS.vocab_file} is also an input file")
-    bert_tf.io.files.check_writable(FLAGS.vocab_file, "vocab_file")
+    bert_tf.io.files.check_writable(FLAGS.vocab_file, "vocab_file", inputs)
     words = vocabulary.count_words(inputs, FLAGS.do_lower_case)
     pieces = vocabulary.learn(words, FLAGS.vocab_size, FLAGS.min_count, FLAGS.num_unused)
     bert_tf.io.files.write_text(FLAGS.vocab_file, "".join(f"{piece}\n" for piece in pieces))

@@ -186,7 +186,7 @@ def side_file(path):
 def write_counts(counts):
     """Write the side files for a dict from path to count; keep existing entries for other files."""
     groups: dict[str, list] = {}
-    for path in counts:
+    for path in (path for path in counts if not files.is_stream(path)):
         groups.setdefault(side_file(path), []).append(path)
     for side, paths in groups.items():
         try:

@@ -3,26 +3,25 @@
 All modules access files with these functions.
 
 A file is written under a temporary name in its folder and renamed when complete, so a crash keeps
-the previous version. Local paths do not need TensorFlow, which takes seconds to import and half a
-gigabyte of memory per process.
+the previous version. Exceptions are pipes and devices, which are written to as they are, and the
+file that standard output is redirected to. Local paths do not need TensorFlow, which takes seconds
+to import and half a gigabyte of memory per process.
 """
 
 import codecs
 import contextlib
 import errno
-import functools
-import glob
 import gzip
 import hashlib
 import io
 import os
 import re
-import shutil
 import sys
 import zlib
 
 from bert_tf import console
 from bert_tf.errors import UserError, check_unicode, reason
+from bert_tf.io.local import Local, exchange_folders, identity, is_stream
 
 # Files that belong to a model and are saved next to its checkpoint.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
@@ -48,22 +47,6 @@ TASK_CONFIG_FILES = {
 }
 
 
-class Local:
-    """The interface of `tf.io.gfile` for local paths, without TensorFlow."""
-
-    GFile = open
-    exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
-    listdir, remove = staticmethod(os.listdir), staticmethod(os.remove)
-    rmtree, glob = staticmethod(shutil.rmtree), staticmethod(glob.glob)
-    makedirs = staticmethod(functools.partial(os.makedirs, exist_ok=True))
-
-    @staticmethod
-    def rename(source, target, overwrite=False):
-        if not overwrite and os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-        os.replace(source, target)
-
-
 def system(path):
     """Return the file system of `path`: `Local` or `tf.io.gfile`."""
     if "://" not in os.fspath(path):
@@ -81,6 +64,7 @@ def _on_any_system(name):
 
 
 exists, is_folder, open_file = map(_on_any_system, ("exists", "isdir", "GFile"))
+walk = _on_any_system("walk")
 
 
 def list_folder(path):
@@ -287,28 +271,44 @@ def _is_running(process_id):
     return True
 
 
+# A full disk, a quota, a limit, and a pipe whose reader has exited.
+_WRITE_ERRORS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE
+
+
 @contextlib.contextmanager
-def replacing(*paths):
+def replacing(*paths, check_folder=None):
     """Yield temporary names for files or folders, and rename them if the block succeeds.
 
+    The target of a symbolic link is replaced; a pipe or a device yields its own name. An existing
+    folder is replaced only with `check_folder`, which raises UserError if it must not.
     Renaming a folder is not atomic on object stores. I/O errors that mention a temporary name
     become a UserError about `paths`, as do errors for a full disk. Other errors come from the
     computation in the block.
     """
-    temporary = [temporary_name(path) for path in paths]
     for path in paths:
         make_folder(os.path.dirname(path))
+    if len(set(map(identity, paths))) < len(paths):
+        raise UserError(f"{', '.join(paths)}: two of these names are the same file")
+    targets = [os.path.realpath(x) if os.path.islink(x) and not is_stream(x) else x for x in paths]
+    temporary = [path if is_stream(path) else temporary_name(path) for path in targets]
+    pairs = [(x, path) for x, path in zip(temporary, targets, strict=True) if x != path]
     try:
         yield temporary
-        for source, target in zip(temporary, paths, strict=True):
+        for source, target in pairs:
+            if check_folder and is_folder(target):
+                check_folder(target)
+                if system(target) is Local:
+                    exchange_folders(source, target)
+                    continue
+                remove(target)
             rename(source, target)
     except io_errors() as error:
-        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if not is_full and not any(os.path.basename(name) in str(error) for name in temporary):
+        is_known = getattr(error, "errno", None) in _WRITE_ERRORS
+        if not is_known and not any(os.path.basename(name) in str(error) for name in temporary):
             raise
         raise UserError(f"{', '.join(paths)}: cannot be written ({reason(error)})") from None
     finally:
-        for path in temporary:
+        for path, _ in pairs:
             _try_remove(path)
 
 
@@ -326,8 +326,20 @@ def _try_remove(path):
         console.warning("%s: cannot be removed (%s)", path, reason(error))
 
 
-def check_writable(path, argument):
-    """Check before a long computation that `path` can be written; errors name `argument`."""
+def check_output(path, argument, others=()):
+    """Check that an output is not a folder, and not one of the `others` under another name."""
+    if identity(path) in map(identity, others):
+        raise UserError(f"`{argument}`: {path} is given twice or also an input file")
+    if is_folder(path):
+        raise UserError(f"`{argument}`: {path} is a folder, expected a file")
+
+
+def check_writable(path, argument, others=()):
+    """Check before a long computation that `path` can be written; see `check_output`."""
+    check_output(path, argument, others)
+    if is_stream(path):
+        return
+    path = os.path.realpath(path) if os.path.islink(path) else path
     remove_partial(path)
     temporary = temporary_name(path)
     with naming_errors(f"`{argument}`: {path} cannot be written"):

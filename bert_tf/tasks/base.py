@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.configs.train import FitConfig, OptimizerConfig
@@ -367,13 +366,10 @@ class Pipeline:
           overwrite: whether to replace an existing model.
 
         Raises:
-          UserError: if the folder exists or cannot be written.
+          UserError: if the folder exists, contains other files, or cannot be written.
         """
         self._warn_if_random("the saved weights")
-        if self.has_head:  # written as a checkpoint
-            check_path(os.fspath(folder), "folder")
-        with saving.replacing_model(folder, overwrite) as temporary:
-            self._write_preset(temporary)
+        saving.save(self, folder, overwrite)
 
     def _warn_if_random(self, what):
         if self._is_random:

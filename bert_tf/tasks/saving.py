@@ -1,6 +1,5 @@
 """Save and export a `Pipeline`."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -10,11 +9,21 @@ import tempfile
 import keras
 
 from bert_tf import serving
-from bert_tf.checkpoints.metadata import CONFIG_FILES, find_companion_file
+from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, folders
+
+
+def save(pipeline, folder, overwrite):
+    """Write a preset; see `Pipeline.save_to_preset`."""
+    folder = os.fspath(folder).rstrip("/")
+    if pipeline.has_head:  # written as a checkpoint
+        check_path(folder, "folder")
+    folders.check_preset(folder, overwrite)
+    with files.replacing(folder, check_folder=folders.check_preset) as (temporary,):
+        pipeline._write_preset(temporary)
 
 
 def export(pipeline, folder, version, options):
@@ -53,20 +62,3 @@ def _export_by_tensorflow(pipeline, folder, version, options):
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"the export with TensorFlow failed: {message}")
     return os.path.join(folder, os.path.basename(done.stdout.splitlines()[-1]))
-
-
-@contextlib.contextmanager
-def replacing_model(folder, overwrite):
-    """Yield a temporary folder, which then becomes or, with `overwrite`, replaces the folder."""
-    folder = os.fspath(folder).rstrip("/")
-    if files.exists(folder) and (not files.is_folder(folder) or files.list_folder(folder)):
-        if not overwrite:
-            raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
-        if find_companion_file(folder, CONFIG_FILES) is None:
-            raise UserError(
-                f"`folder`: found no model in {folder}, so `overwrite` does not replace it"
-            )
-    with files.replacing(folder) as (temporary,):
-        yield temporary
-        if files.exists(folder):
-            files.remove(folder)

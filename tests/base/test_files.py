@@ -1,5 +1,7 @@
 """Atomic writes, file names, locks and the error messages about files."""
 
+import concurrent.futures
+import contextlib
 import gzip
 import os
 import subprocess
@@ -10,7 +12,8 @@ import tensorflow as tf
 
 from bert_tf import errors
 from bert_tf.errors import UserError
-from bert_tf.io import files, processes
+from bert_tf.io import files, folders, processes
+from tests.common import write_files
 
 
 def test_errors_of_the_block_are_not_changed(tmp_path):
@@ -41,6 +44,73 @@ def test_partial_files_of_killed_processes_are_removed(tmp_path):
         (folder / f"x.tmp-0{dead.pid}" / "weights").touch()
         remove(folder)
         assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
+
+
+def test_links_and_pipes(tmp_path, monkeypatch):
+    """The target of a link is replaced. A pipe is written to, and may be read several times."""
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, old="old", other="old")
+    os.link("other", "hard")
+    for link, target in (("link", "old"), ("dangling", "new"), ("same", "other")):
+        os.symlink(target, link)
+    for path, target in (("link", "old"), ("dangling", "new")):
+        files.check_writable(path, "x")
+        files.write_text(path, "text")
+        assert os.readlink(path) == target and files.read_text(target) == "text"
+    for first, second in (("x", "./x"), ("other", "same"), ("hard", f"{tmp_path}/other")):
+        with pytest.raises(UserError, match=second):
+            files.write_texts({first: "lost", second: "lost"})
+        with pytest.raises(UserError, match=f"^`x`: {second}"):
+            files.check_writable(second, "x", [first])
+    assert files.read_text("other") == "old" and not os.path.exists("x")
+    os.mkfifo("pipe")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        files.check_writable("pipe", "x")
+        writing = pool.submit(files.write_text, "pipe", "a\nb")
+        assert "".join(files.read_lines("pipe")) == files.read_text("pipe") == "a\nb"
+        writing.result()
+    assert sorted(os.listdir()) == [
+        "dangling",
+        "hard",
+        "link",
+        "new",
+        "old",
+        "other",
+        "pipe",
+        "same",
+    ]
+
+
+def test_standard_output_keeps_its_file(tmp_path):
+    program = "from bert_tf.io import files; files.write_text('/dev/fd/1', 'text'); print('end')"
+    with open(tmp_path / "log", "wb") as log:
+        os.write(log.fileno(), b"start ")
+        subprocess.run([sys.executable, "-c", program], stdout=log, check=True)
+    assert (tmp_path / "log").read_text() == "start textend\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "named"),
+    [
+        ("", ""),
+        ("bert_config.json checkpoint model.ckpt-1.index squad.json 1_Pooling/config.json", ""),
+        ("vocab.txt", "no model"),
+        ("config.json x/vocab.txt", "x/vocab.txt"),
+    ],
+)
+def test_only_a_preset_is_replaced(tmp_path, names, named):
+    paths = [tmp_path / "preset" / name for name in names.split()]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "link").symlink_to("preset")
+    folder, check = str(tmp_path / "link"), folders.check_preset
+    error = pytest.raises(UserError, match=f"^`folder`: .* {named}") if named else None
+    with error or contextlib.nullcontext(), files.replacing(folder, check_folder=check) as (new,):
+        files.write_text(os.path.join(new, "new"), "")
+    assert all(path.exists() == bool(named) for path in paths)
+    assert named or os.listdir(folder) == ["new"]
+    assert sorted(os.listdir(tmp_path)) == ["link", "preset"]
 
 
 def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):

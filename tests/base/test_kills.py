@@ -116,6 +116,36 @@ def check_same_files(whole, output):
     assert contents(output) == contents(whole)
 
 
+SAVE = """
+import os, sys
+from bert_tf.io import files, folders
+text, folder = sys.argv[1:]
+folders.check_preset(folder)
+with files.replacing(folder, check_folder=folders.check_preset) as (temporary,):
+    for name in ("bert_config.json", "vocab.txt"):
+        files.write_text(os.path.join(temporary, name), text)
+"""
+
+
+def test_replacing_a_preset(killer, tmp_path):
+    """Before each operation, either the old or the new preset is complete."""
+    folder, found = tmp_path / "work" / "preset", set()
+    (tmp_path / "save.py").write_text(SAVE)
+
+    def save(text, operation=0):
+        return killer.run(str(tmp_path / "save"), [text, str(folder)], operation=operation)
+
+    save("old")
+    for operation in range(1, 1 + save("old")[2]):
+        assert save("new", operation)[0] < 0
+        first, second = (path.read_text() for path in folder.iterdir())
+        assert first == second
+        found.add(first)
+        assert save("old")[0] == 0, killer.log.read_text()
+        assert [path.name for path in folder.parent.iterdir()] == ["preset"]
+    assert found == {"old", "new"}
+
+
 def tensors(prefix):
     source = checkpoints.ReleaseCheckpoint(str(prefix))
     return {name: source.tensor(name) for name in source.shapes}

@@ -10,10 +10,14 @@ from bert_tf.tasks.classification.processor import ProcessorSource
 from tests.common import read_results, read_table, write_files
 from tests.tasks.conftest import make_run
 
-# A class from a fork of the release, with new imports.
+# The first class is in the manner of the release's forks.
 MODULE = """
+# coding=utf-8
+from __future__ import absolute_import, division, print_function
 import os
-from bert_tf import DataProcessor, InputExample, tokenization
+import run_classifier
+import tokenization
+from run_classifier import DataProcessor, InputExample
 
 class MrpcProcessor(DataProcessor):
     def get_train_examples(self, data_dir):
@@ -36,8 +40,9 @@ class MrpcProcessor(DataProcessor):
             text_a = tokenization.convert_to_unicode(line[3])
             text_b = tokenization.convert_to_unicode(line[4])
             label = "0" if set_type == "test" else tokenization.convert_to_unicode(line[0])
-            examples.append(InputExample(guid=f"{set_type}-{i}", text_a=text_a, text_b=text_b,
-                                         label=label))
+            example = run_classifier.InputExample if i % 2 else InputExample
+            examples.append(example(guid="%s-%s" % (set_type, i), text_a=text_a, text_b=text_b,
+                                    label=label))
         return examples
 
 class OfNoBaseClass:
@@ -82,7 +87,8 @@ class Failing:
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """The name of the module, which is in the current folder."""
-    write_files(tmp_path, my_task__py=MODULE)
+    other = "import tensorflow.contrib"  # of the fork, which is not imported
+    write_files(tmp_path, my_task__py=MODULE, run_classifier__py=other, tokenization__py=other)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield "my_task"
@@ -93,8 +99,8 @@ def module(tmp_path, monkeypatch):
 def mrpc(tmp_path):
     """The flag for a folder with the MRPC files."""
     (tmp_path / "data").mkdir()
-    rows = [f'{i % 2}\t1\t2\ta "b {"c" * i}\td e' for i in range(8)]
-    text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows]) + "\n"
+    rows = [f'{i % 2}\t1\t2\ta\r"b {"c" * i}\td e' for i in range(8)]
+    text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows]) + "\n\n\r\n"
     data = write_files(tmp_path / "data", train__tsv=text, dev__tsv=text, test__tsv=text)
     return f"--data_dir={data}"
 
@@ -124,6 +130,13 @@ def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
     run_script("export_model", f"--model_dir={own}", f"--export_dir={tmp_path}/export")
     answers = serving.Predictor(f"{tmp_path}/export")([{"text_a": "a b", "text_b": "d e"}])
     assert list(answers[0]["probabilities"]) == ["0", "1"]
+
+
+def test_a_fork_s_imports(module, mrpc, monkeypatch):
+    monkeypatch.setitem(sys.modules, "run_classifier", script := object())
+    (*_, last) = ProcessorSource(f"{module}:MrpcProcessor", mrpc.partition("=")[2]).read("train")
+    assert (last.text_a.split()[:2], last.label, last.id) == (["a", '"b'], "1", "train-8")
+    assert sys.modules["run_classifier"] is script and "tokenization" not in sys.modules
 
 
 def test_a_class_of_the_user(module):
@@ -161,8 +174,13 @@ def test_errors(run_script, module, tmp_path, flags, message):
 
 def test_cells_of_a_file(tmp_path):
     """Cells are read as by `csv.reader` in the release's processors."""
-    write_files(tmp_path, a__tsv='a\t"b\tc"\r\n\n\n"d\te\n')
     read_tsv = bert_tf.DataProcessor._read_tsv
-    assert read_tsv(f"{tmp_path}/a.tsv") == [["a", '"b', 'c"'], [], [], ['"d', "e"]]
+    for text, rows in (
+        ('a\t"b\tc"\r\n\n\n"d\te\n\n', [["a", '"b', 'c"'], [], [], ['"d', "e"], []]),
+        ("a\tb\rc\r\n\n\r\n", [["a", "b c"]]),
+        ("a\tb\rc\td\r", [["a", "b"], ["c", "d"]]),
+    ):
+        write_files(tmp_path, a__tsv=text)
+        assert read_tsv(f"{tmp_path}/a.tsv") == rows
     write_files(tmp_path, b__tsv='a\t"b\tc\nd"\t' + "e" * 200_000)
     assert read_tsv(f"{tmp_path}/b.tsv", quotechar='"') == [["a", "b\tc\nd", "e" * 200_000]]

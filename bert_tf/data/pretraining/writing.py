@@ -28,6 +28,9 @@ _BATCH_SIZE = 250
 # Bytes of tokens to buffer before writing.
 _BUFFER_SIZE = 16_000_000
 
+# The other files, and partial ones; the user's files stay.
+_FILES = re.compile(r"(tokens|(sizes|\d+)\.json)(\.tmp-\d+)?|made_of\.json\.tmp-\d+")
+
 # Files of a run that was killed before writing the fingerprint.
 _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
 
@@ -217,15 +220,15 @@ class WorkDir:
             if files.exists(path):
                 files.remove(path)
         if "://" in self.path:
-            files.remove(self.path)
+            if not files.list_folder(self.path):
+                files.remove(self.path)
             return
         with contextlib.suppress(OSError):  # that process may have written files
             os.rmdir(self.path)
 
     def _clear(self):
-        """Remove all but lock and fingerprint; sizes first, so that no run uses partial tokens."""
-        names = set(files.list_folder(self.path)) - {".lock", "made_of.json"}
-
+        """Remove tokens and counts; the sizes first, so that no run uses partial tokens."""
+        names = set(filter(_FILES.fullmatch, files.list_folder(self.path)))
         if "sizes.json" in names:
             files.remove(self._join("sizes.json"))
         paths = map(self._join, sorted(names - {"sizes.json"}))

@@ -1,20 +1,25 @@
 """The release's interface for custom data: `DataProcessor` and `InputExample`."""
 
+import contextlib
 import csv
 import dataclasses
 import importlib
 import os
+import re
 import sys
+import types
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from bert_tf import tokenization
 from bert_tf.data.containers import check_list
 from bert_tf.data.tables import long_cells
 from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import Example, collect_examples
 from bert_tf.tasks.classification.glue import CUSTOM_METRICS, DatasetSpec
-from bert_tf.tokenization import convert_to_unicode
+
+_LONE_CR = re.compile(r"\r(?!\r*\n?\Z)")
 
 
 @dataclasses.dataclass
@@ -57,10 +62,19 @@ class DataProcessor:
 
     @classmethod
     def _read_tsv(cls, input_file: str, quotechar: str | None = None) -> list[list[str]]:
-        """Return the cells of each line of a tab-separated file, local or remote."""
-        lines = files.read_lines(input_file)
+        """Return the cells of each line of a tab-separated file, local or remote.
+
+        A carriage return within a line becomes a space. Empty lines at the end are dropped, unless
+        there are others, which may separate sentences.
+        """
+        lines = list(files.read_lines(input_file))
+        if lines and not lines[0].endswith("\n"):  # all lines may end with a carriage return
+            lines = lines[0].split("\r")
+        lines = [_LONE_CR.sub(" ", line) for line in lines]
         with long_cells():
-            return list(csv.reader(lines, delimiter="\t", quotechar=quotechar))
+            rows = list(csv.reader(lines, delimiter="\t", quotechar=quotechar))
+        count = max((number for number, row in enumerate(rows, 1) if row), default=0)
+        return rows[:count] if all(rows[:count]) else rows
 
 
 class ProcessorSource:
@@ -82,11 +96,12 @@ class ProcessorSource:
         self.dataset = DatasetSpec({}, labels, metrics=CUSTOM_METRICS["classification"])
 
     def _call(self, method, *arguments):
-        try:
-            values = getattr(self._processor, method, _missing)(*arguments)
-        except NotImplementedError:
-            raise UserError(f"`processor={self._name}`: the class has no {method}") from None
-        return check_list(values, f"processor={self._name}", f"a list from {method}")
+        with _modules_of_the_release(self._name):
+            try:
+                values = getattr(self._processor, method, _missing)(*arguments)
+            except NotImplementedError:
+                raise UserError(f"`processor={self._name}`: the class has no {method}") from None
+            return check_list(values, f"processor={self._name}", f"a list from {method}")
 
     def splits(self, base):
         return [base]
@@ -104,8 +119,8 @@ class ProcessorSource:
                 raise ValueError(f"found {shown(example)}, expected an InputExample with text_a")
             return Example(
                 where,
-                convert_to_unicode(text_a),
-                convert_to_unicode(text_b) if text_b else None,
+                tokenization.convert_to_unicode(text_a),
+                tokenization.convert_to_unicode(text_b) if text_b else None,
                 labels.read(label) if split == "test" else labels.read_cells([label]),
                 str(index if guid is None else guid),
             )
@@ -116,12 +131,28 @@ class ProcessorSource:
         return collect_examples(self.dataset, rows, make, bad, error, split != "test")
 
 
+@contextlib.contextmanager
+def _modules_of_the_release(reference):
+    """Make the names that a processor imports from the release's modules those of bert_tf."""
+    script = types.SimpleNamespace(DataProcessor=DataProcessor, InputExample=InputExample)
+    modules = {"run_classifier": script, "tokenization": tokenization}
+    modules.pop(reference.partition(":")[0], None)  # a processor in a file of that name
+    before = {name: sys.modules.pop(name) for name in modules if name in sys.modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
 def _missing(*arguments):
     raise NotImplementedError
 
 
 def _as_label(label):
-    return convert_to_unicode(label) if isinstance(label, bytes) else str(label)
+    return tokenization.convert_to_unicode(label) if isinstance(label, bytes) else str(label)
 
 
 def _make(reference):
@@ -131,7 +162,8 @@ def _make(reference):
     if os.getcwd() not in sys.path:  # Python adds the folder of the script instead
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(importlib.import_module(module), name)()
+        with _modules_of_the_release(reference):
+            return getattr(importlib.import_module(module), name)()
     except Exception as error:  # user code may raise anything
         message = f"{type(error).__name__}: {reason(error)}"
         raise UserError(f"`processor={reference}`: {message}") from error
