@@ -4,12 +4,10 @@ import dataclasses
 import functools
 import math
 import os
-from collections import Counter
 
 from bert_tf import console
 from bert_tf.configs.task import base_split
-from bert_tf.data import tables
-from bert_tf.data.tables import named_rows, plain
+from bert_tf.data.tables import plain
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
@@ -95,6 +93,24 @@ def find_file(split, names, data_dir=None, path=None):
         f"`data_dir={data_dir}`: found no {' or '.join(names)}; for a file with another name use "
         f"`{argument}`"
     )
+
+
+def named_rows(table):
+    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
+    number, names, problem = next(table.rows, (1, [], "the file is empty"))
+    if problem:
+        raise UserError(f"{table.place(number)}: {problem}")
+    names = [str(name).strip() for name in names]
+
+    def named(cells, problem):
+        if not problem and len(cells) != len(names):
+            # An unquoted comma, for example, shifts the following columns.
+            problem = (
+                f"found {counted(len(cells), 'column')}, expected {len(names)} as in the first line"
+            )
+        return problem or dict(zip(names, cells, strict=True))
+
+    return names, ((table.place(number), named(*row)) for number, *row in table.rows)
 
 
 def columns_of(table):
@@ -207,7 +223,7 @@ _MORE_LABEL = (
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
-def find_columns(place, row, layout, split, train_columns=None, has_names=False):
+def find_columns(place, row, layout, split, train_columns=None, has_names=False, second=()):
     """Find the columns of a table, given its first row; `place` is that of the row, for messages.
 
     With a header, columns that `layout` does not name are found by name, in any order. Without
@@ -225,7 +241,16 @@ def find_columns(place, row, layout, split, train_columns=None, has_names=False)
     lowered = {name.lower() for name in names}
     has_more = not lowered.isdisjoint(_MORE_TEXT) and not lowered.isdisjoint(_MORE_LABEL)
     is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
-    if layout.header == "yes" or (layout.header == "auto" and is_known):
+    is_auto, first = layout.header == "auto" and not has_names, 0
+    if is_auto and not names[0] and is_number(next(iter(second), "")):
+        first = 1  # the index of a DataFrame
+    is_numbered = names[first:] == [*map(str, range(len(names) - first))]
+    from_pandas = is_auto and (first or (is_numbered and (layout.restored or len(names) > 1)))
+    if from_pandas:
+        console.info("%s: the line %s is a header, unless `header=no`", place, ", ".join(names))
+    if layout.header == "yes" or (
+        layout.header == "auto" and (is_known or (from_pandas and layout.text))
+    ):
         columns = _by_layout(place, names, layout, split)
     elif layout.text:
         if not layout.label and split != "test":
@@ -234,43 +259,12 @@ def find_columns(place, row, layout, split, train_columns=None, has_names=False)
             )
         columns = _by_layout(place, (), layout, split)
     else:
-        columns = _by_count(place, len(names), layout, split, train_columns)
+        columns = _by_count(place, len(names) - first, layout, split, train_columns)
+        if from_pandas:
+            texts, labels = (tuple(first + x for x in y) for y in (columns.texts, columns.labels))
+            columns = Columns(texts, labels, header=True, names=tuple(names))
     _check_distinct(place, columns)
     return dataclasses.replace(columns, width=len(names))
-
-
-def with_header(table, columns, row, train=None, separator=None):
-    """Return the `columns` of a file with a header if the first row must be one.
-
-    It is a header if it has the names of `train`, the columns of the training file, or if its label
-    is not a number and occurs only there, while the other labels are numbers or a few values that
-    repeat. A cell may have several labels with a `separator`.
-    """
-    position = columns.labels[0]
-    if len(row) <= position:
-        return columns
-    names, label = tuple(name.strip() for name in row), row[position].strip()
-    reason = "as in the training file"
-    if not train or names != train.names:
-        # Read the file twice: all its rows may take much more memory than the examples.
-        rows = tables.read_rows(table.name, table.format)
-        cells = (row[position] for _, row, _ in rows if len(row) > position)
-        if separator:
-            cells = (label for cell in cells for label in cell.split(separator))
-        labels = Counter(map(str.strip, cells))
-        others = {name: count for name, count in labels.items() if name != label}
-        num_others = sum(others.values())
-        if not label or is_number(label) or labels[label] != 1 or num_others < 2:
-            return columns
-        repeat = 2 <= len(others) <= num_others / 2
-        if not repeat and not all(map(is_number, others)):
-            return columns
-        reason = f"because the label {label!r} occurs nowhere else"
-    console.info(
-        "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
-        table.name, ", ".join(names), reason,
-    )  # fmt: skip
-    return dataclasses.replace(columns, header=True, names=names)
 
 
 def is_number(text):
@@ -343,8 +337,11 @@ def _by_layout(place, names, layout, split):
         return find(found or wanted, argument if is_needed else None)
 
     texts = [find([name], "text_columns") for name in layout.text]
-    texts = texts or [find_usual(TEXT_A, _MORE_TEXT, "text_columns"), find(TEXT_B)]
     needs_label = split != "test"
+    others = {*ANY_LABEL, *ID, *(name.lower() for name in layout.numbers)}
+    rest = [name for name in names if name.lower() not in others]
+    text_a = TEXT_A if needs_label or len(rest) != 1 else (*TEXT_A, *rest)
+    texts = texts or [find_usual(text_a, _MORE_TEXT, "text_columns"), find(TEXT_B)]
     labels = [find([name], "label_column" if needs_label else None) for name in layout.label]
     labels = labels or [find_usual(LABEL, _MORE_LABEL, "label_column", needs_label)]
     return Columns(

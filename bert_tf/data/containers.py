@@ -1,7 +1,7 @@
 """Tables from the arguments of `fit`: lists, mappings, DataFrames and datasets."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import keras
 import numpy as np
@@ -28,6 +28,7 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
       known_labels: those that cannot be columns of texts.
     """
     first, *others = columns
+    first = list(first) if isinstance(first, Iterator) else first
     if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
         first, others = _read_dataset(first, others, arguments)
     if len(others) >= len(arguments):
@@ -84,6 +85,8 @@ def _read_dataset(dataset, others, arguments):
             raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
         if isinstance(dataset.element_spec, dict):
             return dataset, others
+        if not tf.nest.flatten(dataset.element_spec)[0].shape.rank:
+            dataset = dataset.batch(1)
         batches = list(dataset.as_numpy_iterator())
     for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
         raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
@@ -100,12 +103,12 @@ def _read_dataset(dataset, others, arguments):
 def from_columns(values, argument):
     """Return the `Table` of a container with named columns; None if `values` is not one.
 
-    A container is a DataFrame of pandas or Polars, a `datasets.Dataset`, a `tf.data.Dataset` of
-    dicts or of batches of them, a mapping from names to columns or, for a single row, to cells, or
-    a list of dicts.
+    A container is a DataFrame of pandas or Polars, a table of Arrow, a `datasets.Dataset`, a
+    `tf.data.Dataset` of dicts or of batches of them, a structured array, a mapping from names to
+    columns or, for a single row, to cells, or a list or another iterable of dicts.
     """
     label_names = {}
-    if hasattr(values, "element_spec"):  # tf.data.Dataset
+    if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
             return None
         elements = list(values.as_numpy_iterator())
@@ -120,17 +123,21 @@ def from_columns(values, argument):
     elif isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
         rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values, argument)
-    elif hasattr(values, "column_names") and hasattr(values, "features"):  # datasets.Dataset
+    elif isinstance(getattr(values, "format", None), Mapping):  # datasets.Dataset
         label_names = class_names(values.features)
         if values.format["type"] != "custom":  # a transform, whose columns are unknown
             values = values.with_format(None)
         rows = _rows_of_columns(values[:], argument)
-    elif hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
-        names = list(map(str, values.columns))
+    elif hasattr(values, "columns"):  # of pandas, Polars or Arrow
+        columns = list(getattr(values, "column_names", values.columns))
+        names = list(map(str, columns))
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UserError(f"`{argument}`: found the column {repeated[0]!r} twice")
-        rows = _rows_of_columns({name: values[name] for name in values.columns}, argument)
-    elif isinstance(values, list) and values and isinstance(values[0], Mapping):
+        rows = _rows_of_columns({name: values[name] for name in columns}, argument)
+    elif names := getattr(getattr(values, "dtype", None), "names", None):  # a structured array
+        rows = _rows_of_columns({name: values[name] for name in names}, argument)
+    elif isinstance(values, Iterable) and isinstance(next(iter(values), None), Mapping):
+        label_names = class_names(getattr(values, "features", None) or {})
         rows = _rows_of_dicts(values)
     else:
         return None
@@ -168,11 +175,11 @@ def _is_cell(value):
 
 def check_list(values, argument, expected="a list"):
     """Convert a list, array or series to a list; raise UserError for anything else."""
+    if isinstance(values, tf.Tensor):
+        values = values.numpy()
     if isinstance(values, (str, bytes, Mapping, Set)):  # `list` would return letters or keys
         found = type(values).__name__
         raise UserError(f"`{argument}`: found a single {found}, expected {expected}")
-    if isinstance(values, tf.Tensor):
-        values = values.numpy()
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
         values = values.to_numpy()
         values = values[:, 0] if values.shape[1] == 1 else values
@@ -192,6 +199,7 @@ def iterate_texts(texts, argument):
     if not isinstance(texts, Iterator):
         texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
+        text = text if isinstance(text, (str, bytes)) else plain(text)
         yield _check_text(text, f"`{argument}`: item {i}")
 
 
@@ -208,7 +216,7 @@ def split_texts(texts, argument, counts):
     """Return the columns of texts, lists of str.
 
     `texts` is a list of str, a list of tuples of str, or a tuple of lists of str; `counts` are the
-    valid numbers of columns. A text without a second one has None there.
+    valid numbers of columns. A missing text is None.
     """
     numbers = " or ".join(map(str, counts))
     if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
@@ -217,19 +225,20 @@ def split_texts(texts, argument, counts):
                 f"`{argument}`: found a tuple of tuples of {len(texts)} texts, which is ambiguous; "
                 "expected a list of tuples or a tuple of lists"
             )
-        columns = [check_texts(x, argument) for x in texts]
+        columns = [check_list(x, argument) for x in texts]
         for i, column in enumerate(columns):
             check_same_length(f"{argument}[0]", columns[0], f"{argument}[{i}]", column)
-        return columns
+        texts = list(zip(*columns, strict=True))
     rows = []
     for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
-        row = [item] if isinstance(item, (str, bytes)) else item
-        if not isinstance(row, (tuple, list, np.ndarray)) or len(row) not in counts:
+        value = item if isinstance(item, (str, bytes)) else plain(item)
+        row = value if isinstance(value, list) else [value]
+        if len(row) not in counts:
             raise UserError(f"`{argument}`: item {i} is {item!r:.50}, expected {numbers} texts")
         rows.append([
-            None if k and (text is None or text != text)
+            None if tables.is_missing(text)
             else _check_text(text, f"`{argument}`: item {i}", f"{numbers} texts")
-            for k, text in enumerate(row)
+            for text in row
         ])  # fmt: skip
     width = max(map(len, rows), default=1)
     rows = [[*row, *[None] * (width - len(row))] for row in rows]

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data.columns import is_number, read_number
-from bert_tf.data.tables import as_text, plain
+from bert_tf.data.tables import as_text, is_missing, plain
 from bert_tf.errors import UserError, abbreviate, shown
 
 _MISSING = "the label is missing"
@@ -264,7 +264,7 @@ def _simplify(value):
 
 
 def _is_missing(value):
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def _plain_form(number):

@@ -1,5 +1,6 @@
 """Tables: delimited files, JSON, Parquet and Excel give rows; does not import TensorFlow."""
 
+import collections
 import contextlib
 import csv
 import io
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError, check_unicode, counted, reason
+from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 
 # Names of delimiters, in messages and as values of `delimiter`.
@@ -34,12 +35,16 @@ _NAMES = {
 }  # fmt: skip
 _UNITS = {"delimited": "line", "json_lines": "line", "columns": "item", "tfds": "example"}
 
-# First bytes of zip, old Excel, bzip2, xz and zstd files, and of UTF-16 text.
-_OTHERS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd",
-           b"\xff\xfe", b"\xfe\xff")  # fmt: skip
+# First bytes of zip, old Excel, bzip2, xz and zstd files.
+_ARCHIVES = (
+    b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
+)  # fmt: skip
 
-# Methods of arrays, tensors, ragged tensors and series.
-TO_PYTHON = ("to_list", "tolist", "numpy")
+# A first line that sets the delimiter for Excel.
+_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+
+# Methods of series, Arrow's arrays and scalars, arrays, tensors and ragged tensors.
+TO_PYTHON = ("to_list", "to_pylist", "as_py", "tolist", "numpy")
 
 # How much of a file is read to recognize its format.
 _SAMPLE_BYTES = 1 << 16
@@ -112,24 +117,6 @@ def open_table(path, delimiter=None, names=()):
     return Table(path, table_format, read_rows(path, table_format))
 
 
-def named_rows(table):
-    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
-    number, names, problem = next(table.rows, (1, [], "the file is empty"))
-    if problem:
-        raise UserError(f"{table.place(number)}: {problem}")
-    names = [str(name).strip() for name in names]
-
-    def named(cells, problem):
-        if not problem and len(cells) != len(names):
-            # An unquoted comma, for example, shifts the following columns.
-            problem = (
-                f"found {counted(len(cells), 'column')}, expected {len(names)} as in the first line"
-            )
-        return problem or dict(zip(names, cells, strict=True))
-
-    return names, ((table.place(number), named(*row)) for number, *row in table.rows)
-
-
 def parse_delimiter(text):
     r"""Return the character for a value of `delimiter`: a name, "\t" or the character itself."""
     character = DELIMITERS.get(text.strip().lower(), "\t" if text == "\\t" else text)
@@ -146,18 +133,20 @@ def file_extension(path):
 
 
 def _find_format(path, delimiter, names):
-    start = _read_start(path)
+    with files.reading(path) as reader:
+        start = reader.read(_SAMPLE_BYTES)
     ending = file_extension(path)
     kind = ENDINGS.get(ending)
     if start.startswith(b"PAR1") or kind == "parquet":
         return TableFormat("parquet")
     if kind == "excel":
         return TableFormat("excel")
-    if start.startswith(_OTHERS):
+    if start.startswith(_ARCHIVES):
         raise UserError(
-            f"{path}: found an archive, a compressed file or text that is not UTF-8, expected a "
-            "table; unpack it, save it as UTF-8, or name it .xlsx if it is from Excel"
+            f"{path}: found an archive or a compressed file, expected a table; unpack it, or name "
+            "it .xlsx if it is from Excel"
         )
+    files.check_encoding(path, start[:100])
     text = start.decode("utf-8-sig", "replace")
     first = text.lstrip()[:1]
     is_object = first == "{" and ending not in (".csv", ".tsv") and _is_object(text)
@@ -165,15 +154,12 @@ def _find_format(path, delimiter, names):
         return TableFormat("json" if first == "[" else "json_lines")
     if delimiter:
         return TableFormat("delimited", parse_delimiter(delimiter))
-    lines = text.split("\n")
+    lines = text.split("\n" if "\n" in text else "\r")
+    if match := _SEPARATOR.fullmatch(lines[0]):
+        return TableFormat("delimited", match[1])
     if len(start) == _SAMPLE_BYTES and len(lines) > 1:
         del lines[-1]  # incomplete
     return TableFormat("delimited", _find_delimiter(lines, ending == ".csv", set(names)))
-
-
-def _read_start(path):
-    with files.reading(path) as reader:
-        return reader.read(_SAMPLE_BYTES)
 
 
 def _is_object(text):
@@ -229,7 +215,10 @@ def read_rows(path, table_format):
         yield from object_rows((number, value, None) for number, value in rows)
     else:
         split = _split_quoted if delimiter != "\t" else _split_tabs
-        for number, row, problem in split(_lines(path), delimiter):
+        lines = _lines(path)
+        first = next(lines, "")
+        first = "\n" if _SEPARATOR.fullmatch(first) else first  # blank lines are skipped
+        for number, row, problem in split(itertools.chain([first], lines), delimiter):
             yield number, row, problem or _text_problem("\t".join(row))
 
 
@@ -244,8 +233,8 @@ def _text_problem(text):
 def _lines(path):
     """Yield lines with their line ends; bytes that are not UTF-8 become lone surrogates."""
     with files.reading(path) as reader:
-        for number, line in enumerate(reader):
-            yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
+        for line in files.iterate_lines(reader, path):
+            yield line.decode("utf-8", "surrogateescape")
 
 
 def _split_tabs(lines, delimiter):
@@ -266,20 +255,31 @@ def long_cells():
 
 
 def _split_quoted(lines, delimiter):
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    """Split at delimiters outside of quotes; a line with an unbalanced quote is a bad row."""
+    number, used, again = 1, [], collections.deque()
+
+    def reread():
+        while line := again.popleft() if again else next(lines, None):
+            used.append(line)
+            yield line
+
+    reader = csv.reader(reread(), delimiter=delimiter, strict=True)
     while True:
-        number = reader.line_num + 1
+        used.clear()
         try:
             with long_cells():
-                row = next(reader)
+                row, problem = next(reader), None
         except StopIteration:
             return
         except csv.Error as error:
             what = str(TableFormat("delimited", delimiter)).partition(",")[0]
-            yield number, [], f"not {what} text ({error})"
-            continue
-        if row:
-            yield number, row, None
+            row, problem = [], f"not {what} text ({error})"
+            again.extendleft(reversed(used[1:]))
+            del used[1:]
+            reader = csv.reader(reread(), delimiter=delimiter, strict=True)
+        if row or problem:
+            yield number, row, problem
+        number += len(used)
 
 
 def object_rows(rows):
@@ -357,6 +357,11 @@ def _excel_rows(path):
         raise UserError(f"{path}: cannot be read as Excel ({reason(error)})") from None
 
 
+def is_missing(value):
+    """Return whether a value is None, NaN or NaT; `plain` converts pandas' NA to None."""
+    return value is None or bool(value != value)
+
+
 def as_text(value):
     """Return a cell as text, "" for None and NaN; ValueError if it is not a valid scalar."""
     if isinstance(value, str):
@@ -364,10 +369,12 @@ def as_text(value):
             raise ValueError("it contains a NUL character")
         check_unicode(value)
         return value
-    if value is None or value != value:  # pandas writes missing numbers as NaN
+    if is_missing(value):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list) and len(value) == 1:  # a row of an array (N, 1)
+        return as_text(value[0])
     if isinstance(value, (list, dict, bytes)):
         raise ValueError(f"found {str(value)[:40]}, expected a text or a number")
     return str(value)

@@ -14,6 +14,7 @@ import errno
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -103,6 +104,25 @@ def reading(path):
         yield unpack(reader)
 
 
+def check_encoding(path, start):
+    """Raise UserError if the first bytes of a text file are UTF-16 or UTF-32."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    if start.startswith(marks) or 3 * start.count(b"\0") > len(start):
+        raise UserError(f"{path}: found UTF-16 or UTF-32 text, expected UTF-8")
+
+
+def iterate_lines(reader, path):
+    """Return an iterator of a binary reader's lines, without a byte order mark.
+
+    CR ends a line if there is no LF, as in old files from a Mac. UserError for UTF-16.
+    """
+    first = reader.readline()
+    check_encoding(path, first)
+    is_cr = b"\r" in first and not first.endswith(b"\n")
+    first = first.removeprefix(codecs.BOM_UTF8)
+    return itertools.chain(first.splitlines(keepends=True) if is_cr else [first], reader)
+
+
 def copy_model_files(source, target):
     for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
         path = os.path.join(source, name)
@@ -169,6 +189,7 @@ def read_text(path):
     """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
     with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
         data = unpack(io.BytesIO(reader.read())).read()  # pipes are not seekable
+    check_encoding(path, data[:100])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -184,8 +205,7 @@ def read_lines(path, on_progress=None, strict=False):
     num_invalid, first_invalid = 0, 0
     with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
         position = 0
-        for number, line in enumerate(unpack(reader), 1):
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        for number, line in enumerate(iterate_lines(unpack(reader), path), 1):
             if on_progress and number % 200 == 0:
                 position, previous = reader.tell(), position
                 on_progress(position - previous)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf import errors
 from bert_tf.errors import UserError
-from bert_tf.io import files, folders, processes
+from bert_tf.io import files, folders, json_files, processes
 from tests.common import write_files
 
 
@@ -194,3 +194,11 @@ def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\n\n" + b"\n" * 10_000 + b"b"))
     monkeypatch.setattr(gzip.GzipFile, "readline", None)
     assert list(files.read_lines(str(path))) == ["a\n", *["\n"] * 10_001, "b"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_encodings_are_refused(tmp_path, encoding):
+    (tmp_path / "a").write_text('{"a": "b"}\n', encoding)
+    for read in (files.read_text, json_files.read, lambda path: list(files.read_lines(path))):
+        with pytest.raises(UserError, match="a: found UTF-16"):
+            read(str(tmp_path / "a"))

@@ -154,7 +154,7 @@ def test_words_of_a_text(tmp_path):
 
 def test_tags_begin_spans_as_in_python():
     rng = np.random.default_rng(0)
-    for scheme in ("iob1", "iob2", "iobes", "none"):
+    for scheme in ("iob1", "iob2", "iobes", "io", "none"):
         names = schemes.tag_names(["X", "Y"], scheme)
         tags = rng.integers(0, len(names), 400)
         text_of = np.sort(rng.integers(0, 60, 400))

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.data.columns import named_rows
 from bert_tf.data.containers import from_columns
-from bert_tf.data.tables import named_rows
 from bert_tf.tasks.classification.examples import examples_of
 from bert_tf.tasks.classification.glue import custom_dataset
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import pathlib
 import random
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import tensorflow as tf
 from bert_tf import tokenization
 from bert_tf.data import pretraining, records
 from bert_tf.data.pretraining import compiled
+from bert_tf.data.pretraining.writing import warn_about_limits
 from bert_tf.errors import UserError
 from tests import golden_inputs
 from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus, unpacked
@@ -131,6 +133,19 @@ def _create(corpus, **options):
 def _document_index(corpus, index):
     starts = corpus.sentences[corpus.documents]
     return int(np.searchsorted(starts, index, "right"))
+
+
+@pytest.mark.parametrize(("words", "share"), [(100, (71, 90)), (5, None)])
+def test_the_share_of_cut_tokens(tokenizer, tmp_path, caplog, words, share):
+    """Lines of 100 tokens leave at least 71 outside of 29 places."""
+    (tmp_path / "text.txt").write_text(f"{'cat ' * words}\n\n" * 9)
+    corpus = read_corpus([tmp_path / "text.txt"], tokenizer)
+    config = pretraining.InstanceConfig(max_seq_length=32, dupe_factor=3, short_seq_prob=0)
+    instances = pretraining.create_instances(corpus, tokenizer.vocab, config)
+    counts = pretraining.Counts.from_instances(instances, corpus, tokenizer.vocab, config)
+    warn_about_limits([counts], config)
+    found = re.search(r"([0-9.]+)% of the tokens are cut off.*`split_sentences`", caplog.text)
+    assert share[0] <= float(found[1]) <= share[1] if share else not found
 
 
 def test_sentence_order(corpus):

@@ -8,7 +8,7 @@ import tensorflow as tf
 import bert_tf
 from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make
 
-datasets, pd = pytest.importorskip("datasets"), pytest.importorskip("pandas")
+datasets, pd, pa = map(pytest.importorskip, ("datasets", "pandas", "pyarrow"))
 Frame, slices = pd.DataFrame, tf.data.Dataset.from_tensor_slices
 hf = datasets.Dataset.from_dict
 
@@ -56,7 +56,14 @@ FORMS = {
         (TABLE,), (Frame(TABLE),), (hf(TABLE),), (hf(TABLE).with_format("numpy"),),
         (class_labels({**TABLE, "label": IDS}, "label", ["neg", "pos"]),),
         (slices(TABLE),), (slices(TABLE).batch(5),), (slices((TEXTS, LABELS)).batch(5),),
-        (slices((TEXTS, np.eye(2)[IDS])).batch(6),), (Batches(),),
+        (slices((TEXTS, np.eye(2)[IDS])).batch(6),), (slices((TEXTS, np.eye(2)[IDS])),),
+        (Batches(),), (pa.table(TABLE),), (pa.array(TEXTS), pa.chunked_array([LABELS])),
+        (hf(TABLE).to_iterable_dataset(),), (list(slices(TABLE).as_numpy_iterator()),),
+        (Frame(TABLE).to_records(),), (tuple(Frame(TABLE).to_dict("records")),),
+        (pd.Series(Frame(TABLE).to_dict("records")),), (list(map(tf.constant, TEXTS)), IDS),
+        (tf.ragged.constant([[x] for x in TEXTS]), IDS),
+        ({x: np.array(y)[:, None] for x, y in TABLE.items()},),
+        (pd.Categorical(TEXTS), pd.Categorical(LABELS)), (Frame(TABLE).astype("category"),),
         ([bert_tf.InputExample(0, x, None, y) for x, y in zip(TEXTS, LABELS, strict=True)],),
     ]),
     "weights": ("TextClassifier", {"labels": ["neg", "pos"]}, [
@@ -72,7 +79,10 @@ FORMS = {
         ([bert_tf.InputExample(0, *x, y) for x, y in zip(PAIRS, PAIR_LABELS, strict=True)],),
     ]),
     "mixed": ("TextClassifier", {"labels": ["neg", "pos"]}, [
-        ([("a", "b"), "c"], [0, 1]), (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
+        ([("a", "b"), "c"], [0, 1]), ([("a", "b"), ("c", pd.NA)], [0, 1]),
+        ((pd.Series(["a", "c"]), pd.Series(["b", None])), [0, 1]),
+        (tf.ragged.constant([["a", "b"], ["c"]]), [0, 1]),
+        (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
         ([bert_tf.InputExample(0, "a", "b", "neg"), bert_tf.InputExample(0, "c", "", "pos")],),
     ]),
     "answers": ("QuestionAnswering", {"max_seq_length": 16, "max_query_length": 3}, [
@@ -83,6 +93,7 @@ FORMS = {
     ]),
     "tags": ("TokenClassification", {"labels": TAG_NAMES}, [
         (WORDS, TAGS), (WORDS, TAG_IDS), (WORDS, [["B-X", "E-X", "O"], ["S-X"]]),
+        (WORDS, [["X", "X", "O"], ["X"]]), ([[], *WORDS], [[], ["B_X", "I_X", "O"], ["B_X"]]),
         (SENTENCES, SPANS), (SENTENCES, ENTITIES),
         ({"tokens": WORDS, "ner_tags": TAGS},), (Frame({"words": WORDS, "tags": TAGS}),),
         (hf({"text": SENTENCES, "entities": ENTITIES}),),
@@ -95,6 +106,9 @@ FORMS = {
         (["a", "b"], ENDINGS, [1, 0]), (["a", "b"], np.array(ENDINGS), np.array([1, 0])),
         (CHOICES,), (Frame(CHOICES),), (hf(CHOICES),), (slices(CHOICES).batch(2),),
         ({"context": ["a", "b"], "endings": ENDINGS, "label": [1, 0]},),
+    ]),
+    "scored": ("SentenceEncoder", {}, [
+        (PAIRS, [0.5, 1, 0]), (Frame({"text1": A, "text2": B, "label": [0.5, 1, 0]}),),
     ]),
     "similar": ("SentenceEncoder", {}, [
         (PAIRS,), ((A, B),), ({"anchor": A, "positive": B},), (hf({"anchor": A, "positive": B}),),
@@ -116,7 +130,15 @@ def test_every_form_gives_the_same_batches(name, encoder_folder, caplog):
         answers = pipeline.predict(forms[0][0])
         for texts, *_ in forms:
             assert pipeline.predict(texts) == answers
-        assert pipeline.predict([]) == []
+        assert pipeline.predict([]) == pipeline.predict(Frame({"text": []})) == []
+        unknown_size = slices({"text": ["a"]}).filter(lambda x: True)
+        for one in (
+            unknown_size,
+            {"Summary": ["a"]},
+            Frame({"Summary": ["a"], "id": [7]}),
+            {"x": "a"},
+        ):
+            assert pipeline.predict(one) == pipeline.predict(["a"])
         assert pipeline.predict("a b") == pipeline.predict(["a b"])[0]
 
 
@@ -179,6 +201,8 @@ def pipelines(encoder_folder):
             (((["a", "b"], ["c"]), [0, 1]), {}, r"`texts\[0\]`.*2 and 1"),
             ((Frame([["a", "b", "c"]]), [0]), {}, "`texts`: item 0"),
             (([""], ["pos"]), {}, "`texts`, item 0.*empty"),
+            *((([x], ["pos"]), {}, "`texts`, item 0.*empty") for x in (None, np.nan, pd.NA)),
+            ((pa.table([["a"], ["b"]], names=["text"] * 2),), {}, "`texts`.*'text' twice"),
             (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'"),
             ((["a"],), {}, "^`labels`"),
             ((Frame({"x": ["a"], "y": ["b"]}),), {}, "`texts`.*'x', 'y'"),
@@ -230,6 +254,8 @@ def pipelines(encoder_folder):
             ((["a b", ["a"]], [[], []]), "`texts`, item 1.*'a'"),
             ((["a b"], [[], []]), "`texts` and `labels`.*1 and 2"),
             (([["a", "b"]], [["O"]]), "`texts`, item 0: found 1 tag"),
+            (([["a", None]], [["O", "O"]]), "`texts`, item 0.*None.*missing"),
+            (([[]], [[]]), "`texts`: found no words"),
             (([["a", "b"]], [["O", 9]]), "`texts`, item 0.*9"),
             (([["a", "b"], ["a"]], [["B-PER", "I-LOC"], ["B-PER"]]), "`texts`, item 0.*I-LOC"),
             (([], []), "`texts`"),
@@ -245,7 +271,7 @@ def pipelines(encoder_folder):
     ] + [
         ("FillMask", (table,), {}, f"`texts`, item 1: {match}") for table, match in (
             ({"text": ["a", b"\xff"]}, "not UTF-8"),
-            ({"text": ["a", ["b"]]}, "found"),
+            ({"text": ["a", ["b", "c"]]}, "found"),
             ({"text": ["a", " "]}, "text is empty"),
         )
     ] + [("FillMask", (["a b"],), {"masked_lm_prob": 1.5}, "`masked_lm_prob=1.5`")],
@@ -261,6 +287,7 @@ def test_errors_name_the_argument(pipelines, name, arguments, options, match):
         ("TextClassifier", {"labels": None}, "`labels`"),
         ("TextClassifier", {"labels": "ab"}, "`labels`.*single str"),
         ("TextClassifier", {"labels": ["a"]}, "`labels`: found a"),
+        ("TextClassifier", {"labels": ["a", np.nan]}, "`labels`: .*nan.*missing"),
         ("TextClassifier", {"labels": ["a", " a"]}, "`labels`.*a, a"),
         ("TextClassifier", {"labels": ["a"], "task_type": "regression"}, "`task_type=regression`"),
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),

@@ -6,6 +6,7 @@ import keras
 import pytest
 
 import bert_tf
+from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
 pytest.importorskip("tensorflow_text")
@@ -85,3 +86,11 @@ def test_questions_without_answer(encoder_folder, caplog):
     assert '1, the first: `questions`, item 2: "x y"' in caplog.text
     assert "null_odds" in qa.predict("a", CONTEXT)
     assert {"exact", "f1"} & set(qa.evaluate(*data))
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\u2028", "\x0b", "  "])
+def test_answers_with_any_white_space(encoder_folder, space):
+    qa = make(encoder_folder)
+    for answer in (f"b{space}c", "b c", (f"b{space}c", 2)):
+        (batch,) = captured_fit(qa, ["d"], [f"a b{space}c d"], [answer])
+        assert (batch["start_positions"], batch["end_positions"]) == ([4], [5])

@@ -9,6 +9,9 @@ from scipy.special import log_softmax
 
 import bert_tf
 from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification.examples import Sentence
+from bert_tf.tasks.token_classification.options import Tags
+from bert_tf.tasks.token_classification.schemes import Span
 from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
@@ -70,6 +73,7 @@ def test_fit(trained):
     assert ner.evaluate(TEXTS, answers)["f1"] == 1
     words = ner.predict(SENTENCES)
     assert list(map(len, words)) == list(map(len, SENTENCES))
+    assert ner.predict([[], *SENTENCES, []]) == [[], *words, []] and ner.predict([[]]) == [[]]
     assert ner.evaluate(SENTENCES, words)["accuracy"] == 1
 
 
@@ -138,3 +142,36 @@ def test_tags_without_spans(encoder_folder, tmp_path):
     assert loaded.predict(SENTENCES) == ner.predict(SENTENCES)
     with pytest.raises(bert_tf.UserError, match="found strings, expected lists of words"):
         ner.fit(TEXTS, ENTITIES)
+
+
+PLAIN, SPANS = ["O", "X", "X", "Y", "O", "X"], [Span("X", 1, 3), Span("Y", 3, 4), Span("X", 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme", "names", "found"),
+    [
+        (["O", "X", "Y"], None, ("O", "X", "Y"), "io"),
+        (["O", "X", "Y"], "none", ("O", "X", "Y"), "none"),
+        (["O", "X"], "iob2", ("O", "B-X", "I-X"), "iob2"),
+        (["X"], "io", ("O", "X"), "io"),
+        (["X"], None, ("X",), "none"),
+        (["O", "B_X", "I_X"], None, ("O", "B_X", "I_X"), "iob2"),
+        (["O", "B-X", "L-X"], None, ("O", "B-X", "L-X"), "iobes"),
+        (["O", "B-X", "I-X"], "none", ("O", "B-X", "I-X"), "none"),
+    ],
+)
+def test_tags_of_labels(labels, scheme, names, found):
+    assert Tags.of_labels(labels, scheme) == (names, found, found)
+
+
+def test_tags_without_prefixes():
+    assert schemes.spans_from_tags(PLAIN, "io") == SPANS
+    assert schemes.tags_from_spans(SPANS, 6, "io") == PLAIN
+    for names, expected in (
+        (("O", "B_X", "I_X", "B_Y"), ["O", "B_X", "I_X", "B_Y", "O", "B_X"]),
+        (("O", "X", "Y"), PLAIN),
+    ):
+        tags = Tags.of_labels(names)._replace(data_scheme="io")
+        assert tags.convert(Sentence("x", tuple("abcdef"), PLAIN)) == expected
+    with pytest.raises(bert_tf.UserError, match=r"`scheme=iobes`.*iob2"):
+        Tags.of_labels(["O", "B-X"], "iobes")

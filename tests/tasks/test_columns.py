@@ -173,6 +173,42 @@ def test_bad_rows_of_csv_are_named_by_their_first_line(read):
         read('text,label\ngood,yes\n"bad,no\nsoup,no\n', name="data.csv")
 
 
+@pytest.mark.parametrize(
+    ("text", "rows", "lost"),
+    [
+        (",phrase,mood\n0,a,x\n1,b,y\n", "ab", 0),
+        ("0,1\na,1\nb,0\n", "ab", 0),
+        (",0,1\n7,a,1\n9,b,0\n", "ab", 0),
+        ("sep=;\ntext;label\na;x\nb,;y\n", ["a", "b,"], 0),
+        ('"SEP=|"\r\ntext|label\r\na|x\r\n', "a", 0),
+        ("text,label\ra,x\rb,y", "ab", 0),
+        ('text,label\na,x\n"b,y\nc,x\nd,y\n', "acd", 1),
+        ('text,label\n"a,x\nb,"y"\n"c,y\nd,x\n', "bd", 2),
+    ],
+)
+def test_all_rows_are_read_or_reported(read, text, rows, lost):
+    bad = BadRows(skip=True)
+    assert [x[0] for x in read(text, name="a.csv", bad=bad)] == [*rows]
+    assert bad.count == lost
+    assert lost or [x[0] for x in read(text, "test", name="a.csv")] == [*rows]
+
+
+@pytest.mark.parametrize(
+    ("task_name", "split", "rows"),
+    [
+        ("sst2", "train", ["a\t1", "b\t0"]),
+        ("rte", "dev", ["0\ta\tb\tentailment", "1\tb\tb\tentailment"]),
+        ("sts", "train", ["\t" * 7 + "a\tb\t4.5", "\t" * 7 + "b\tb\t1"]),
+        ("qqp", "test", ["0\ta\tb", "1\tb\tb"]),
+    ],
+)
+def test_own_rows_of_glue_tasks_need_no_header(tmp_path, task_name, split, rows):
+    for header in ([], ["index" + "\tname" * rows[0].count("\t")]):
+        (tmp_path / f"{split}.tsv").write_text("\n".join([*header, *rows]))
+        examples = read_examples(find_task(task_name), str(tmp_path), split)
+        assert [x.text_a for x in examples] == ["a", "b"]
+
+
 def test_several_labels_in_columns(read):
     text = "text\tsalty\thot\ngood\t1\t0\nbad\t1\t1\nsoup\t0\t0\n"
     options = {"task_type": "multi_label", "label": ("salty", "hot")}

@@ -57,18 +57,24 @@ def test_tags_of_adjacent_spans():
     assert schemes.tags_from_spans(spans, 5, "iobes") == ["B-PER", "E-PER", "S-PER", "S-LOC", "O"]
 
 
-def test_infer_scheme():
-    assert schemes.infer_scheme([["O", "I-PER"], ["I-PER", "B-PER"]]) == "iob1"
-    assert schemes.infer_scheme([["O", "B-PER"], ["B-PER", "I-PER"]]) == "iob2"
-    assert schemes.infer_scheme([["O", "S-PER"], ["B-LOC", "E-LOC"]]) == "iobes"
-    assert schemes.infer_scheme([["NN", "VB-D", "."]]) == "none"
-    # One odd tag among spans does not change the scheme to "none".
-    for odd in ("PER", "I-", "M-PER"):
-        assert schemes.infer_scheme([["O", "I-PER"], ["I-PER", "B-PER"], [odd]]) == "iob1"
-        assert schemes.first_invalid_tag(["O", odd], "iob1") == 1
-    for tags in (["O", "U-PER"], ["B-PER", "I-PER", "L-PER"]):
-        with pytest.raises(bert_tf.UserError, match=f"{tags[-1]} of .*BILOU.*`tag_scheme=none`"):
-            schemes.infer_scheme([tags])
+@pytest.mark.parametrize(
+    ("scheme", "sentences"),
+    [
+        ("iob1", [["O", "I-PER"], ["I-PER", "B-PER"]]),
+        ("iob2", [["O", "B-PER"], ["B-PER", "I-PER"]]),
+        ("iob2", [["O", "B_PER", "I_PER"]]),
+        ("iobes", [["O", "S-PER"], ["B-LOC", "E-LOC"]]),
+        ("iobes", [["O", "U-PER"], ["B-PER", "I-PER", "L-PER"]]),
+        ("none", [["NN", "VB-D", "."]]),
+        ("io", [["O", "PER", "I_am"]]),
+        # One odd tag among spans does not change the scheme.
+        *(("iob1", [["O", "I-PER"], ["I-PER", "B-PER"], [x]]) for x in ("PER", "I-", "M-PER")),
+    ],
+)
+def test_infer_scheme(scheme, sentences):
+    assert schemes.infer_scheme(sentences) == scheme
+    invalid = [schemes.first_invalid_tag(["O", *tags], scheme) for tags in sentences]
+    assert invalid == [None, None, 1][: len(sentences)]
 
 
 def conlleval(true, found):
@@ -183,6 +189,19 @@ def test_invalid_sentences_are_counted(tmp_path):
     assert bad.count == 2 and "line 3" in bad.first
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# id x a=b\na _ _ B-X\n\n# id\nb _ _ O\n", "ab"),
+        ("# O\na O\n\n#b O\n", ["#", "a", "#b"]),
+        ("a O\rb B-X\r\rc O", "abc"),
+    ],
+)
+def test_comments_and_line_ends(tmp_path, text, words):
+    (tmp_path / "train.txt").write_bytes(text.encode())
+    assert [x for s in examples.ColumnFiles(tmp_path).read("train") for x in s.words] == [*words]
+
+
 def test_invalid_tags(tmp_path):
     (tmp_path / "train.txt").write_text("a O\nb I-X\n\nc B-X\n")
     sentences = examples.ColumnFiles(tmp_path).read("train")
@@ -216,6 +235,9 @@ def test_infer_tags():
     assert features.infer_tags(spans) == (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob1")
     names = [examples.Sentence("x", ("a",) * 2, ("VB", "NN"))]
     assert features.infer_tags(names) == (("NN", "VB"), "none", "none")
+    plain = [examples.Sentence("x", ("a",) * 3, ("O", "X", "Y"))]
+    assert features.infer_tags(plain)[1:] == ("iob2", "io")
+    assert features.infer_tags(plain, "none") == (("O", "X", "Y"), "none", "none")
     with pytest.raises(bert_tf.UserError, match=r"`learn_scheme=iob2` .* none$"):
         features.infer_tags(names, None, "iob2")
 
@@ -230,7 +252,7 @@ def test_tfds_sentences(tmp_path):
     }
     good = ["a", "d\u00a0e"], [0, 1], [], ""
     bad = (
-        ([], []), (["a\0"], [0]), (["a", b"caf\xe9"], [0, 0]), (["a", "b"], [0]),
+        (["a\0"], [0]), (["a", b"caf\xe9"], [0, 0]), (["a", "b"], [0]),
         (["a", "b"], [0, -1]),
     )  # fmt: skip
     splits = {f"bad{i}": [good, (*row, [], "")] for i, row in enumerate(bad)}

@@ -88,10 +88,16 @@ class Counts(NamedTuple):
     filled: int = 0  # tokens in the instances, without padding
     places: int = 0  # tokens in the instances, with padding
     capped: int = 0  # instances with fewer masks than `masked_lm_prob` requires
+    excess: int = 0  # tokens of sentences beyond the length of a sequence
+    cut: int = 0  # tokens that are in no instance, over all passes
 
     @classmethod
     def from_instances(cls, instances, corpus, vocab, config):
         lengths, counts = np.unique(instances.lengths(), return_counts=True)
+        a_start, a_end, b_start, b_end, label = instances.segments.T
+        is_next = 1 - label * (config.objective == "nsp")
+        used = int(np.sum(a_end - a_start + (b_end - b_start) * is_next))
+        excess = np.diff(corpus.sentences) - (config.max_seq_length - 3)
         is_capped = [config.num_to_mask(int(n)) > config.max_predictions_per_seq for n in lengths]
         return cls(
             documents=len(corpus.documents) - 1,
@@ -105,6 +111,8 @@ class Counts(NamedTuple):
             filled=int(instances.lengths().sum()),
             places=len(instances) * config.max_seq_length,
             capped=int(counts[np.array(is_capped, bool)].sum()),
+            excess=int(excess[excess > 0].sum()),
+            cut=max(0, config.dupe_factor * len(corpus.ids) - used),
         )
 
     def __add__(self, other):
@@ -134,7 +142,7 @@ def _percentage(part, whole):
 
 
 def warn_about_limits(counts, config):
-    """Warn about single-document corpora and about instances with fewer masks than configured."""
+    """Warn about single-document corpora, long lines and instances with too few masks."""
     num_single = sum(part.documents == 1 for part in counts)
     if num_single and config.objective == "nsp":
         what = "the corpus is" if len(counts) == 1 else f"{num_single} of {len(counts)} shards are"
@@ -144,6 +152,12 @@ def warn_about_limits(counts, config):
             what,
         )
     total = sum(counts, Counts())
+    if config.objective != "none" and total.excess > 0.01 * total.tokens:
+        console.warning(
+            "%.1f%% of the tokens are cut off, because lines are longer than a sequence; "
+            "`split_sentences` divides them",
+            100 * total.cut / (config.dupe_factor * total.tokens),
+        )
     if total.capped:
         console.warning(
             "`max_predictions_per_seq=%d` masks fewer tokens than `masked_lm_prob=%g` in %.1f%% of "

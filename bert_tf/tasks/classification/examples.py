@@ -13,12 +13,12 @@ from bert_tf.data.columns import (
     base_split,
     find_columns,
     get_cell,
+    is_number,
     read_number,
-    with_header,
 )
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
-from bert_tf.errors import UserError, counted
+from bert_tf.errors import UserError, abbreviate, counted
 from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tokenization.packing import pack_pair
 
@@ -128,6 +128,8 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     error = f"{table.name}: found no examples{language}"
     examples = collect_examples(dataset, places, make, bad, error, with_label)
     surplus.report("rows with extra columns, which are ignored")
+    if with_label and dataset.layout and not (columns.names or dataset.layout.text):
+        _check_order(table, examples)
     if dataset.layout:
         quoted.report("texts in quotes (tab-separated files keep quotes; use .csv to remove them)")
         _report(table, columns, examples)
@@ -139,7 +141,7 @@ def read_header(table, dataset, split, columns=None, train=None):
 
     By default, the columns are found by `find_columns`; `train` has those of the training file.
     """
-    first = next(table.rows, (0, [], None))
+    first, *rest = start = list(itertools.islice(table.rows, 2)) or [(0, [], None)]
     number, names, problem = first
     if not (names or problem):
         raise UserError(f"{table.name}: found no examples")
@@ -147,12 +149,62 @@ def read_header(table, dataset, split, columns=None, train=None):
         if problem:
             raise UserError(f"{table.place(number)}: {problem}")
         layout, has_names = dataset.layout, table.format.has_names
-        width = train.width if train else None
-        columns = find_columns(table.header_place, names, layout, split, width, has_names)
+        width, second = train.width if train else None, rest[0][1] if rest else ()
+        columns = find_columns(table.header_place, names, layout, split, width, has_names, second)
         if columns.labels and not columns.header and layout.header == "auto":
             separator = layout.separator if dataset.task_type == "multi_label" else None
-            columns = with_header(table, columns, names, train, separator)
-    return columns, table.rows if columns.header else itertools.chain([first], table.rows)
+            columns = _with_header(table, columns, names, train, separator)
+    elif columns.header and (problem or _is_example(dataset, table, columns, names)):
+        console.info("%s: the first line is an example, not a header", table.name)
+        columns = dataclasses.replace(columns, header=False)
+    return columns, itertools.chain(rest if columns.header else start, table.rows)
+
+
+def _is_example(dataset, table, columns, row):
+    """Return whether the row of a header is an example, which has a label or a numeric id."""
+    if table.format.has_names:
+        return False
+    try:
+        if columns.labels:
+            dataset.reader().read_cells([get_cell(row, x, "label") for x in columns.labels])
+            return True
+        return get_cell(row, columns.id, "id").isdecimal()
+    except ValueError:
+        return False
+
+
+def _with_header(table, columns, row, train=None, separator=None):
+    """Return the `columns` of a file with a header if the first row must be one.
+
+    It is a header if it has the names of `train`, the columns of the training file, or if its label
+    is not a number and occurs only there, while the other labels are numbers or a few values that
+    repeat. A cell may have several labels with a `separator`.
+    """
+    position = columns.labels[0]
+    if len(row) <= position:
+        return columns
+    names, label = tuple(name.strip() for name in row), row[position].strip()
+    reason = "as in the training file"
+    if not train or names != train.names:
+        # Read the file twice: all its rows may take much more memory than the examples.
+        rows = tables.read_rows(table.name, table.format)
+        cells = (row[position] for _, row, _ in rows if len(row) > position)
+        if separator:
+            cells = (label for cell in cells for label in cell.split(separator))
+        labels = Counter(map(str.strip, cells))
+        others = {name: count for name, count in labels.items() if name != label}
+        num_others = sum(others.values())
+        if not label or is_number(label) or labels[label] != 1 or num_others < 2:
+            return columns
+        repeat = 2 <= len(others) <= num_others / 2
+        if not repeat and not all(map(is_number, others)):
+            return columns
+        reason = f"because the label {label!r} occurs nowhere else"
+    console.info(
+        "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
+        table.name, ", ".join(names), reason,
+    )  # fmt: skip
+    return dataclasses.replace(columns, header=True, names=names)
 
 
 def collect_examples(dataset, rows, make, bad, error, with_label):
@@ -181,6 +233,18 @@ def collect_examples(dataset, rows, make, bad, error, with_label):
         bad.report()
         raise UserError(f"{bad.first}; the split has no valid rows" if bad.count else error)
     return examples
+
+
+def _check_order(table, examples):
+    """Raise UserError if the first column of a file without a header seems to have the labels."""
+    texts, labels = {x.text_a for x in examples}, {x.label for x in examples}
+    half = max(len(examples) / 2, 1)
+    are_names = len(texts) <= half < len(labels) and isinstance(examples[0].label, str)
+    if (are_names and half > 1) or all(map(is_number, texts)):
+        raise UserError(
+            f"{table.name}: the first column has {abbreviate(sorted(texts))}, expected texts; "
+            "select the columns with `text_columns` and `label_column`, counted from 0"
+        )
 
 
 def _report(table, columns, examples):

@@ -1,6 +1,7 @@
 """`TextClassifier`: fine-tuning and prediction of labels or scores, on strings."""
 
 import dataclasses
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +13,12 @@ from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.task import check_labels
 from bert_tf.configs.train import FitConfig
-from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, TEXT_B, Layout
+from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
 from bert_tf.data.containers import check_list, check_numbers, read_table
 from bert_tf.data.features import log_long_texts
 from bert_tf.data.labels import Labels
-from bert_tf.errors import UserError
+from bert_tf.data.tables import is_missing, plain
+from bert_tf.errors import UserError, shown
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification.examples import examples_of, length_limits
 from bert_tf.tasks.classification.glue import custom_dataset
@@ -49,7 +51,7 @@ SPEC = TaskSpec(
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
-_KNOWN = {*ANY_TEXT, *TEXT_B, *ANY_LABEL}
+_KNOWN = {*ANY_TEXT, *TEXT_B, *ANY_LABEL, *ID}
 
 
 class TextClassifier(Pipeline):
@@ -185,7 +187,7 @@ class TextClassifier(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        if isinstance(texts, list) and not texts:
+        if not operator.length_hint(texts, 1):
             return []
         examples = self._examples((texts,), self.arguments, "test")
         bert_config: Any = self.config.bert_config
@@ -264,7 +266,10 @@ def _choose_labels(labels, task_type, stored, checkpoint):
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         return ()
     if labels is not None:
-        labels = [str(x).strip() for x in check_list(labels, "labels", "a list of labels")]
+        labels = list(map(plain, check_list(labels, "labels", "a list of labels")))
+        if any(map(is_missing, labels)):
+            raise UserError(f"`labels`: found {shown(labels)}, where a label is missing")
+        labels = [str(x).strip() for x in labels]
     elif stored:
         labels = stored.labels
     else:

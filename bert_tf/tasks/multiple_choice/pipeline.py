@@ -1,5 +1,6 @@
 """`MultipleChoice`: fine-tuning and prediction on contexts and their endings."""
 
+import operator
 from typing import Any
 
 import keras
@@ -102,7 +103,7 @@ class MultipleChoice(Pipeline):
         """
         if isinstance(contexts, str):
             return self.predict([contexts], [endings], batch_size)[0]
-        if isinstance(contexts, list) and not contexts:
+        if not operator.length_hint(contexts, 1):
             return []
         examples = self._examples((contexts, endings), self.arguments, "test")
         pairs = [[x.context, ending] for x in examples for ending in x.endings]

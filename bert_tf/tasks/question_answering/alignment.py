@@ -30,7 +30,7 @@ class Words:
             return None
         # The words at or before the characters, -1 before the first word.
         span = tuple(bisect.bisect_right(self.starts, x) - 1 for x in (answer.start, last))
-        if by_offsets:
+        if by_offsets or answer.is_exact:
             return span if self.text.startswith(answer.text, answer.start) else None
         # As in the release, an answer that starts before the first word covers no words.
         covered = " ".join(self.texts[span[0] : span[1] + 1]) if span[0] >= 0 else ""

@@ -4,11 +4,12 @@ import hashlib
 import itertools
 import json
 import operator
+import re
 from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows
+from bert_tf.data.columns import BadRows, named_rows
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -21,6 +22,23 @@ class Answer(NamedTuple):
 
     text: str
     start: int
+
+    @property
+    def is_exact(self):
+        """Whether white space must be as in the context; the release splits at it."""
+        return isinstance(self, ExactAnswer)
+
+
+class ExactAnswer(Answer):
+    """An `Answer` as it is in the context, with any white space."""
+
+    @classmethod
+    def find(cls, answer, context):
+        """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
+        words = re.compile(r"\s+".join(map(re.escape, answer.text.split())))
+        is_found = answer.start < len(context)  # else it is not in the context as it is written
+        match = words.match(context, answer.start) if is_found else words.search(context)
+        return cls(match[0], match.start()) if match else answer
 
 
 class Question(NamedTuple):
@@ -117,7 +135,7 @@ def group_by_context(pairs):
 
 
 def _paragraphs_of_table(table):
-    return group_by_context(itertools.starmap(question_of_row, tables.named_rows(table)[1]))
+    return group_by_context(itertools.starmap(question_of_row, named_rows(table)[1]))
 
 
 def _get(values, key, kind, where):
@@ -232,8 +250,11 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
+                    cause = ""
+                    if paragraph.context.startswith(answer.text, answer.start):
+                        cause = "; `answer_alignment=offsets` finds it despite its white space"
                     text = quoted(answer.text)
-                    misplaced(f"{question.where}: {text} at character {answer.start}")
+                    misplaced(f"{question.where}: {text} at character {answer.start}{cause}")
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1

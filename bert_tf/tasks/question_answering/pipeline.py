@@ -10,7 +10,7 @@ from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import encode_batches
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.question_answering.examples import Questions, question_of_row
+from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.question_answering.task import QuestionAnsweringData, read
@@ -150,7 +150,10 @@ class QuestionAnswering(Pipeline):
     def _data(self, examples):
         sources = {}
         for split, pairs in examples.items():
-            count = 1 if split == "train" else None  # also for Keras' validation
-            pairs = ((x, y._replace(answers=y.answers[:count])) for x, y in pairs)
+            if split == "train":  # also for Keras' validation
+                pairs = [
+                    (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
+                    for x, y in pairs
+                ]
             sources[split] = Questions(pairs)
         return QuestionAnsweringData(sources, self.config, self.tokenizer)

@@ -127,6 +127,8 @@ def make_examples(table, config):
     score, row_id = config.score_column, config.id_column
     score = find([score], "score_column") if score else find(SCORE_COLUMN)
     row_id = find([row_id], "id_column") if row_id else find(ID)
+    if score in table.label_names:
+        raise UserError(f"{table.header_place}: {score!r} has class labels, expected scores")
     if score and len(texts) == 3:
         raise UserError(
             f"{table.name}: found scores of {', '.join(texts)}, expected pairs of texts"

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.data import tables
 from bert_tf.data.columns import BadRows, columns_of, find_column, find_file
 from bert_tf.data.labels import Labels
-from bert_tf.data.tables import as_text
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
@@ -67,7 +67,8 @@ class Sentence:
 class ColumnFiles:
     """Column files: one word per line, columns separated by spaces, sentences by empty lines.
 
-    A line that begins with -DOCSTART- starts a document.
+    A line that begins with -DOCSTART- starts a document. A line that begins with "# " before a
+    sentence is a comment if it has "=" or a different number of columns.
     """
 
     def __init__(self, data_dir=None, paths=None, word_column=0, tag_column=-1):
@@ -87,10 +88,17 @@ class ColumnFiles:
         return sentences
 
     def _sentences(self, path, with_tags, bad):
-        sentences, rows, width, leading_lines, problem = [], [], None, [], None
-        for number, line in enumerate((*files.read_lines(path, strict=True), "\n"), 1):
-            # Not `split()`: words may contain other whitespace.
-            columns = re.split("[ \t]+", line.strip(" \t\r\n"))
+        sentences, rows, leading_lines, problem, num_comments = [], [], [], None, 0
+        # Not `split()`: words may contain other whitespace.
+        lines = (*files.read_lines(path, strict=True), "\n")
+        lines = [re.split("[ \t]+", line.strip(" \t\r\n")) for line in lines]
+        others = ("", "#", DOCUMENT_START)
+        width = next((len(columns) for columns in lines if columns[0] not in others), 0)
+        for number, columns in enumerate(lines, 1):
+            is_comment = columns[0] == "#" and not rows and width > 0
+            if is_comment and (len(columns) != width or "=" in "".join(columns)):
+                num_comments += 1
+                continue
             if columns == [""] or columns[0] == DOCUMENT_START:
                 if problem:
                     bad(problem)
@@ -104,6 +112,8 @@ class ColumnFiles:
                 width = width or len(columns)
                 rows.append((number, columns))
                 problem = problem or self._problem(path, number, columns, width, with_tags)
+        if num_comments:
+            console.info("%s: %d comments before sentences", path, num_comments)
         if sentences:
             sentences[-1] = dataclasses.replace(sentences[-1], trailing_lines=tuple(leading_lines))
         return sentences
@@ -188,7 +198,8 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     known = config.tags.names if config else ()
     labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or BadRows()
     rows = list(rows)  # a str for a row that cannot be read
-    first = next((row[text] for _, row in rows if not isinstance(row, str)), None)
+    values = (row[text] for _, row in rows if not isinstance(row, str))
+    first = next(filter(lambda value: not tables.is_missing(value), values), None)
     if not isinstance(first, str):
         return bad.collect(
             rows,
@@ -197,7 +208,8 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     if config.tags.scheme == "none":
         raise UserError("found strings, expected lists of words, because this model tags words")
     texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
-    entity_labels = sorted({split_tag(name)[1] for name in known if name != OUTSIDE})
+    scheme = config.tags.scheme
+    entity_labels = sorted({split_tag(name, scheme)[1] for name in known if name != OUTSIDE})
     num_cut = 0
 
     def make(where, _, row):
@@ -220,14 +232,18 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
 def _check_text(text):
     if not isinstance(text, str):
         raise ValueError(f"found {shown(text)}, expected a text as in the first row")
-    return as_text(text)
+    return tables.as_text(text)
 
 
 def _sentence(where, words, tags, labels, with_tags):
     # The characters of a string would count as words.
-    if not isinstance(words, list) or not words:
+    if not isinstance(words, list):
         raise ValueError(f"found {words!r:.50}, expected words")
-    words = tuple(map(as_text, words))
+    if any(map(tables.is_missing, words)):
+        raise ValueError(f"found {shown(words)}, where a word is missing")
+    words = tuple(map(tables.as_text, words))
+    if not (words or tags):  # an empty sentence has no tags
+        return None
     if not with_tags:
         return Sentence(where, words)
     if not isinstance(tags, list) or len(tags) != len(words):

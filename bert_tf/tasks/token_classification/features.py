@@ -32,7 +32,10 @@ def infer_tags(sentences, data_scheme=None, scheme=None):
     check_compatible("learn_scheme", scheme, data_scheme)
     # An invalid tag adds no label; `valid_sentences` reports it.
     valid = [s.tags for s in sentences if first_invalid_tag(s.tags, data_scheme) is None]
-    labels = {span.label for tags in valid for span in spans_from_tags(tags, data_scheme)}
+    if data_scheme == "none":  # with "O", if it is one of the labels
+        labels = {tag for tags in valid for tag in tags}
+    else:
+        labels = {span.label for tags in valid for span in spans_from_tags(tags, data_scheme)}
     return Tags(tag_names(sorted(labels), scheme), scheme, data_scheme)
 
 

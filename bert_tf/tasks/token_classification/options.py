@@ -8,10 +8,14 @@ from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_lab
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.tasks.token_classification.schemes import (
+    OUTSIDE,
+    PLAIN_SCHEMES,
     convert_tags,
     first_invalid_tag,
     infer_scheme,
+    normalize,
     split_tag,
+    tag_names,
 )
 
 # [CLS] window [SEP]
@@ -35,14 +39,34 @@ class Tags(NamedTuple):
                 f"in the scheme {self.data_scheme}{advice * (not sentence.where.startswith('`'))}"
             )
         tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
+        names = {normalize(name, self.scheme): name for name in self.names}
         for i, (tag, given) in enumerate(zip(tags, sentence.tags, strict=True)):
-            if tag not in self.names:
+            if tag not in names:
                 found = tag if tag == given else f"{given}, {tag} in the scheme {self.scheme}"
                 raise UserError(
                     f"{sentence.location(i)}: the tag is {found}, expected one of "
                     f"{', '.join(self.names)}"
                 )
-        return tags
+        return [names[tag] for tag in tags]
+
+    @classmethod
+    def of_labels(cls, labels, scheme=None):
+        """Return the tags of a model, given all of them or the labels of entities.
+
+        The labels are all tags if they include "O", without a `scheme` that requires prefixes, or
+        if the scheme is "none".
+        """
+        found = infer_scheme([[label] for label in labels])
+        has_prefixes = found not in PLAIN_SCHEMES
+        if has_prefixes:
+            is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
+            found = "iobes" if is_iobes else "iob2"
+        if scheme not in (None, "none", found):
+            if has_prefixes:
+                raise UserError(f"`scheme={scheme}`: the labels are tags in the scheme {found}")
+            labels = tag_names([label for label in labels if label != OUTSIDE], scheme)
+        scheme = scheme or found
+        return cls(check_labels(labels), scheme, scheme)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,9 +98,9 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
     )
     tag_scheme: str | None = option(
         None,
-        "Tagging scheme of the data; none for tags that do not mark spans, such as parts of "
-        "speech. Default: inferred from the training set.",
-        choices=("iob1", "iob2", "iobes", "none"),
+        "Tagging scheme of the data; io for labels without prefixes, none for tags that do not "
+        "mark spans, such as parts of speech. Default: inferred from the training set.",
+        choices=("iob1", "iob2", "iobes", "io", "none"),
     )
     learn_scheme: str | None = option(
         None, "Tagging scheme of the model. Default: iob2.", choices=("iob1", "iob2", "iobes")
@@ -139,19 +163,6 @@ class TokenClassificationConfig(TokenClassificationOptions, TaskConfig):
         return super().from_json(values, tags=tags, **others)
 
     @classmethod
-    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        labels = check_labels(labels)
-        try:
-            scheme = infer_scheme([[label] for label in labels])
-        except UserError:
-            raise UserError(
-                f"`labels`: the tags of the model are in the BILOU scheme ({', '.join(labels)}), "
-                "which is not supported; pass them as iobes in the same order, with E for L and S "
-                "for U"
-            ) from None
-        if scheme != "none":
-            is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
-            scheme = "iobes" if is_iobes else "iob2"
-        return super().from_pretrained(
-            bert_config, vocab_file, do_lower_case, tags=Tags(labels, scheme, scheme), **options
-        )
+    def from_pretrained(cls, *arguments, labels=(), tags=None, **options):
+        tags = tags or Tags.of_labels(labels)
+        return super().from_pretrained(*arguments, tags=tags, **options)

@@ -12,12 +12,13 @@ from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import check_list, check_texts, read_table
 from bert_tf.data.labels import Labels
+from bert_tf.data.tables import plain
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.token_classification.examples import sentences_of_table
-from bert_tf.tasks.token_classification.options import TokenClassificationConfig
-from bert_tf.tasks.token_classification.schemes import OUTSIDE, infer_scheme, tag_names
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, infer_scheme
 from bert_tf.tasks.token_classification.served import (
     token_classification_answer,
     token_classification_servable,
@@ -71,7 +72,9 @@ class TokenClassification(Pipeline):
           labels: the labels of a new head: either entity labels, such as "PER", or all tags in the
             order of their ids, such as "O", "B-PER", "I-PER". None to load the saved head.
           scheme: the tagging scheme of a new head: "iob2", "iobes", or "none" if each word has one
-            of the `labels`, such as its part of speech. None for "iob2".
+            of the `labels`, such as its part of speech. None for the scheme of the tags; for
+            "io", whose neighboring words with one label are an entity, if `labels` has "O" and
+            labels without prefixes; else for "iob2".
           **options: other arguments of `Pipeline.from_preset`. Texts longer than `max_seq_length`
             are split into overlapping windows.
 
@@ -80,23 +83,23 @@ class TokenClassification(Pipeline):
         """
         if labels is not None:
             labels = check_texts(labels, "labels")
-            if scheme not in (None, "iob2", "iobes", "none"):
-                raise UserError(f"`scheme={scheme}`: expected iob2, iobes or none")
+            if scheme not in (None, "iob2", "iobes", "io", "none"):
+                raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none")
             if OUTSIDE not in labels:
-                labels = tag_names(labels, scheme or "iob2")
+                scheme = scheme or "iob2"
+            options["tags"] = Tags.of_labels(labels, scheme)
         elif scheme is not None:
             raise UserError("`scheme` requires `labels`")
-        return super().from_preset(preset, labels=labels, **options)
+        return super().from_preset(preset, **options)
 
     @classmethod
     def _config_values(cls, checkpoint, stored, values):
         if stored:
             if values:
-                raise UserError(
-                    f"`{next(iter(values))}` cannot be combined with the settings in {checkpoint}"
-                )
+                name = next(iter(values)).replace("tags", "labels")
+                raise UserError(f"`{name}` cannot be combined with the settings in {checkpoint}")
             return values
-        if "labels" not in values:
+        if "tags" not in values:
             metadata = read_metadata(checkpoint)
             if _ARCHITECTURE not in metadata.get("architectures", ()):
                 raise UserError(
@@ -171,21 +174,30 @@ class TokenClassification(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        texts = check_list(texts, "texts", "a list of texts or of lists of words")
+        texts = list(map(plain, check_list(texts, "texts", "a list of texts or of lists of words")))
         if not texts or isinstance(texts[0], str):
             texts = check_texts(texts, "texts")
             self._warn_if_blank("texts", texts)
             return self._answers([{"text": x} for x in texts], batch_size)
         self._warn_if_random("the tags")
-        data = self._data({"dev": self._examples((texts,), self.arguments, "test")})
+        examples = self._examples((texts,), self.arguments, "test")
+        if not examples:
+            return texts
+        data = self._data({"dev": examples})
         task = data.make_task(self.model)
-        records = self._features(data, "dev")
-        return task.tags(self._predictions(task, records, batch_size or FitConfig.batch_size))
+        predictions = self._predictions(
+            task, self._features(data, "dev"), batch_size or FitConfig.batch_size
+        )
+        tags = iter(task.tags(predictions))
+        return [next(tags) if words else [] for words in texts]
 
     def _examples(self, columns, names, split):
         """Return a list of `Sentence`."""
         table, _ = read_table(columns, names, ("tokens", "tags"), 2 - (split == "test"))
-        return sentences_of_table(table, names, self.config, with_tags=split != "test")
+        sentences = sentences_of_table(table, names, self.config, with_tags=split != "test")
+        if not sentences and split != "test":
+            raise UserError(f"`{names[0]}`: found no words")
+        return sentences
 
     def _trained_config(self, examples):
         config: Any = self.config

@@ -7,10 +7,15 @@ A tag is "O" for a word outside of any span, or a prefix, a hyphen and the label
   with the same label. CoNLL-2003 uses it.
 - iob2: B for the first word of every span, I for the others.
 - iobes: B for the first, E for the last and I for the other words of a span; S for a span of one
-  word. BILOU, which has L for E and U for S, is not supported.
+  word. BILOU is the same with L for E and U for S.
+- io: tags are plain labels and "O". Neighboring words with one label are a span.
 - none: tags are plain labels, such as parts of speech. Each word is a span.
+
+Tags may have an underscore instead of the hyphen.
 """
 
+import functools
+import re
 from typing import NamedTuple
 
 from bert_tf.errors import UserError
@@ -18,6 +23,10 @@ from bert_tf.errors import UserError
 OUTSIDE = "O"
 
 _PREFIXES = {"iob1": ("B", "I"), "iob2": ("B", "I"), "iobes": ("B", "I", "E", "S")}
+PLAIN_SCHEMES = ("io", "none")
+
+_BILOU = str.maketrans("LU", "ES")
+_PREFIXED = re.compile("([BIESLU])[-_](.+)")
 
 
 class Span(NamedTuple):
@@ -28,19 +37,29 @@ class Span(NamedTuple):
     end: int
 
 
-def split_tag(tag):
+@functools.lru_cache(1024)
+def normalize(tag, scheme="iob2"):
+    """Return a tag with a hyphen, and E and S for BILOU's L and U."""
+    match = None if scheme in PLAIN_SCHEMES else _PREFIXED.fullmatch(tag)
+    return f"{match[1].translate(_BILOU)}-{match[2]}" if match else tag
+
+
+@functools.lru_cache(1024)
+def split_tag(tag, scheme="iob2"):
     """Return (prefix, label) of a tag; ("O", "") for "O"."""
-    prefix, _, label = tag.partition("-")
+    if tag != OUTSIDE and scheme in PLAIN_SCHEMES:
+        return ("I" if scheme == "io" else "S"), tag
+    prefix, _, label = normalize(tag).partition("-")
     return prefix, label
 
 
-def starts_span(tag, previous):
+def starts_span(tag, previous, scheme="iob2"):
     """Return whether a span starts at a tag, given the previous tag.
 
     B and I follow conlleval, E and S seqeval. An I after O or a different label starts a span.
     """
-    prefix, label = split_tag(tag)
-    previous_prefix, previous_label = split_tag(previous)
+    prefix, label = split_tag(tag, scheme)
+    previous_prefix, previous_label = split_tag(previous, scheme)
     if tag == OUTSIDE:
         return False
     if previous == OUTSIDE or label != previous_label:
@@ -49,12 +68,10 @@ def starts_span(tag, previous):
 
 
 def spans_from_tags(tags, scheme="iob2"):
-    if scheme == "none":
-        return [Span(tag, i, i + 1) for i, tag in enumerate(tags)]
     spans, previous = [], OUTSIDE
     for i, tag in enumerate(tags):
-        if starts_span(tag, previous):
-            spans.append(Span(split_tag(tag)[1], i, i + 1))
+        if starts_span(tag, previous, scheme):
+            spans.append(Span(split_tag(tag, scheme)[1], i, i + 1))
         elif tag != OUTSIDE:
             spans[-1] = spans[-1]._replace(end=i + 1)
         previous = tag
@@ -68,8 +85,8 @@ def tags_from_spans(spans, length, scheme):
         label, start, end = span
         tags[start:end] = [f"I-{label}"] * (end - start)
         is_adjacent = previous and previous.end == start and previous.label == label
-        if scheme == "none":
-            tags[start] = label
+        if scheme in PLAIN_SCHEMES:
+            tags[start:end] = [label] * (end - start)
         elif scheme == "iobes":
             tags[end - 1] = f"E-{label}"
             tags[start] = f"{'B' if end - start > 1 else 'S'}-{label}"
@@ -81,14 +98,15 @@ def tags_from_spans(spans, length, scheme):
 
 def convert_tags(tags, source_scheme, target_scheme):
     if source_scheme == target_scheme:
-        return tags
+        return [normalize(tag, source_scheme) for tag in tags]
     return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
 
 
 def first_invalid_tag(tags, scheme):
     """Return the index of the first tag that is invalid in the scheme, None if all are valid."""
-    if scheme == "none":
+    if scheme in PLAIN_SCHEMES:
         return None
+    tags = [normalize(tag) for tag in tags]
     valid = tags_from_spans(spans_from_tags(tags), len(tags), scheme)
     for i, tag in enumerate(tags):
         if tag != valid[i] or (tag != OUTSIDE and not split_tag(tag)[1]):
@@ -97,22 +115,21 @@ def first_invalid_tag(tags, scheme):
 
 
 def infer_scheme(sentences, default="iob1"):
-    """Return the scheme in which most sentences are valid; "none" only if no tag has a prefix.
+    """Return the scheme in which most sentences are valid.
 
-    Sentences without spans are valid in all schemes; `default` wins ties.
+    It is "none" or, if there is an O, "io" only if no tag has a prefix. Sentences without spans are
+    valid in all schemes; `default` wins ties.
     """
-    tags = {tag for sentence in sentences for tag in sentence} - {OUTSIDE}
-    prefixes = {tag: split_tag(tag)[0] for tag in sorted(tags) if "-" in tag}
-    bilou = [tag for tag, prefix in prefixes.items() if prefix in ("L", "U")]
-    if bilou and all(prefixes.get(tag) in (*_PREFIXES["iobes"], "L", "U") for tag in tags):
-        raise UserError(
-            f"found tags such as {bilou[0]} of the BILOU scheme, which is not supported; replace L "
-            "with E and U with S to get iobes, or use `tag_scheme=none`"
-        )
-    if tags and not any(prefix in _PREFIXES["iobes"] for prefix in prefixes.values()):
-        return "none"
+    found = {tag for sentence in sentences for tag in sentence}
+    tags = found - {OUTSIDE}
+    prefixed = set(filter(_PREFIXED.fullmatch, tags))
+    if not tags:
+        return default
+    # "I_love" may be a label, unless all tags are of this form.
+    if prefixed != tags and not any(tag[1] == "-" for tag in prefixed):
+        return "io" if OUTSIDE in found else "none"
     return max(
-        (default, *_PREFIXES),
+        (default, *_PREFIXES) if default != "io" else _PREFIXES,
         key=lambda scheme: sum(first_invalid_tag(tags, scheme) is None for tags in sentences),
     )
 
@@ -125,6 +142,6 @@ def check_compatible(argument, scheme, other):
 
 def tag_names(labels, scheme):
     """Return all tags of a scheme in the order of their ids: O first, then label by label."""
-    if scheme == "none":
-        return tuple(labels)
+    if scheme in PLAIN_SCHEMES:
+        return (*[OUTSIDE] * (scheme == "io"), *labels)
     return (OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme]))

@@ -101,12 +101,10 @@ class _TagTable:
     """The tags as constants of the graph; `labels` are the ids of their labels, 0 for "O"."""
 
     def __init__(self, tags):
-        is_plain = tags.scheme == "none"
-        labels = [tag if is_plain else split_tag(tag)[1] for tag in tags.names]
+        prefixes, labels = zip(*(split_tag(tag, tags.scheme) for tag in tags.names), strict=True)
         unique = sorted({label for label in labels if label})
         self.names = tf.constant(labels)
         self.labels = tf.constant([unique.index(x) + 1 if x else 0 for x in labels])
-        prefixes = ["S" if is_plain else split_tag(tag)[0] for tag in tags.names]
         self._opens = tf.constant([prefix in ("B", "S") for prefix in prefixes])
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 

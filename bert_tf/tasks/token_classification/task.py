@@ -106,7 +106,7 @@ class TokenClassificationTask(Task):
         converted = [[convert_tags(x, *schemes) for x in tags] for tags in (labels, predicted)]
         scores = ()
         if self._tags.scheme != "none":
-            scores = SpanCounts(labels, predicted).precision_recall_f1()
+            scores = SpanCounts(labels, predicted, self._tags.scheme).precision_recall_f1()
         values = (accuracy(*converted), *scores, loss, loss)
         return dict(zip(self.metric_names, values, strict=True))
 
@@ -240,11 +240,11 @@ class SpanCounts:
     does not know, they equal seqeval, which pip cannot build in an empty environment.
     """
 
-    def __init__(self, true, predicted):
+    def __init__(self, true, predicted, scheme="iob2"):
         """Count the spans of each label, given two lists of lists of tags."""
         self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
         for tags in zip(true, predicted, strict=True):
-            expected, found = (set(spans_from_tags(x)) for x in tags)
+            expected, found = (set(spans_from_tags(x, scheme)) for x in tags)
             self.true.update(span.label for span in expected)
             self.predicted.update(span.label for span in found)
             self.correct.update(span.label for span in expected & found)
@@ -275,7 +275,7 @@ class SpanCounts:
 def classification_report(true, predicted, scheme):
     """Return a text table with the metrics of each label, given two lists of lists of tags."""
     if scheme != "none":
-        return SpanCounts(true, predicted).report()
+        return SpanCounts(true, predicted, scheme).report()
     names = sorted({tag for sentences in (true, predicted) for tags in sentences for tag in tags})
     ids = {name: number for number, name in enumerate(names)}
     flat = ([ids[tag] for tags in sentences for tag in tags] for sentences in (true, predicted))
