@@ -254,7 +254,8 @@ class Checks:
                 results.append({name: x.numpy() for name, x in weights(loop.model).items()})
         whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
-        yield Check("stopped and resumed", float(worst), 0, "weights")
+        # A GPU adds in any order.
+        yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
     def _make_task(self, dtype, strategy=None):
         with (strategy or self.strategy).scope():

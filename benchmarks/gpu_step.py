@@ -1,0 +1,134 @@
+"""Time training steps and predictions of a BERT classifier on a GPU, in mixed bfloat16.
+
+    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --batch_size=16 --length=512
+    python benchmarks/gpu_step.py --library=transformers --size=large --batch_size=16 --length=512
+
+bert_tf runs Keras' `fit`; transformers runs with torch.compile and scaled dot-product attention. No
+sequence has padding. The steps include dropout, clipping and the optimizer.
+"""
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+
+SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
+STEPS = 40
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", choices=("bert_tf", "transformers"), default="bert_tf")
+    parser.add_argument("--size", choices=SIZES, default="base")
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--length", type=int, default=128)
+    args = parser.parse_args()
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1000, 30000, (args.batch_size, args.length)).astype("int32")
+    labels = rng.integers(0, 2, args.batch_size).astype("int32")
+    layers, hidden, heads = SIZES[args.size]
+    sizes = {
+        "vocab_size": 30522,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
+    make = make_transformers if args.library == "transformers" else make_bert_tf
+    train, predict, peak_bytes = make(sizes, ids, labels)
+    start = time.perf_counter()
+    train()
+    first = time.perf_counter() - start
+    step = statistics.median(seconds(train) for _ in range(3)) / STEPS
+    predict()
+    prediction = statistics.median(seconds(predict) for _ in range(30))
+    print(
+        f"{args.library} {args.size} {args.batch_size} x {args.length}: first {STEPS} steps "
+        f"{first:.1f} s, then {1e3 * step:.1f} ms a step, prediction {1e3 * prediction:.2f} ms, "
+        f"at most {peak_bytes() / 1e9:.1f} GB"
+    )
+
+
+def seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def make_bert_tf(sizes, ids, labels):
+    """Return functions that train `STEPS` steps, predict, and return the peak of the memory."""
+    import jax
+    import keras
+
+    import bert_tf
+
+    model = bert_tf.BertClassifier(bert_tf.BertConfig(**sizes), 2, dtype="mixed_bfloat16")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(bert_tf.AdamWeightDecay(2e-5), {"logits": loss})
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return STEPS
+
+        def __getitem__(self, _):
+            return batch, {"logits": labels}
+
+    call = jax.jit(lambda *x: model.stateless_call(*x, training=False)[0])
+    on_device = jax.device_put(batch)
+    device = jax.devices()[0]
+
+    def predict():
+        groups = (model.trainable_variables, model.non_trainable_variables)
+        jax.block_until_ready(call(*([v.value for v in x] for x in groups), on_device))
+
+    return (
+        lambda: model.fit(Batches(), verbose=0),
+        predict,
+        lambda: (device.memory_stats() or {}).get("peak_bytes_in_use", 0),
+    )
+
+
+def make_transformers(sizes, ids, labels):
+    """Return the functions of `make_bert_tf` for PyTorch."""
+    import torch
+    import transformers
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    config = transformers.BertConfig(
+        **sizes, hidden_act="gelu_pytorch_tanh", attn_implementation="sdpa"
+    )
+    model = transformers.BertForSequenceClassification(config).to(device)
+    compiled = torch.compile(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
+    ids, labels = (torch.tensor(x).long().to(device) for x in (ids, labels))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    batch["token_type_ids"] = torch.zeros_like(ids)
+
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    def train():
+        model.train()
+        for _ in range(STEPS):
+            with torch.autocast(device, torch.bfloat16):
+                loss = compiled(**batch, labels=labels).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        wait()
+
+    def predict():
+        model.eval()
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16):
+            compiled(**batch)
+        wait()
+
+    return train, predict, lambda: torch.cuda.max_memory_allocated() if device == "cuda" else 0
+
+
+if __name__ == "__main__":
+    main()
