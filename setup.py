@@ -32,8 +32,8 @@ TENSORFLOW = [
     "tensorflow>=2.20,<2.22",
     # Displays the summaries; only an extra of TensorFlow 2.21.
     "tensorboard",
-    # Tokenizes inside the graph. Not available for Windows, where Python tokenizes. Importing 2.21.0
-    # fails with an undefined symbol.
+    # Tokenizes inside the graph. Not available for Windows, where Python tokenizes. Importing
+    # version 2.21.0 fails with an undefined symbol.
     "tensorflow-text>=2.20,!=2.21.0,<2.22; platform_system != 'Windows'",
 ]
 

@@ -18,6 +18,7 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 
 def check_path(path, argument):
     """Raise UserError if TensorFlow would read `path` as a glob pattern."""
+    path = os.fspath(path)
     special = sorted(set("[]*?\\") & set(path))
     if special and "://" not in path:
         raise UserError(

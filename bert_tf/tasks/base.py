@@ -184,7 +184,7 @@ class Pipeline:
           UserError: if the loss or a metric does not take logits.
         """
         given = {"loss": logits_loss(loss, self.keras_loss), "metrics": metrics, **options}
-        self._compile_arguments = {name: x for name, x in given.items() if x is not None}
+        given = {name: x for name, x in given.items() if x is not None}
         is_binary = self.keras_loss == "binary_crossentropy"
         for name in keras.tree.flatten(metrics) if is_binary else ():
             if isinstance(name, str) and name.removeprefix("binary_") in ("accuracy", "acc"):
@@ -192,14 +192,10 @@ class Pipeline:
                     f"`metrics={name}`: expected a metric of logits, such as "
                     "BinaryAccuracy(threshold=0.0)"
                 )
-        self._default_optimizer, self._fit_key = None, None
-        if optimizer is None:
-            optimizer = self._default_optimizer = keras.optimizers.SGD()  # until `fit` is called
-        self._compile(optimizer)
-
-    def _compile(self, optimizer):
+        default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
         with model_strategy(self.model).scope():
-            self.model.compile(optimizer, **self._compile_arguments)
+            self.model.compile(optimizer or default, **given)
+        self._compile_arguments, self._default_optimizer, self._fit_key = given, default, None
 
     def _fit(self, columns, validation_data, options, **task_options):
         """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
@@ -363,10 +359,10 @@ class Pipeline:
 
         Args:
           folder: the path.
-          overwrite: whether to replace an existing model.
+          overwrite: whether to replace an existing model, in a folder without other files.
 
         Raises:
-          UserError: if the folder exists, contains other files, or cannot be written.
+          UserError: if the folder exists and is not to be replaced, or cannot be written.
         """
         self._warn_if_random("the saved weights")
         saving.save(self, folder, overwrite)

@@ -78,7 +78,7 @@ def _prepare_optimizer(pipeline, optimizer_config, task, num_steps):
     pipeline.model.task, pipeline._fit_key = task, key
     with model_strategy(pipeline.model).scope():
         pipeline._default_optimizer = make_optimizer(optimizer_config, num_steps)
-    pipeline._compile(pipeline._default_optimizer)
+        pipeline.model.compile(pipeline._default_optimizer, **pipeline._compile_arguments)
 
 
 def fit_in_folder(pipeline, data, config, optimizer_config, options):

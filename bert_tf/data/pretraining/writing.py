@@ -89,14 +89,10 @@ class Counts(NamedTuple):
     places: int = 0  # tokens in the instances, with padding
     capped: int = 0  # instances with fewer masks than `masked_lm_prob` requires
     excess: int = 0  # tokens of sentences beyond the length of a sequence
-    cut: int = 0  # tokens that are in no instance, over all passes
 
     @classmethod
     def from_instances(cls, instances, corpus, vocab, config):
         lengths, counts = np.unique(instances.lengths(), return_counts=True)
-        a_start, a_end, b_start, b_end, label = instances.segments.T
-        is_next = 1 - label * (config.objective == "nsp")
-        used = int(np.sum(a_end - a_start + (b_end - b_start) * is_next))
         excess = np.diff(corpus.sentences) - (config.max_seq_length - 3)
         is_capped = [config.num_to_mask(int(n)) > config.max_predictions_per_seq for n in lengths]
         return cls(
@@ -112,7 +108,6 @@ class Counts(NamedTuple):
             places=len(instances) * config.max_seq_length,
             capped=int(counts[np.array(is_capped, bool)].sum()),
             excess=int(excess[excess > 0].sum()),
-            cut=max(0, config.dupe_factor * len(corpus.ids) - used),
         )
 
     def __add__(self, other):
@@ -156,7 +151,7 @@ def warn_about_limits(counts, config):
         console.warning(
             "%.1f%% of the tokens are cut off, because lines are longer than a sequence; "
             "`split_sentences` divides them",
-            100 * total.cut / (config.dupe_factor * total.tokens),
+            100 * total.excess / total.tokens,
         )
     if total.capped:
         console.warning(

@@ -67,10 +67,7 @@ class DataProcessor:
         A carriage return within a line becomes a space. Empty lines at the end are dropped, unless
         there are others, which may separate sentences.
         """
-        lines = list(files.read_lines(input_file))
-        if lines and not lines[0].endswith("\n"):  # all lines may end with a carriage return
-            lines = lines[0].split("\r")
-        lines = [_LONE_CR.sub(" ", line) for line in lines]
+        lines = [_LONE_CR.sub(" ", line) for line in files.read_lines(input_file)]
         with long_cells():
             rows = list(csv.reader(lines, delimiter="\t", quotechar=quotechar))
         count = max((number for number, row in enumerate(rows, 1) if row), default=0)

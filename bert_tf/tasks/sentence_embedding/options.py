@@ -111,7 +111,6 @@ class SentenceEmbeddingOptions(FileOptions):
         if self.pooling is not None and not {*self.pooling.split(",")} <= POOLINGS.keys():
             expected = f"one of {', '.join(POOLINGS)}, or several, separated by commas"
             raise UserError(f"`pooling={self.pooling}`: expected {expected}")
-        return self
 
     def check_run(self, config):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:

@@ -246,17 +246,20 @@ def encoder_settings(path, given):
         )
     pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
     settings = json_files.read(pooling_file, dict) if "Pooling" in modules else {}
-    # Versions before 5.4 have a setting for each pooling.
-    modes = settings.get("pooling_mode") or [x for x, y in POOLINGS.items() if settings.get(y)]
+    modes = settings.get("pooling_mode") or _older_modes(settings)
     model = read_json(folder, "config_sentence_transformers.json")
-    prompt = (model.get("prompts") or {}).get(model.get("default_prompt_name"), "")
+    name = model.get("default_prompt_name")
+    prompts = {None: "", **(model.get("prompts") or {})}
+    if name not in prompts and "prompt" not in given:
+        raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
+    prompt = prompts.get(name) or ""
     if prompt and settings.get("include_prompt") is False and "prompt" not in given:
         raise UserError(
             f"{pooling_file}: include_prompt is false, which is not supported with the default "
             f"prompt {prompt!r}; `prompt` overrides it"
         )
     saved = {
-        "pooling": modes if isinstance(modes, str) else ",".join(modes) or "mean",
+        "pooling": modes if isinstance(modes, str) else ",".join(modes),
         "layer": -1,
         "normalize": "Normalize" in modules,
         "max_seq_length": _max_seq_length(folder),
@@ -270,6 +273,14 @@ def encoder_settings(path, given):
     used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "")]
     console.info("from the settings in %s: %s", folder, ", ".join(used))
     return {**saved, **given}
+
+
+def _older_modes(settings):
+    """Return the poolings of sentence-transformers before 5.4, which has a setting for each."""
+    names = {setting: name for name, setting in POOLINGS.items()}
+    # Without a file, the default of sentence-transformers is the mean.
+    modes = [x for x, y in settings.items() if x.startswith("pooling_mode_") and y is True]
+    return [names.get(x, x) for x in modes or ["none" if settings else POOLINGS["mean"]]]
 
 
 def _max_seq_length(folder):

@@ -185,9 +185,8 @@ class TokenClassification(Pipeline):
             return texts
         data = self._data({"dev": examples})
         task = data.make_task(self.model)
-        predictions = self._predictions(
-            task, self._features(data, "dev"), batch_size or FitConfig.batch_size
-        )
+        size = FitConfig.batch_size if batch_size is None else batch_size
+        predictions = self._predictions(task, self._features(data, "dev"), size)
         tags = iter(task.tags(predictions))
         return [next(tags) if words else [] for words in texts]
 
