@@ -10,7 +10,7 @@ import numpy as np
 from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, read_json
-from bert_tf.configs.architectures import find_architecture
+from bert_tf.configs.model import find_architecture
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import resolve_settings, tokenizer_config, tokenizer_json
@@ -92,15 +92,9 @@ class HuggingFaceFolder:
 
 
 def write_hugging_face(
-    folder,
-    tensors,
-    config,
-    vocab_file=None,
-    labels=None,
-    architecture=None,
-    task_type=None,
+    folder, tensors, config, vocab_file=None, labels=None, architecture=None, task_type=None,
     **settings,
-):
+):  # fmt: skip
     """Write a folder that `transformers` loads, atomically.
 
     Args:

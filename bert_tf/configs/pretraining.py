@@ -66,16 +66,12 @@ class InstanceConfig(RecordConfig):
         maximum=1.0,
     )
     dupe_factor: int = option(
-        10,
-        "Number of passes over the text, each with different masks.",
-        minimum=1,
+        10, "Number of passes over the text, each with different masks.", minimum=1
     )
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
     random_seed: int = option(12345, "Random seed.")
     max_ngram: int = option(
-        1,
-        "Maximum number of consecutive words to mask together. (bert_tf)",
-        minimum=1,
+        1, "Maximum number of consecutive words to mask together. (bert_tf)", minimum=1
     )
     word_boundaries: str = option(
         "pieces",
@@ -125,10 +121,7 @@ class PretrainingDataConfig(Config):
         choices=INPUT_FORMATS,
         requires="input_file",
     )
-    text_field: str = option(
-        "text",
-        "Key of the text in JSON objects and TFDS examples. (bert_tf)",
-    )
+    text_field: str = option("text", "Key of the text in JSON objects and TFDS examples. (bert_tf)")
     split_sentences: bool = option(
         False,
         "Whether to split lines of text into sentences; JSON is always split. (bert_tf)",

@@ -88,9 +88,7 @@ class TfdsOptions(TaskOptions):
         "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc or squad/v1.1. (bert_tf)",
     )
     tfds_data_dir: str | None = option(
-        None,
-        "TFDS data directory with prepared datasets. (bert_tf)",
-        requires="tfds_name",
+        None, "TFDS data directory with prepared datasets. (bert_tf)", requires="tfds_name"
     )
     tfds_splits: tuple[str, ...] = option(
         (),

@@ -131,18 +131,11 @@ def serialize(schema, examples):
 # The exclusive upper bound of the values of a feature: a size in `BertConfig`, a length, the number
 # of labels or a constant.
 UPPER_BOUNDS = {
-    "input_ids": "vocab_size",
-    "input_mask": 2,
+    **dict.fromkeys(("input_ids", "masked_lm_ids"), "vocab_size"),
+    **dict.fromkeys(("masked_lm_positions", "start_positions", "end_positions"), "S"),
+    **dict.fromkeys(("input_mask", "next_sentence_labels", "is_real_example", "is_impossible"), 2),
+    **dict.fromkeys(("label_ids", "tag_ids"), "labels"),
     "segment_ids": "type_vocab_size",
-    "masked_lm_positions": "S",
-    "masked_lm_ids": "vocab_size",
-    "next_sentence_labels": 2,
-    "label_ids": "labels",
-    "is_real_example": 2,
-    "start_positions": "S",
-    "end_positions": "S",
-    "is_impossible": 2,
-    "tag_ids": "labels",
     "word_starts": 3,
 }
 BOUND_CAUSES = {

@@ -21,14 +21,9 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 # File kinds by name extension.
 ENDINGS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".json": "json",
-    ".jsonl": "json_lines",
-    ".ndjson": "json_lines",
-    ".xlsx": "excel",
-    ".xlsm": "excel",
-}
+    ".parquet": "parquet", ".pq": "parquet", ".json": "json", ".jsonl": "json_lines",
+    ".ndjson": "json_lines", ".xlsx": "excel", ".xlsm": "excel",
+}  # fmt: skip
 _NAMES = {
     "json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel",
     "columns": "named columns", "tfds": "TensorFlow Datasets",

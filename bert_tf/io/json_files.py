@@ -38,14 +38,9 @@ Positive = Annotated[int, Limits(minimum=1)]
 Finite = Annotated[float, Limits(is_finite=True)]
 
 _DESCRIPTIONS = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    dict: "an object",
-    list: "a list",
-    tuple: "a list",
-}
+    bool: "true or false", int: "an integer", float: "a number", str: "a string",
+    dict: "an object", list: "a list", tuple: "a list",
+}  # fmt: skip
 
 
 def quoted(value: Any, limit: int = 40) -> str:

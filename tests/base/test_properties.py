@@ -58,11 +58,9 @@ def holds(request):
 
     def run(check, *strategies):
         settings = hypothesis.settings(
-            max_examples=request.param,
-            deadline=None,
-            database=None,
+            max_examples=request.param, deadline=None, database=None,
             suppress_health_check=list(hypothesis.HealthCheck),
-        )
+        )  # fmt: skip
         hypothesis.seed(int(seed))(settings(hypothesis.given(*strategies)(check)))()
 
     return run

@@ -61,14 +61,10 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     reference = load_with_transformers(transformers, folder, name)
     expected = run_with_transformers(reference, batch)
     output_names = {
-        "sequence_output": "last_hidden_state",
-        "pooled_output": "pooler_output",
-        "masked_lm_logits": "prediction_logits",
-        "next_sentence_logits": "seq_relationship_logits",
-        "logits": "logits",
-        "start_logits": "start_logits",
-        "end_logits": "end_logits",
-    }
+        "sequence_output": "last_hidden_state", "pooled_output": "pooler_output",
+        "masked_lm_logits": "prediction_logits", "next_sentence_logits": "seq_relationship_logits",
+        "logits": "logits", "start_logits": "start_logits", "end_logits": "end_logits",
+    }  # fmt: skip
     common = [(a, b) for a, b in output_names.items() if a in outputs and b in expected]
     for key, expected_key in common:
         np.testing.assert_allclose(
@@ -84,10 +80,8 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     old = tmp_path / "old"
     old.mkdir()
     arrays = safetensors.load_file(tmp_path / "single" / "model.safetensors")
-    for new, past in (
-        ("LayerNorm.weight", "LayerNorm.gamma"),
-        ("LayerNorm.bias", "LayerNorm.beta"),
-    ):
+    for new, past in (("weight", "gamma"), ("bias", "beta")):
+        new, past = f"LayerNorm.{new}", f"LayerNorm.{past}"
         arrays = {key.replace(new, past): value for key, value in arrays.items()}
     safetensors.save_file(arrays, old / "model.safetensors")
     (old / "config.json").write_text((tmp_path / "single" / "config.json").read_text())

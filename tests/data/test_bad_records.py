@@ -66,10 +66,8 @@ OUT_OF_RANGE = {
     "id": ("input_ids", TINY.vocab_size, TINY.vocab_size - 1, VOCAB_CAUSE),
     "negative": ("input_ids", -1, TINY.vocab_size - 1, VOCAB_CAUSE),
     "huge": ("input_ids", 2**32, TINY.vocab_size - 1, VOCAB_CAUSE),  # 0 as an int32
-    "mask": ("input_mask", 2, 1, ""),
     "segment": ("segment_ids", 2, 1, "type_vocab_size in `bert_config_file`"),
     "position": ("masked_lm_positions", 8, 7, "`max_seq_length`"),
-    "masked": ("masked_lm_ids", 999, TINY.vocab_size - 1, VOCAB_CAUSE),
     "next": ("next_sentence_labels", 2, 1, ""),
     "label": ("label_ids", 3, 2, "the number of labels"),
 }

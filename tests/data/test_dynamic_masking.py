@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.data import (
-    dynamic_masking,
-    input_pipeline,
-    pretraining,
-    record_checks,
-    records,
-)
+from bert_tf.data import dynamic_masking, input_pipeline, pretraining, record_checks, records
 from tests.common import tiny
 from tests.data.pretraining_helpers import TOKENS, write_records
 

@@ -9,21 +9,10 @@ import pytest
 
 # A module imports from its own and earlier layers.
 LAYERS = [
-    ("errors", "keras_registry"),
-    ("console", "commands"),
-    ("io",),
-    ("tokenization",),
-    ("configs",),
-    ("modeling",),
-    ("data",),
-    ("checkpoints",),
-    ("optimization",),
-    ("training",),
-    ("serving",),
-    ("tasks",),
-    ("device_check",),
-    ("cli", "__main__"),
-]
+    ("errors", "keras_registry"), ("console", "commands"), ("io",), ("tokenization",),
+    ("configs",), ("modeling",), ("data",), ("checkpoints",), ("optimization",), ("training",),
+    ("serving",), ("tasks",), ("device_check",), ("cli", "__main__"),
+]  # fmt: skip
 # Imports inside functions that need a later layer.
 EXCEPTIONS = {
     ("modeling/base.py", "checkpoints"): "from_preset",

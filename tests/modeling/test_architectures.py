@@ -19,14 +19,9 @@ from tests.modeling.conftest import (
 SIZES = {"vocab_size": 50, "max_position_embeddings": 12, "initializer_range": 0.5}
 CONFIGS = {
     "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "activation": "gelu"},
-    "Electra": {
-        "embedding_size": 8,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    },
-}
+    "Electra": {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2,
+                "num_attention_heads": 2, "intermediate_size": 32},
+}  # fmt: skip
 POOLER = ["bert/pooler/dense/kernel", "bert/pooler/dense/bias"]
 NEXT_SENTENCE = ["cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"]
 
@@ -74,12 +69,8 @@ def test_model(tmp_path, name):
     """See `BackboneTest`."""
     given = {"model_type": name.lower(), **SIZES, **CONFIGS[name]}
     config = bert_tf.BertConfig.from_dict(given)
-    values = {
-        **config.to_dict(),
-        **WITHOUT_DROPOUT,
-        "initializer_range": 0.02,
-    }  # small enough for float16
-    config = bert_tf.BertConfig.from_dict(values)
+    changes = {**WITHOUT_DROPOUT, "initializer_range": 0.02}  # small enough for float16
+    config = bert_tf.BertConfig.from_dict({**config.to_dict(), **changes})
 
     def make(dtype):
         return make_model(BertClassifier, dtype, config)[0]

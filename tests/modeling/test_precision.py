@@ -11,13 +11,7 @@ import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.training.pretraining import PretrainingTask
 from tests.training import training_helpers
-from tests.training.training_helpers import (
-    Batches,
-    assert_same,
-    mirrored,
-    run,
-    tensors,
-)
+from tests.training.training_helpers import Batches, assert_same, mirrored, run, tensors
 
 
 @pytest.fixture(autouse=True)

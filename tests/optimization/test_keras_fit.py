@@ -181,10 +181,7 @@ def fit_in_loop(optimizer, folder):
         (lambda _: bert_tf.LAMB(0.1, clipvalue=1.0), "`clipvalue`"),
         (lambda _: bert_tf.LinearWarmupDecay(0.1, 0), "`num_train_steps=0`"),
         (lambda folder: fit_in_loop(keras.optimizers.Adam(), folder), "`optimizer`.*Adam"),
-        (
-            lambda folder: fit_in_loop(bert_tf.AdamWeightDecay(0.1, use_ema=True), folder),
-            "`use_ema`",
-        ),
+        (lambda x: fit_in_loop(bert_tf.AdamWeightDecay(0.1, use_ema=True), x), "`use_ema`"),
     ],
 )
 def test_options_that_would_be_ignored_are_errors(call, named, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import LAYER_COMBINATIONS
+from bert_tf.tasks.features.pipeline import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.training.training_helpers import mirrored
@@ -21,19 +22,13 @@ def vectors(folder, **options):
 def test_script_writes_the_format_of_the_release(
     run_script, deep_model_folder, deep_outputs, tmp_path
 ):
-    flags = {
-        "input_file": deep_model_folder / "texts.txt",
-        "output_file": tmp_path / "out.jsonl",
-        "layers": "-1,0,-4",
-        "bert_config_file": deep_model_folder / "bert_config.json",
-        "init_checkpoint": deep_model_folder / "bert_model.ckpt",
-        "vocab_file": deep_model_folder / "vocab.txt",
-        "max_seq_length": 12,
-        "do_lower_case": True,
-        "batch_size": 2,
-        "use_one_hot_embeddings": False,
-    }
-    log = run_script("extract_features", *(f"--{name}={value}" for name, value in flags.items()))
+    folder = deep_model_folder
+    log = run_script(
+        "extract_features", f"--input_file={folder}/texts.txt", "--layers=-1,0,-4",
+        f"--bert_config_file={folder}/bert_config.json", f"--output_file={tmp_path}/out.jsonl",
+        f"--init_checkpoint={folder}/bert_model.ckpt", f"--vocab_file={folder}/vocab.txt",
+        "--max_seq_length=12", "--do_lower_case", "--batch_size=2", "--nouse_one_hot_embeddings",
+    )  # fmt: skip
     assert "input: 1 of 6 texts (16.7%) have more than 12 tokens and are truncated, " in log
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     for i, (line, tokens) in enumerate(zip(lines, TOKENS, strict=True)):
@@ -134,33 +129,6 @@ def test_input_is_streamed_and_its_errors_are_passed_on(model_folder):
         list(stream)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [({"the cabin": 1}, "a single dict"), ([None], "item 0 is None"), (3, "found 3")],
-)
-def test_wrong_texts(model_folder, texts, message):
-    with pytest.raises(bert_tf.UserError, match=f"`texts`: .*{message}"):
-        vectors(model_folder).predict(texts)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layers": [7]}, "`layers`: found 7, .* from 0 to 1"),
-        ({"words": "last"}, "`words=last`"),
-        ({"layer_combination": "weighted_sum_all", "layer_weights": [1.0]},
-         "`layer_weights`: found 1 number, expected 2"),
-        ({"layer_combination": "concat_last_four"},
-         "`layer_combination=concat_last_four`: .* 2 layers"),
-        ({"max_seq_length": 13}, "`max_seq_length=13`.* 12"),
-        ({"max_seq_length": 4}, "`max_seq_length=4`.* 5"),
-    ],
-)  # fmt: skip
-def test_errors(model_folder, options, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        vectors(model_folder, **options)
-
-
 def test_attention_equals_transformers(transformers, model_folder, tmp_path):
     import torch
 
@@ -190,3 +158,25 @@ def test_a_tagger_learns_on_features(run_script, deep_model_folder, tmp_path, ca
         "--combinations=weighted_sum_all", "--units=32", "--epochs=10",
     )  # fmt: skip
     assert "F1 100.0%, precision 100.0%, recall 100.0%" in capsys.readouterr().out
+
+
+def test_numbers_are_rounded_as_by_python():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(50, 1, 200)).astype("float32")
+    values[0, 0] = np.arange(200) / 128  # ties
+    values[1, 0] = -np.arange(200) / 2**20
+    values[2, 0] *= 1e-6
+    line = json_line(0, TextVectors(["a"] * 50, [-1], values))
+    for token, row in zip(json.loads(line)["features"], values, strict=True):
+        assert token["layers"][0]["values"] == [round(float(x), 6) for x in row[0]]
+
+
+def test_an_array_with_missing_rows_is_an_error(tmp_path):
+    path = tmp_path / "new"
+    with (
+        pytest.raises(bert_tf.UserError, match=f"{path}: found 2 rows, expected 3"),
+        array_writer(str(path), 3, 4) as write,
+    ):
+        write(np.zeros(4))
+        write(np.zeros(4))
+    assert not list(tmp_path.iterdir())

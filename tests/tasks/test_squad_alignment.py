@@ -3,9 +3,7 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.question_answering import (
-    alignment,
-)
+from bert_tf.tasks.question_answering import alignment
 from bert_tf.tasks.question_answering.examples import Answer
 from tests.common import WORDS
 

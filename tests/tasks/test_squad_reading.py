@@ -28,10 +28,7 @@ from tests.squad_helpers import letters
         ('{"data": [' + "[" * 100_000, "line 1"),
         (b'{"data": ["caf\xe9"]}', "byte 14"),
         ('{"data": [7]}', r"data\[0\]"),
-        (
-            '{"data": [{"paragraphs": [{"qas": []}]}]}',
-            r"paragraphs\[0\]: context is missing",
-        ),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"paragraphs\[0\]: context is missing"),
     ],
 )
 def test_invalid_json_is_located(tmp_path, text, where):

@@ -52,21 +52,12 @@ def test_version_2():
     scorer.add([], "Bern", "Bern", -1.0)
     scorer.add([Answer("the", 0)], "", None, 9.0)  # empty after normalization, so "" is correct
     assert scorer.results() == {
-        "exact_match": 60,
-        "f1": 60,
-        "total": 5,
-        "HasAns_exact": pytest.approx(200 / 3),
-        "HasAns_f1": pytest.approx(200 / 3),
-        "HasAns_total": 3,
-        "NoAns_exact": 50,
-        "NoAns_f1": 50,
-        "NoAns_total": 2,
+        "exact_match": 60, "f1": 60, "total": 5, "HasAns_exact": pytest.approx(200 / 3),
+        "HasAns_f1": pytest.approx(200 / 3), "HasAns_total": 3,
+        "NoAns_exact": 50, "NoAns_f1": 50, "NoAns_total": 2,
         # By null odds: 2 + 1 (Paris) - 1 (Bern) + 1 (Rome) - 1 (Oslo) + 1, at best 3 of 5.
-        "best_exact": 60,
-        "best_exact_thresh": -5.0,
-        "best_f1": 60,
-        "best_f1_thresh": -5.0,
-    }
+        "best_exact": 60, "best_exact_thresh": -5.0, "best_f1": 60, "best_f1_thresh": -5.0,
+    }  # fmt: skip
 
 
 def official_best(rows, scores):

@@ -16,10 +16,6 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import read_tokenizer_settings, tokenizer_config, tokenizer_json
 from tests.tokenization import hard_strings
 
-UNICODE_14 = pytest.mark.skipif(
-    unicodedata.unidata_version != normalization.UNICODE_VERSION,
-    reason="needs a Python with Unicode 14.0",
-)
 # do_lower_case, strip_accents, tokenize_chinese_chars
 SETTINGS = list(itertools.product((True, False), repeat=3))
 NAMES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -189,15 +185,9 @@ OLD_FILES = [
     ({"tokenizer_config": {"additional_special_tokens": None, "bos_token": None}}, True),
     ({"tokenizer_config": {"entity_token": "[E1]", "add_bos_token": False}}, False),
     ({"tokenizer_config": {"added_tokens_decoder": {"8": ADDED}}}, False),
-    (
-        {
-            "tokenizer_config": {"added_tokens_decoder": {"0": PAD}},
-            "special_tokens_map": {"additional_special_tokens": ["[E1]"]},
-            "added_tokens": {"[E1]": 8},
-        },
-        True,
-    ),
-]
+    ({"tokenizer_config": {"added_tokens_decoder": {"0": PAD}}, "added_tokens": {"[E1]": 8},
+      "special_tokens_map": {"additional_special_tokens": ["[E1]"]}}, True),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("contents", "is_plain"), OLD_FILES)
@@ -225,9 +215,7 @@ def test_which_file_counts(hf_folder):
     assert settings(lambda t, c: c.update(do_lower_case=True))["do_lower_case"] is True
     folder = hf_folder(lambda t, c: c.pop("tokenizer_class"))
     pathlib.Path(folder, "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
-    with pytest.raises(
-        UserError, match=r'config\.json: tokenizer_class is "BertJapaneseTokenizer"'
-    ):
+    with pytest.raises(UserError, match=r'config\.json: tokenizer_class is "BertJapaneseTok'):
         read_tokenizer_settings(folder)
 
     def generic(tokenizer, config):

@@ -45,13 +45,8 @@ def run_scripted(output_dir, script, steps, start=0, **options):
         return task
 
     loop = training.Loop(make_task, one_device(), str(output_dir))
-    loop.train(
-        Batches(),
-        make_adam(loop),
-        steps,
-        configs.TrainConfig(eval_steps=2, **options),
-        SomeBatches(),
-    )
+    train = configs.TrainConfig(eval_steps=2, **options)
+    loop.train(Batches(), make_adam(loop), steps, train, SomeBatches())
     return loop
 
 

@@ -103,15 +103,9 @@ def test_explicit_files_win_over_those_of_the_model(monkeypatch):
 
 # Only fine-tuning has flags for these.
 FINE_TUNING = {
-    "predict_batch_size",
-    "num_train_epochs",
-    "warmup_proportion",
-    "pad_to_max_length",
-    "bucket_by_length",
-    "do_lower_case",
-    "strip_accents",
-    "tokenize_chinese_chars",
-}
+    "predict_batch_size", "num_train_epochs", "warmup_proportion", "pad_to_max_length",
+    "bucket_by_length", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+}  # fmt: skip
 FINE_TUNING_SCRIPTS = {
     "run_classifier": "classification",
     "run_ner": "token_classification",

@@ -17,14 +17,8 @@ from bert_tf.training import checkpointing, progress
 from tests.training.training_helpers import assert_same, run, start, tensors
 
 # Saves often and returns to the host after each step, so signals can arrive in any state.
-OPTIONS = {
-    "steps": 150,
-    "save": 3,
-    "dropout": 0.1,
-    "seconds_per_loop": 0.0,
-    "eval_steps": 50,
-    "best_metric": "loss",
-}
+OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0, "eval_steps": 50,
+           "best_metric": "loss"}  # fmt: skip
 
 
 @pytest.mark.slow

@@ -101,19 +101,9 @@ def make_adam(loop):
 
 
 def run(
-    output_dir,
-    steps,
-    strategy=None,
-    dropout=0.0,
-    total=None,
-    init=None,
-    rate=1e-3,
-    save=1000,
-    data=None,
-    dtype=None,
-    optimizer=optimization.AdamWeightDecay,
-    **options,
-):
+    output_dir, steps, strategy=None, dropout=0.0, total=None, init=None, rate=1e-3, save=1000,
+    data=None, dtype=None, optimizer=optimization.AdamWeightDecay, **options,
+):  # fmt: skip
     """Pre-train up to a step; return the `Loop`.
 
     Args:

@@ -8,14 +8,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import (
-    BadRows,
-    base_split,
-    find_columns,
-    get_cell,
-    is_number,
-    read_number,
-)
+from bert_tf.data.columns import BadRows, base_split, find_columns, get_cell, is_number, read_number
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError, abbreviate, counted
@@ -338,12 +331,7 @@ def convert_examples(examples, tokenizer, config, is_soft=False, lengths=None):
             packed = windows.pack(ids_a, tokenizer)
         else:
             packed = pack_pair(ids_a, ids_b, tokenizer, config.max_seq_length, lengths)
-        yield {
-            **values,
-            **packed,
-            label_name: encode(example.label),
-            "is_real_example": 1,
-        }
+        yield {**values, **packed, label_name: encode(example.label), "is_real_example": 1}
 
 
 def length_limits(config):

@@ -103,9 +103,7 @@ DATASETS = {
         task_type="regression",
     ),
     "QQP": _glue(
-        Columns((3, 4), (5,), id=0, header=True),
-        ("question1", "question2"),
-        metrics=("f1",),
+        Columns((3, 4), (5,), id=0, header=True), ("question1", "question2"), metrics=("f1",)
     ),
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),

@@ -17,12 +17,7 @@ from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
-from bert_tf.tasks.token_classification.schemes import (
-    OUTSIDE,
-    Span,
-    split_tag,
-    tags_from_spans,
-)
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, Span, split_tag, tags_from_spans
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
 from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char

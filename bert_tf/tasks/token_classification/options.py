@@ -112,10 +112,7 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
     doc_stride: int | None = option(
-        None,
-        "Stride between windows, in tokens. Default: half a window.",
-        minimum=1,
-        saved=True,
+        None, "Stride between windows, in tokens. Default: half a window.", minimum=1, saved=True
     )
     document_context: bool = option(
         False,

@@ -139,11 +139,7 @@ class TokenClassification(Pipeline):
         return self._fit((texts, labels), validation_data, options, class_weight=class_weight)
 
     def evaluate(
-        self,
-        texts: Any,
-        labels: Any = None,
-        batch_size: int = FitConfig.batch_size,
-        **options: Any,
+        self, texts: Any, labels: Any = None, batch_size: int = FitConfig.batch_size, **options: Any
     ) -> dict[str, float]:
         """Return a dict of the metrics of `run_ner.py`; see `fit` for the arguments.
 
