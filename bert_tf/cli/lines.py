@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import dataclasses
 import io
 import itertools
 import json
@@ -14,10 +13,12 @@ from typing import NamedTuple
 from absl import flags
 
 from bert_tf import console
-from bert_tf.cli.flags import check_files
+from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
+from bert_tf.data.columns import ANY_TEXT, TEXT_A, TEXT_B, BadRows, Columns, Layout
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, json_files
+from bert_tf.tasks.classification.options import ClassificationOptions
 
 FLAGS = flags.FLAGS
 
@@ -26,6 +27,8 @@ flags.disclaim_key_flags()
 # Maximum number of lines to answer together, sorted by length.
 _CHUNK_SIZE = 2048
 
+_TABLE_FLAGS = ("text_columns", "header", "delimiter")
+
 
 def define_line_flags():
     """Define the flags for input and output."""
@@ -33,18 +36,7 @@ def define_line_flags():
         "input_file", None, "Text file or table to answer. Default: standard input."
     )
     flags.DEFINE_string("output_file", None, "File for the answers. Default: standard output.")
-    flags.DEFINE_list(
-        "text_columns",
-        None,
-        "Text columns of a table, by name or by number from 0. Default: the columns used for "
-        "training, else the usual names.",
-    )
-    flags.DEFINE_string(
-        "delimiter",
-        None,
-        "Delimiter of a table's columns: comma, semicolon, tab, pipe, or any other character. "
-        "Default: detected.",
-    )
+    define_options(ClassificationOptions, only=_TABLE_FLAGS)
     flags.DEFINE_bool("json", False, "Whether lines are JSON objects of inputs or columns.")
     flags.DEFINE_integer(
         "batch_size",
@@ -55,8 +47,8 @@ def define_line_flags():
 
 
 def check_line_flags():
-    for name in ("text_columns", "delimiter"):
-        if FLAGS[name].value and (FLAGS.json or not FLAGS.input_file):
+    for name in _TABLE_FLAGS:
+        if FLAGS[name].present and (FLAGS.json or not FLAGS.input_file):
             raise UserError(f"--{name} requires a table as --input_file, without --json")
     check_files()
     if sys.stdout is None and not FLAGS.output_file:
@@ -67,7 +59,7 @@ def answer_lines(predictor, title):
     """Answer the input that the flags name: plain lines as JSON lines, tables as tables."""
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
-        table = open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter)
+        table = open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter, FLAGS.header)
         if table:
             answer_table(predictor, table, FLAGS.output_file, console.write)
             return
@@ -121,20 +113,25 @@ def stdin_chunks(inputs, title):
 
 
 def _answer(predictor, chunks, write):
-    num_invalid, number = 0, 0
+    num_invalid, number, empty = 0, 0, BadRows(skip=True)
     for chunk in chunks:
         rows, errors = [], {}
         for i, line in enumerate(chunk):
             number += 1
             line = line.removeprefix("\ufeff") if number == 1 else line
             try:
-                rows.append(predictor.read(line.rstrip("\r\n"), FLAGS.json))
+                row = predictor.read(line.rstrip("\r\n"), FLAGS.json)
             except ValueError as error:
                 errors[i] = {"error": f"line {number}: {error}"}
+                continue
+            rows.append(row)
+            for name in (name for name, x in row.items() if not str(x).strip()):
+                empty(f"line {number}: {name} is empty")
         valid = iter(predictor(rows))
         num_invalid += len(errors)
         answers = [errors.get(i) or next(valid) for i in range(len(chunk))]
         write("".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
+    empty.report("lines with an empty text")
     return num_invalid
 
 
@@ -155,77 +152,68 @@ class Inputs(NamedTuple):
     inputs: list
 
 
-def open_table(predictor, path, text_columns=(), delimiter=None):
+def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     """Read a table with inputs of a model; return None for plain lines.
 
     `text_columns` are names or numbers from 0. By default, they are the columns used for training,
-    else columns with the usual names.
+    else columns with the usual names. `header` is "auto", "yes" or "no".
     """
-    from bert_tf.data.columns import Columns, Layout
-    from bert_tf.tasks.classification.examples import read_header, row_example
+    from bert_tf.tasks.classification.examples import examples_of
     from bert_tf.tasks.classification.glue import custom_dataset
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
+    is_auto, ending = header == "auto", tables.file_extension(path)
+    is_table = text_columns or delimiter or not is_auto or ending in _ENDINGS
     if "endings" in inputs:
-        if text_columns or delimiter:
-            raise UserError(
-                "`text_columns` and `delimiter` have no effect on multiple choice; pass the "
-                "endings as `json`"
-            )
+        if is_table:
+            raise UserError(f"{path}: multiple choice reads lines or `json` objects, no tables")
         return None
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
+    is_saved = "text_columns" in saved and not text_columns
     texts = text_columns or saved.get("text_columns") or (inputs not in _USUAL_INPUTS and inputs)
     layout = Layout(
         tuple(texts or ()),
-        header="auto" if text_columns else saved.get("header", "auto"),
+        header=saved.get("header", "auto") if is_auto and not text_columns else header,
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
         numeric_as="vector" if metadata.get("numbers") else "text",
         delimiter=delimiter or saved.get("delimiter"),
-        restored=() if text_columns else ("text", "header"),
+        restored=(*["text"] * is_saved, *["header"] * is_auto),
     )
     table = tables.open_table(path, layout.delimiter, layout.likely_names)
-    first = next(table.rows, None)
-    is_table = text_columns or delimiter or tables.file_extension(path) in _ENDINGS
-    if not first or not (is_table or (not first[2] and _has_columns(first[1], inputs, layout))):
+    first = list(itertools.islice(table.rows, 1))
+    if not is_table and not (first and _has_columns(first[0][1], ending, inputs, layout)):
         return None
-    table = table._replace(rows=itertools.chain([first], table.rows))
-    dataset, train = custom_dataset(layout=layout), Columns((), width=len(inputs) + 1)
-    columns, rows = read_header(table, dataset, "test", train=train)
-    names = list(map(columns.name, columns.texts))
-    if len(names) < len(inputs) or len(text_columns) > len(inputs):
+    rows = [*first, *table.rows]
+    table = table._replace(rows=iter(rows))
+    dataset, train = custom_dataset(layout=layout), Columns((), header=True, width=len(inputs) + 1)
+    examples, columns = examples_of(table, dataset, "test", BadRows(skip=None), train=train)
+    if len(columns.texts) != len(inputs):
+        names = ", ".join(map(columns.name, columns.texts))
         raise UserError(
-            f"{path}: found the text columns {', '.join(names)}, expected one for each of "
+            f"{path}: found the text columns {names}, expected one for each of "
             f"{', '.join(inputs)}; name them with `text_columns`"
         )
-    columns = dataclasses.replace(columns, texts=columns.texts[: len(inputs)])
-    result = Inputs(path, table.format, columns.names, [], [])
-    for index, (number, row, problem) in enumerate(rows):
-        try:
-            example = row_example(dataset, "", index, row, problem, columns)
-            values = dict(zip(inputs, (example.text_a, example.text_b), strict=False))
-            result.inputs.append(predictor.check({**values, "numbers": list(example.numbers)}))
-        except ValueError as error:
-            raise UserError(f"{table.place(number)}: {error}") from None
-        result.cells.append(row)
-    if not result.cells:
-        raise UserError(f"{path}: the table has no rows")
-    used = ", ".join(f"{name} ({x})" for x, name in zip(inputs, names, strict=False))
-    console.info("%s: %s; columns %s; %d rows", path, table.format, used, len(result.cells))
-    if table.format.kind == "excel":
-        return result._replace(format=tables.TableFormat("delimited", ","))
-    return result
+    values = [
+        {**dict(zip(inputs, (x.text_a, x.text_b or ""), strict=False)), "numbers": list(x.numbers)}
+        for x in examples
+    ]
+    is_excel = table.format.kind == "excel"
+    table_format = tables.TableFormat("delimited", ",") if is_excel else table.format
+    cells = [row for _, row, _ in rows[columns.header :]]
+    return Inputs(path, table_format, columns.names, cells, values)
 
 
-def _has_columns(row, inputs, layout):
+def _has_columns(row, ending, inputs, layout):
     """Return whether the first row names the text columns; otherwise it is plain text."""
-    from bert_tf.data.columns import TEXT_A, TEXT_B
-
     names = {name.strip().lower() for name in row}
+    if ending == ".tsv" and len(row) > len(inputs) + len(layout.numbers):
+        return True
     if any(name.isdecimal() for name in layout.text):
         return len(row) > max(len(inputs), *map(int, layout.text))
-    usual = (TEXT_A, TEXT_B)[: len(inputs)] if inputs in _USUAL_INPUTS else ()
-    groups = [[(name.lower(),) for name in layout.text], usual]
+    # A line of text may be a single name such as "message".
+    usual = (TEXT_A if len(row) == 1 else ANY_TEXT, TEXT_B)[: len(inputs)]
+    groups = [[(name.lower(),) for name in layout.text], usual * (inputs in _USUAL_INPUTS)]
     return any(group and all(names.intersection(x) for x in group) for group in groups)
 
 
@@ -275,14 +263,19 @@ def _flat(row, separator):
 
 def _as_text(table, added):
     kind, delimiter = table.format
-    pairs = list(zip(table.cells, added, strict=True))
     if kind != "delimited":
-        rows = ({**dict(zip(table.names, cells, strict=True)), **more} for cells, more in pairs)
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        # The cells do not show which names a row lacks.
+        if kind == "json":
+            rows = json_files.read(table.path, list)
+        else:
+            rows = map(json_files.loads, filter(str.strip, files.read_lines(table.path)))
+        pairs = zip(rows, added, strict=True)
+        lines = [json.dumps({**row, **more}, ensure_ascii=False) for row, more in pairs]
         return "[\n" + ",\n".join(lines) + "\n]\n" if kind == "json" else "\n".join([*lines, ""])
     header = [[*table.names, *added[0]]] if table.names else []
     # Rows may lack trailing empty cells.
     width = max(map(len, [table.names, *table.cells]))
+    pairs = zip(table.cells, added, strict=True)
     rows = [[*cells, *[""] * (width - len(cells)), *more.values()] for cells, more in pairs]
     if delimiter == "\t":
         texts = ([str(x).replace("\t", " ") for x in row] for row in [*header, *rows])

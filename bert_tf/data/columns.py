@@ -13,17 +13,17 @@ from bert_tf.io import files
 
 
 class BadRows:
-    """Counts rows that cannot be used, or raises an error at the first one."""
+    """Counts rows that cannot be used, or raises an error; `skip` is None without an option."""
 
-    def __init__(self, skip=False):
+    def __init__(self, skip: bool | None = False):
         self.skip = skip
         self.count, self.first = 0, None
 
     def __call__(self, message):
         if not self.skip:
             # Arguments, which are named in `, have no such option.
-            is_file = not message.startswith("`")
-            raise UserError(message + " (`skip_bad_rows` skips such rows)" * is_file)
+            has_option = self.skip is not None and not message.startswith("`")
+            raise UserError(message + " (`skip_bad_rows` skips such rows)" * has_option)
         self.count += 1
         self.first = self.first or message
 
@@ -223,13 +223,16 @@ _MORE_LABEL = (
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
-def find_columns(place, row, layout, split, train_columns=None, has_names=False, second=()):
+def find_columns(
+    place, row, layout, split, train_columns=None, has_names=False, second=(), needs_header=False
+):
     """Find the columns of a table, given its first row; `place` is that of the row, for messages.
 
     With a header, columns that `layout` does not name are found by name, in any order. Without
     one, the columns are text, label or text_a, text_b, label. A test file may lack the label;
     without a header, it then has one column less than the training file, which has
     `train_columns`. `has_names` is for formats that name their columns, as JSON does.
+    If the file `needs_header`, the first row must have a known name.
     """
     names = [name.strip() for name in row]
     layout = _fitting_layout(place, names, layout)
@@ -239,7 +242,10 @@ def find_columns(place, row, layout, split, train_columns=None, has_names=False,
     if layout.header == "no" and named:
         raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
     lowered = {name.lower() for name in names}
-    has_more = not lowered.isdisjoint(_MORE_TEXT) and not lowered.isdisjoint(_MORE_LABEL)
+    # Saved column numbers are those of a training file without a header.
+    needs_header = needs_header and not (layout.text and "text" in layout.restored)
+    has_more = needs_header or not lowered.isdisjoint(_MORE_LABEL)
+    has_more = has_more and not lowered.isdisjoint(_MORE_TEXT)
     is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
     is_auto, first = layout.header == "auto" and not has_names, 0
     if is_auto and not names[0] and is_number(next(iter(second), "")):
@@ -252,6 +258,11 @@ def find_columns(place, row, layout, split, train_columns=None, has_names=False,
         layout.header == "auto" and (is_known or (from_pandas and layout.text))
     ):
         columns = _by_layout(place, names, layout, split)
+    elif needs_header and layout.header == "auto" and not from_pandas:
+        raise UserError(
+            f"{place}: found {', '.join(names)}, expected the name of a text column; give the name "
+            "as `text_columns`, or use `header=no` if this is not a header"
+        )
     elif layout.text:
         if not layout.label and split != "test":
             raise UserError(
@@ -287,7 +298,7 @@ def _fitting_layout(place, names, layout):
     if not missing:
         return layout
     console.info(
-        "%s: found no column %r, unlike the training file; using its own header",
+        "%s: found no column %r, unlike the training file; detecting its columns",
         place, missing[0],
     )  # fmt: skip
     names = {"text", "label", "id", "header"}.intersection(layout.restored)
@@ -383,12 +394,3 @@ def read_number(value, what):
     if not abs(number) <= _LARGEST:
         raise ValueError(f"{what} is {value!r}, expected a number")
     return number
-
-
-def get_cell(row, position, name):
-    """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
-    if not -len(row) <= position < len(row):
-        raise ValueError(
-            f"found {counted(len(row), 'column')}, expected {name} in column {position + 1}"
-        )
-    return row[position]

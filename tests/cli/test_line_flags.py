@@ -17,10 +17,10 @@ class Echo:
     inputs = ("text",)
 
     def read(self, line, as_json):
-        return line
+        return {"text": line}
 
     def __call__(self, rows):
-        return [{"echo": row} for row in rows]
+        return [{"echo": row["text"]} for row in rows]
 
 
 def main():
@@ -78,13 +78,14 @@ def test_a_non_blocking_pipe(start):
 
 def test_bytes_are_utf_8_whatever_the_locale(start):
     with start({"PYTHONIOENCODING": "latin-1"}, stdin=subprocess.PIPE) as process:
-        out, stderr = process.communicate("5 \u20ac\n".encode() + b"a\n\xffb\nc\xff\n")
+        out, stderr = process.communicate("5 \u20ac\n".encode() + b"a\n\xffb\nc\xff\n\n")
     assert process.returncode == 0, stderr
     assert [json.loads(line)["echo"] for line in out.decode().splitlines()] == [
-        "5 \u20ac", "a", "b", "c"
+        "5 \u20ac", "a", "b", "c", ""
     ]  # fmt: skip
-    (message,) = stderr.decode().splitlines()
-    assert message.startswith("warning: standard input: 2 lines") and "line 3" in message
+    invalid, empty = stderr.decode().splitlines()
+    assert invalid.startswith("warning: standard input: 2 lines") and "line 3" in invalid
+    assert empty == "warning: lines with an empty text: 1, the first: line 5: text is empty"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full does not exist")

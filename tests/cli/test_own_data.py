@@ -23,7 +23,7 @@ REVIEWS = "nr;review;stars\n" + "".join(f'{i};"a;{"bc"[i % 2]}";{i % 2}\n' for i
 
 @pytest.mark.slow
 def test_columns_are_remembered(run, tmp_path):
-    write_files(tmp_path, train__csv=REVIEWS, test__csv="nr,review\n7,a b\n", bare__csv="a b\nc\n",
+    write_files(tmp_path, train__csv=REVIEWS, test__csv="nr,review\n7,a b\n", bare__txt="a b\nc\n",
                 other__jsonl='{"body": "a"}\n')  # fmt: skip
     run("--do_train", f"--train_file={tmp_path}/train.csv", "--num_train_epochs=1",
         "--text_columns=review", "--label_column=stars", "--id_column=nr")  # fmt: skip
@@ -35,7 +35,7 @@ def test_columns_are_remembered(run, tmp_path):
     # These files differ in delimiters, header and columns.
     run("--do_predict", f"--test_file={tmp_path}/test.csv")
     assert read_table(tmp_path / "out" / "test_predictions.tsv")[1][0] == "7"
-    log = run("--do_predict", f"--test_file={tmp_path}/bare.csv")
+    log = run("--do_predict", f"--test_file={tmp_path}/bare.txt")
     assert "found no column 'review'" in log and "2 examples" in log
     log = run("--do_predict", f"--test_file={tmp_path}/other.jsonl", "--text_columns=body",
               "--id_column=body")  # fmt: skip

@@ -52,7 +52,7 @@ def answer(tmp_path):
 REVIEWS = {"text_columns": ["review"], "label_column": ["stars"]}
 
 
-def test_csv(answer, tmp_path):
+def test_csv(answer, tmp_path, caplog):
     model = Fake("text", columns=REVIEWS)
     text = 'nr;review\n1;"a; x"\n2;"b ""c"""\n'
     assert answer("a.csv", text, model).decode() == (
@@ -61,16 +61,19 @@ def test_csv(answer, tmp_path):
         '2;"b ""c""";no;0.75;0.25\n'
     )
     assert answer("a.csv", "text,n\nx,1\n", model).startswith(b"text,n,prediction,")
-    assert answer("a.csv", "a\nx\n", Fake("text")) == b"a,no,0.75,0.25\nx,yes,0.25,0.75\n"
-    printed = []
-    answer_table(model, open_table(model, str(tmp_path / "a.csv")), None, printed.append)
-    assert printed == ["a,no,0.75,0.25\nx,yes,0.25,0.75\n"]
-    assert b"x,007,NA,yes," in answer("a.csv", "body,n,m\nx,007,NA\n", model, text_columns=["body"])
+    expected, printed = "a,no,0.75,0.25\nx,yes,0.25,0.75\n", []
+    assert answer("a.csv", "a\nx\n", Fake("text"), header="no").decode() == expected
+    table = open_table(model, str(tmp_path / "a.csv"), header="no")
+    answer_table(model, table, None, printed.append)
+    assert printed == [expected]
+    data = "body,n,m\nx,007,NA\n,,\n"
+    assert b"x,007,NA,yes," in answer("a.csv", data, model, text_columns=["body"])
+    assert "line 3: text is empty" in caplog.text
 
 
 def test_other_kinds(answer):
     model = Fake("text", columns=REVIEWS)
-    objects = [{"nr": 1, "review": "x", "more": [None]}, {"nr": 2, "review": "\u00e4", "more": {}}]
+    objects = [{"nr": 1, "review": "x", "more": [None]}, {"review": "\u00e4", "nr": None}]
     expected = [
         {**row, "prediction": label, "probabilities": {"no": 1 - p, "yes": p}}
         for row, label, p in zip(objects, ("yes", "no"), (0.75, 0.25), strict=True)
@@ -127,11 +130,23 @@ def test_pairs_and_numbers(answer):
         ("lines.tsv", "a\tb\nc\td\n", ("text_a", "text_b")),
         ("lines", '{"review": "a"', ("text",)),
         ("lines", b"\xff\xfa\n", ("text",)),
-        ("empty.csv", "", ("text",)),
+        ("lines.tsv", "message\nb\n", ("text",)),
     ],
 )
 def test_plain_lines_are_no_table(answer, name, data, inputs):
     assert answer(name, data, Fake(*inputs)) is None
+
+
+def test_headers(answer):
+    for name, data, options in (
+        ("a.csv", "date,review\n1,x\n", {}),
+        ("a.tsv", "id\treview\n1\tx\n", {}),
+        ("a.txt", "date\tMessage\n1\tx\n", {}),
+        ("a.csv", "foo,bar\n1,x\n", {"text_columns": ["1"], "header": "yes"}),
+    ):
+        model = Fake("text")
+        answer(name, data, model, **options)
+        assert model.rows == [("x",)]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +154,18 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
     [
         ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
         ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
-        ("a.csv", "review\n", {}, "no rows"),
+        ("a.csv", "review\n", {}, "no examples"),
+        ("a.csv", "", {}, "no examples"),
         ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"\['n', 'review'\], expected 'x'"),
-        ("a.csv", "n,review\n", {"text_columns": ["n", "review"]}, "n, review, expected .* text;"),
+        ("a.csv", "n,review\na,b\n", {"text_columns": ["n", "review"]}, "n, review, expected"),
+        ("a.csv", "text,text_b\na,b\n", {}, "text, text_b, expected"),
+        ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns`.*`header=no`"),
+        ("a.tsv", "n\tFeedback\n1\tx\n", {}, "line 1: found n, Feedback"),
+        ("a.csv", "n,Feedback\n1,x\n", {"text_columns": ["1"]}, "line 1: found n, Feedback"),
+        ("a.csv", "a,b,x\n", {"header": "no"}, "0, 1, expected"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
-        ("a.jsonl", '{"review": ["a"]}\n', {}, "line 1: .*, expected a text"),
+        ("a.jsonl", '{"review": ["a", "b"]}\n', {}, "line 1: .*, expected a text"),
         ("a.jsonl", '{"review": "a"}\n[]\n', {}, "line 2: expected an object"),
     ],
 )

@@ -59,11 +59,13 @@ def test_columns_by_name_and_number(read):
     assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
 
 
-@pytest.mark.parametrize("text", ["text\ngood\n", "good\n", "good\tyes\n", "text\tlabel\ngood\t?"])
+@pytest.mark.parametrize("text", ["text\ngood\n", "good\n", "text\tlabel\ngood\t?"])
 def test_test_files_with_and_without_labels(read, text):
     assert [(x[0], x[2]) for x in read(text, "test")] == [("good", None)]
     columns = {"text": ("Body",), "label": ("Stars",), "id": "Nr"}
     assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
+    with pytest.raises(bert_tf.UserError, match=r"line 1: .*`header=no`"):
+        read("good\tyes\n", "test")
 
 
 IMDB = """review,sentiment

@@ -8,7 +8,13 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import BadRows, base_split, find_columns, get_cell, is_number, read_number
+from bert_tf.data.columns import (
+    BadRows,
+    base_split,
+    find_columns,
+    is_number,
+    read_number,
+)
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError, abbreviate, counted
@@ -143,7 +149,14 @@ def read_header(table, dataset, split, columns=None, train=None):
             raise UserError(f"{table.place(number)}: {problem}")
         layout, has_names = dataset.layout, table.format.has_names
         width, second = train.width if train else None, rest[0][1] if rest else ()
-        columns = find_columns(table.header_place, names, layout, split, width, has_names, second)
+        # Only names identify the header of a test file, whose labels are missing or ignored. A file
+        # with one column and no other delimiter may have lines of text.
+        needs_header = split == "test" and (len(names) > 1 or table.format.delimiter != "\t")
+        if train and (not train.header or train.names == tuple(map(str.strip, names))):
+            needs_header = False
+        columns = find_columns(
+            table.header_place, names, layout, split, width, has_names, second, needs_header
+        )
         if columns.labels and not columns.header and layout.header == "auto":
             separator = layout.separator if dataset.task_type == "multi_label" else None
             columns = _with_header(table, columns, names, train, separator)
@@ -257,6 +270,15 @@ def _report(table, columns, examples):
 def _is_quoted(text):
     """Return whether a text is quoted as in CSV files, with doubled quotes in it."""
     return text[:1] == text[-1:] == '"' and '""' in text[1:-1]
+
+
+def get_cell(row, position, name):
+    """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
+    if not -len(row) <= position < len(row):
+        raise ValueError(
+            f"found {counted(len(row), 'column')}, expected {name} in column {position + 1}"
+        )
+    return row[position]
 
 
 def row_example(dataset, where, index, row, problem, columns, labels=None):

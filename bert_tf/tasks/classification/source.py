@@ -8,13 +8,18 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS, base_split
-from bert_tf.data.columns import BadRows, Columns, Layout, find_columns, find_file
+from bert_tf.data.columns import BadRows, Layout, find_columns, find_file
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import open_table
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
+from bert_tf.tasks.classification.examples import (
+    examples_of,
+    hold_out,
+    measure_numbers,
+    read_header,
+)
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
 
@@ -73,14 +78,13 @@ class FileSource:
         return table
 
     def _train_columns(self):
-        """Return `Columns` with the width of the training file, if it exists."""
+        """Return the `Columns` of the training file, if it exists."""
         names = self.dataset.files["train"].names
         try:
             path = find_file("train", names, self._data_dir, self._paths.get("train"))
+            return read_header(self._open(path), self.dataset, "train")[0]
         except UserError:
             return None
-        first = next(self._open(path).rows, None)
-        return first and Columns((), width=len(first[1]))
 
 
 class TfdsSource:
