@@ -205,4 +205,6 @@ def _open(path):
     try:
         return safetensors.safe_open(path, "numpy")
     except Exception as error:  # the errors of safetensors have no common base class
-        raise UserError(f"{path}: not a readable safetensors file ({reason(error)})") from None
+        cause = reason(error)
+        advice = "; `git lfs pull` replaces Git's pointers" * ("header too large" in cause)
+        raise UserError(f"{path}: not a readable safetensors file ({cause}){advice}") from None

@@ -341,9 +341,9 @@ def _by_layout(place, names, layout, split):
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
+            advice = f"; select it with `{argument}`" * (not place.startswith("`"))
             raise UserError(
-                f"{place}: found the columns {' and '.join(map(repr, found))}; select one "
-                f"with `{argument}`"
+                f"{place}: found the columns {' and '.join(map(repr, found))}, expected one{advice}"
             )
         return find(found or wanted, argument if is_needed else None)
 

@@ -88,6 +88,8 @@ def _read_dataset(dataset, others, arguments):
         if not tf.nest.flatten(dataset.element_spec)[0].shape.rank:
             dataset = dataset.batch(1)
         batches = list(dataset.as_numpy_iterator())
+        if not batches:
+            raise UserError(f"`{arguments[0]}`: found an empty dataset")
     for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
         raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
     batches = [x if isinstance(x, tuple) else (x,) for x in batches]
@@ -115,27 +117,26 @@ def from_columns(values, argument):
         if any(spec.shape.rank == 0 for spec in tf.nest.flatten(values.element_spec)):
             rows = _rows_of_dicts(elements)
         else:
-            names = values.element_spec
-            rows = _rows_of_columns(
-                {name: [x for batch in elements for x in _as_list(batch[name])] for name in names},
-                argument,
+            columns = (
+                (name, [x for batch in elements for x in _as_list(batch[name], argument)])
+                for name in values.element_spec
             )
+            rows = _rows_of_columns(columns, argument)
     elif isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
-        rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values, argument)
+        rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)
     elif isinstance(getattr(values, "format", None), Mapping):  # datasets.Dataset
         label_names = class_names(values.features)
         if values.format["type"] != "custom":  # a transform, whose columns are unknown
             values = values.with_format(None)
-        rows = _rows_of_columns(values[:], argument)
+        rows = _rows_of_columns(values[:].items(), argument)
     elif hasattr(values, "columns"):  # of pandas, Polars or Arrow
-        columns = list(getattr(values, "column_names", values.columns))
-        names = list(map(str, columns))
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"`{argument}`: found the column {repeated[0]!r} twice")
-        rows = _rows_of_columns({name: values[name] for name in columns}, argument)
+        names = getattr(values, "column_names", values.columns)
+        is_pandas = hasattr(values, "items")
+        columns = values.items() if is_pandas else zip(names, values, strict=True)
+        rows = _rows_of_columns(columns, argument)
     elif names := getattr(getattr(values, "dtype", None), "names", None):  # a structured array
-        rows = _rows_of_columns({name: values[name] for name in names}, argument)
+        rows = _rows_of_columns(((name, values[name]) for name in names), argument)
     elif isinstance(values, Iterable) and isinstance(next(iter(values), None), Mapping):
         label_names = class_names(getattr(values, "features", None) or {})
         rows = _rows_of_dicts(values)
@@ -145,15 +146,14 @@ def from_columns(values, argument):
 
 
 def _rows_of_columns(columns, argument):
-    columns = {str(name): _as_list(column) for name, column in columns.items()}
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    columns = [(str(name), _as_list(column, argument)) for name, column in columns]
+    if len({len(column) for _, column in columns}) > 1:
+        found = ", ".join(f"{name} {len(column)}" for name, column in columns)
         raise UserError(f"`{argument}`: expected columns of the same length, found {found}")
 
     def rows():
-        yield 0, list(columns), None
-        yield from plain_rows(zip(*columns.values(), strict=True))
+        yield 0, [name for name, _ in columns], None
+        yield from plain_rows(zip(*(column for _, column in columns), strict=True))
 
     return rows()
 
@@ -162,11 +162,10 @@ def _rows_of_dicts(rows):
     return tables.object_rows(plain_rows(rows))
 
 
-def _as_list(column):
-    for method in TO_PYTHON:
-        if hasattr(column, method):
-            return list(getattr(column, method)())
-    return list(column)
+def _as_list(column, argument):
+    method = next((x for x in TO_PYTHON if hasattr(column, x)), None)
+    values = getattr(column, method)() if method else column
+    return check_list(values, argument, "a list for each column")
 
 
 def _is_cell(value):

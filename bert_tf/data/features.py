@@ -236,12 +236,12 @@ def _limits(config, limits):
     return {"limit": config.max_seq_length, "max_limit": max_limit, **limits}
 
 
-def log_long_texts(argument, rows, tokenizer, config, **limits):
+def log_long_texts(argument, rows, tokenizer, config, with_special_tokens=True, **limits):
     """Warn if the texts of rows, lists of one or two texts, are truncated; see `Features`."""
     limits = _limits(config, limits)
     lengths = LengthCounter(limits["limit"])
     for texts in rows:
-        size = 1 + len(texts)
+        size = (1 + len(texts)) * with_special_tokens
         # A token has at least one byte, so most texts need not be tokenized.
         if sum(len(x.encode()) for x in texts) > lengths.limit - size:
             size += sum(map(len, tokenizer.encode_batch(texts)))

@@ -21,6 +21,26 @@ _MAX_LABELS = 20
 _TOLERANCE = 1e-3
 
 
+def ordered_columns(labels, names, argument):
+    """Return labels; the columns of a DataFrame are in the order of the label `names`.
+
+    It has a column for each label, with its name after a common prefix such as "label_", or with
+    its number. A single column has any name.
+    """
+    columns = list(getattr(labels, "columns", ()))
+    found = list(map(str, columns))
+    for column in found:
+        wanted = [column.removesuffix(names[0]) + name for name in names]
+        if sorted(wanted) == sorted(found):
+            return labels[[columns[found.index(name)] for name in wanted]]
+    if len(found) > 1 and found != [*map(str, range(len(found)))]:
+        raise UserError(
+            f"`{argument}`: found the columns {abbreviate(found, _MAX_LABELS)}, expected one, or "
+            f"one for each of the labels {abbreviate(names, _MAX_LABELS)}"
+        )
+    return labels
+
+
 class Labels:
     """The L labels of a model, in the order of their ids, and the one rule to read a label.
 
@@ -196,7 +216,7 @@ class Labels:
     def _read_name(self, value):
         if _is_missing(value):
             raise ValueError(_MISSING)
-        is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
+        is_number = isinstance(value, numbers.Number) and not isinstance(value, (bool, complex))
         if self._class_names and is_number:
             if value not in range(len(self._class_names)):
                 count = len(self._class_names)

@@ -232,6 +232,10 @@ def test_hugging_face_folder(encoder_folder, tmp_path):
     assert classifier.config.labels == ("x", "y") and not classifier._is_random
     assert classifier.config.task_type == "multi_label" and not classifier.config.do_lower_case
     assert set(classifier.predict(["a"])[0]["probabilities"]) == {"x", "y"}
+    path = tmp_path / "hf" / "config.json"
+    path.write_text(path.read_text().replace('"0": "x"', '"2": "x"'))
+    with pytest.raises(bert_tf.UserError, match="ids 2, 1 in id2label"):
+        bert_tf.TextClassifier.from_preset(tmp_path / "hf")
 
 
 def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):

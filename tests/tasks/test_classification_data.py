@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import bert_tf
-from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
 from bert_tf.tasks.classification.source import FileSource, make_source
 from tests.common import TINY, read_data, write_files
@@ -48,6 +48,8 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     source = FileSource(custom_dataset(), folder, {"dev": str(tmp_path / "other.tsv")})
     assert read_data(source, ["train"]).examples["train"][0].text_a == "a"
     assert source.read("dev")[0].text_a == "b"
+    with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.tsv or dev\.csv"):
+        FileSource(custom_dataset(), folder).splits("dev")
     # Two columns are two texts if the training file has three, whatever its path.
     write_files(tmp_path, three__csv="a,b,x\n", test__csv="c,d\n")
     for paths in ({"train": str(tmp_path / "three.csv")}, {}):
@@ -55,16 +57,3 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
             write_files(tmp_path, train__csv="a,b,x\n")
         (example,) = FileSource(custom_dataset(), folder, paths).read("test")
         assert (example.text_a, example.text_b) == ("c", "d")
-
-
-@pytest.mark.parametrize(
-    ("name", "paths", "message"),
-    [
-        ("tsv", {}, r"`data_dir=.*dev\.tsv or dev\.csv"),
-        ("cola", {}, r"`data_dir=.*dev\.tsv"),
-        ("tsv", {"dev": "none.tsv"}, r"`dev_file.*none\.tsv"),
-    ],
-)
-def test_missing_files(tmp_path, name, paths, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        FileSource(find_task(name), str(tmp_path), paths).splits("dev")

@@ -60,7 +60,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
         rows=[{"context": x.context, "endings": list(x.endings)} for x in examples],
         values=lambda answer: answer["probabilities"],
     )  # fmt: skip
-    assert "startphrase; 4 endings: ending0, ending1, ending2, ending3" in log
+    assert "startphrase; endings ending0, ending1, ending2, ending3" in log
     assert read_results(out / "eval_results.txt")["global_step"] == "48"
     header, *rows = read_table(out / "test_predictions.tsv")
     assert header == ["id", "prediction", "ending0", "ending1", "ending2", "ending3"]
@@ -97,6 +97,9 @@ def test_any_columns_in_any_number(tmp_path):
     assert endings == ("yes", "no")
     assert (example.context, example.endings) == ('"a b', ("c", "d"))
     assert (example.label, example.id, example.where) == (1, "x", f"{path}, line 2")
+    (tmp_path / "a.jsonl").write_text('{"context": "a", "endings": ["b", "c"]}\n')
+    _, endings = make_examples(open_table(f"{tmp_path}/a.jsonl"), MultipleChoiceOptions(), False)
+    assert endings == ("endings[0]", "endings[1]")
 
 
 ROWS = "context,ending1,ending0,ending10,label\n"

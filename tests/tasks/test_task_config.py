@@ -212,12 +212,6 @@ def test_options_that_cannot_be_used(make, message):
         make()
 
 
-def test_labels_of_a_classifier_that_was_fine_tuned_elsewhere():
-    config = of_classifier(labels=("x", "y"))
-    assert (config.labels, config.num_outputs, config.max_seq_length) == (("x", "y"), 2, 8)
-    assert of_classifier(task_type="regression").labels == ()
-
-
 @pytest.mark.parametrize("count", [24, 25, 50, 51])
 def test_vocabularies_must_fit_the_model(count, caplog):
     """Fewer than half of the model's 50 entries, or more than all, are an error."""

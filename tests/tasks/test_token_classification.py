@@ -40,8 +40,7 @@ def random_spans(rng, length):
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "iobes"])
 def test_spans_and_tags_round_trip(scheme):
     rng = random.Random(0)
-    for _ in range(300):
-        spans = random_spans(rng, 9)
+    for spans in (random_spans(rng, 9) for _ in range(300)):
         tags = schemes.tags_from_spans(spans, 9, scheme)
         assert schemes.spans_from_tags(tags, scheme) == spans, tags
         assert schemes.first_invalid_tag(tags, scheme) is None
@@ -173,6 +172,7 @@ def test_column_files(tmp_path):
         ("a\0 O\n", "line 1: .* NUL"),
         ("\n\n", ""),
         ("a O\ncaf\xe9 O\n", "line 2: .*byte 4"),
+        ('{"tokens": ["a"], "ner_tags": ["O"]}\n', "JSON lines"),
     ],
 )
 def test_invalid_lines(tmp_path, text, where):

@@ -16,7 +16,7 @@ from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
 from bert_tf.data.containers import check_list, check_numbers, read_table
 from bert_tf.data.features import log_long_texts
-from bert_tf.data.labels import Labels
+from bert_tf.data.labels import Labels, ordered_columns
 from bert_tf.data.tables import is_missing, plain
 from bert_tf.errors import UserError, shown
 from bert_tf.tasks.base import Pipeline
@@ -211,9 +211,8 @@ class TextClassifier(Pipeline):
         if isinstance(texts, list) and texts and hasattr(texts[0], "text_a"):  # InputExample
             labels = [x.label for x in texts] if labels is None and split != "test" else labels
             texts = [(x.text_a, x.text_b) if x.text_b else x.text_a for x in texts]
-        found = list(map(str, getattr(labels, "columns", ())))
-        if found and sorted(found) == sorted(self.config.labels):  # a DataFrame
-            labels = labels[[labels.columns[found.index(name)] for name in self.config.labels]]
+        if self.config.labels:
+            labels = ordered_columns(labels, self.config.labels, names[1])
         columns = texts, labels, weights
         required = 2 - (split == "test")
         table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
@@ -275,7 +274,13 @@ def _choose_labels(labels, task_type, stored, checkpoint):
     else:
         # Labels without a head are meaningless: Hugging Face configs have two by default.
         id2label = read_metadata(checkpoint).get("id2label") or {}
-        labels = [id2label.get(str(i), f"LABEL_{i}") for i in range(_num_outputs(checkpoint))]
+        ids = list(map(str, range(_num_outputs(checkpoint))))
+        if ids and not id2label.keys() <= {*ids}:
+            raise UserError(
+                f"{checkpoint}: found the ids {', '.join(id2label)} in id2label, expected 0 to "
+                f"{ids[-1]} as in the weights; `labels` overrides them"
+            )
+        labels = [id2label.get(i, f"LABEL_{i}") for i in ids]
     if not labels:
         raise UserError(
             f"`labels` must be given: {checkpoint} has no classifier head; for example "

@@ -37,18 +37,15 @@ class Example:
 
 
 def make_examples(table, config, with_label=True):
-    """Return the list of `Example` of a `Table`, and the names of its ending columns."""
+    """Return the list of `Example` of a `Table`, and the names of its endings."""
     names, find, rows = columns_of(table)
     columns = _find_columns(table, names, find, config, with_label)
     bad = BadRows(config.skip_bad_rows)
     examples = bad.examples(table.name, rows, functools.partial(_example, columns))
-    for example in examples:
-        if len(example.endings) != len(examples[0].endings):
-            raise UserError(
-                f"{example.where}: found {len(example.endings)} endings, expected "
-                f"{len(examples[0].endings)} as in the first row"
-            )
-    return examples, columns.ending_columns
+    endings = columns.ending_columns
+    if len(endings) == 1:  # a column of lists
+        endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))
+    return examples, endings
 
 
 def _find_columns(table, names, find, config, with_label):
@@ -57,7 +54,7 @@ def _find_columns(table, names, find, config, with_label):
     endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:
         numbered = [(int(match[1]), name) for name in names if (match := _ENDING.match(name))]
-        endings = tuple(name for _, name in sorted(numbered))
+        endings = tuple(find([name]) for _, name in sorted(numbered))
     if not endings and (name := find(["endings"])):  # a column of lists
         endings = (name,)
     elif len(set(endings)) < 2:
@@ -74,13 +71,8 @@ def _find_columns(table, names, find, config, with_label):
         label_column=find(label_names, "label_column") if with_label else None,
         id_column=find([row_id], "id_column") if row_id else find(ID),
     )
-    used = (*columns.context_columns, *endings, columns.label_column, columns.id_column)
-    if repeated := [name for name in used if names.count(name) > 1]:
-        raise UserError(f"{table.header_place}: the column {repeated[0]} occurs twice")
     context = " + ".join(columns.context_columns)
-    console.info(
-        "%s: context %s; %d endings: %s", table.name, context, len(endings), ", ".join(endings)
-    )
+    console.info("%s: context %s; endings %s", table.name, context, ", ".join(endings))
     return columns
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf.data.columns import find_file
 from bert_tf.data.tables import open_table
+from bert_tf.errors import UserError
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
@@ -27,11 +28,18 @@ _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test
 
 
 class MultipleChoiceData(TaskData):
-    """Holds two dicts by split: `examples`, lists of `Example`, and `endings`, column names."""
+    """Holds two dicts by split: `examples`, lists of `Example`, and `endings`, their names."""
 
     def __init__(self, examples, endings, config, data_files=()):
         super().__init__(examples, config, data_files)
         self.endings = endings
+        for first, *others in examples.values():
+            for example in others:
+                if len(example.endings) != len(first.endings):
+                    raise UserError(
+                        f"{example.where}: found {len(example.endings)} endings, expected "
+                        f"{len(first.endings)} as in the first row"
+                    )
 
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)

@@ -4,17 +4,17 @@ from typing import Any
 
 import keras
 
+from bert_tf import console
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import columns_of
 from bert_tf.data.containers import check_list, read_table
-from bert_tf.data.features import encode_batches
+from bert_tf.data.features import log_long_texts
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.question_answering.task import QuestionAnsweringData, read
-from bert_tf.tokenization.packing import LengthCounter, log_truncated
 from bert_tf.training.task import ServedTask, TaskSpec
 
 SPEC = TaskSpec(
@@ -115,12 +115,11 @@ class QuestionAnswering(Pipeline):
             questions = check_list(questions, "questions", "a list of questions for one context")
             contexts = [contexts] * len(questions)
         pairs = self._examples((questions, contexts), self.arguments, "test")
-        lengths = LengthCounter(self.config.max_query_length)
-        tokens = encode_batches(self.tokenizer, (question.text for _, question in pairs))
-        for ids in tokens:
-            lengths.add(len(ids))
-        options = {"unit": "questions", "option": "max_query_length"}
-        log_truncated("`questions`", lengths.counts, lengths.limit, **options)
+        log_long_texts(
+            "questions", [[question.text] for _, question in pairs], self.tokenizer, self.config,
+            with_special_tokens=False, limit=self.config.max_query_length, max_limit=None,
+            unit="questions", option="max_query_length",
+        )  # fmt: skip
         rows = [{"question": question.text, "context": context} for context, question in pairs]
         for argument, name in zip(self.arguments, ("question", "context"), strict=False):
             self._warn_if_blank(argument, [row[name] for row in rows])
@@ -139,7 +138,10 @@ class QuestionAnswering(Pipeline):
                 row = {**values, "answers": row.get(answers) or []}
             return question_of_row(where, row)
 
-        return [read(i, *row) for i, row in enumerate(rows)]
+        pairs = [read(i, *row) for i, row in enumerate(rows)]
+        if split == "train" and (count := sum(len(x.answers or ()) > 1 for _, x in pairs)):
+            console.notice("%d questions have several answers; training uses the first", count)
+        return pairs
 
     def _validation(self, data, records, task, batch_size):
         # The records of "dev" have no positions of answers.

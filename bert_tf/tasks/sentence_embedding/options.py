@@ -22,7 +22,7 @@ TEXT_COLUMNS = [
     ("sentence2", "text2", "text_b", "positive", "passage", "answer"),
     ("negative",),
 ]
-SCORE_COLUMN = ("score", "similarity_score", "label")
+SCORE_COLUMN = ("score", "similarity_score", "similarity", "label")
 
 # Properties of options with the values of the model.
 _OF_MODEL = {"saved": True, "fixed": True, "inferred": True}
@@ -52,8 +52,8 @@ class SentenceEmbeddingOptions(FileOptions):
     )
     score_column: str | None = option(
         None,
-        "Column with the similarity of a pair, a number. Default: score or label. Without this "
-        "column, all pairs are similar.",
+        "Column with the similarity of a pair, a number. Default: score, similarity or label. "
+        "Without this column, all pairs are similar.",
     )
     id_column: str | None = option(None, "Column that identifies predictions.")
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")

@@ -113,7 +113,7 @@ class Example(NamedTuple):
 
 def make_examples(table, config):
     """Return the list of `Example` of a `Table`."""
-    _, find, rows = columns_of(table)
+    names, find, rows = columns_of(table)
     if config.text_columns:
         if len(config.text_columns) not in (2, 3):
             raise UserError(
@@ -147,7 +147,10 @@ def make_examples(table, config):
 
     examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
-    console.info("%s: %s, %s", table.name, " + ".join(texts), scored)
+    ignored = ", ".join(name for name in names if name not in used)
+    # In Python, only what is ignored is worth a message.
+    log = console.notice if ignored and table.format.kind == "columns" else console.info
+    log("%s: %s, %s; ignored: %s", table.name, " + ".join(texts), scored, ignored or "none")
     return examples
 
 
@@ -193,6 +196,9 @@ class SentenceEmbeddingData(TaskData):
         is_training = "train" in self.examples
         split = "train" if is_training else next(iter(self.examples))
         data_format = len(self.examples[split][0].texts), self._is_scored(split)
+        largest = max((x.score or 0 for x in self.examples[split]), key=abs)
+        if is_training and self.config.loss == "cosine" and abs(largest) > 1:
+            raise UserError(f"`loss=cosine`: found the score {largest:g}, expected -1 to 1")
         is_dev_scored = self._is_scored("dev")
         return SentenceEmbeddingTask(model, self.config, data_format, is_dev_scored, is_training)
 

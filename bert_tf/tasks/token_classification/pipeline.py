@@ -87,7 +87,9 @@ class TokenClassification(Pipeline):
                 raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none")
             if OUTSIDE not in labels:
                 scheme = scheme or "iob2"
-            options["tags"] = Tags.of_labels(labels, scheme)
+            tags = options["tags"] = Tags.of_labels(labels, scheme)
+            if OUTSIDE not in tags.names and tags.scheme != "none":
+                raise UserError(f"`labels`: found tags such as {labels[0]} without {OUTSIDE}")
         elif scheme is not None:
             raise UserError("`scheme` requires `labels`")
         return super().from_preset(preset, **options)
@@ -145,7 +147,7 @@ class TokenClassification(Pipeline):
 
         "loss" is the mean over words, and "accuracy" the fraction of words with the correct tag. If
         the tags mark entities, "precision", "recall" and "f1" of whole entities are as in
-        conlleval. Tags have the scheme of the last training data, by default that of the model.
+        conlleval. Tags may have another scheme than the model's.
         """
         return self._evaluate((texts, labels), batch_size, options)
 
@@ -201,9 +203,11 @@ class TokenClassification(Pipeline):
         return dataclasses.replace(config, tags=config.tags._replace(data_scheme=data_scheme))
 
     def _data(self, examples, class_weight=None):
-        weights = None
+        config, weights = self.config, None
+        if "train" not in examples and examples["dev"][0].tags:  # for `evaluate`
+            config = self._trained_config({"train": examples["dev"]})
         if class_weight is not None:
-            converted = map(self.config.tags.convert, examples["train"])
-            labels = Labels(self.config.tags.names)
+            converted = map(config.tags.convert, examples["train"])
+            labels = Labels(config.tags.names)
             weights = labels.weights(class_weight, itertools.chain(*converted), "class_weight")
-        return TokenClassificationData(examples, self.config, weights)
+        return TokenClassificationData(examples, config, weights)
