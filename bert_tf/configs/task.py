@@ -182,14 +182,14 @@ class TaskConfig(TaskOptions):
         return dataclasses.replace(self, vocabulary=Vocabulary(self.vocab, self.vocabulary_text))
 
     @classmethod
-    def of_model(cls, options, model, **values):
+    def of_model(cls, options, pretrained, **values):
         """Return the config of a run: its options, its `PretrainedFiles`, `values` of the data."""
         names = [field.name for field in dataclasses.fields(options)]
         given = {name: value for name in names if (value := getattr(options, name)) is not None}
         return cls(
-            bert_config=model.bert_config,
-            vocab_file=model.vocab_file,
-            do_lower_case=model.do_lower_case,
+            bert_config=pretrained.bert_config,
+            vocab_file=pretrained.vocab_file,
+            do_lower_case=pretrained.do_lower_case,
             given=options.given,
             **{**given, **values},
         )

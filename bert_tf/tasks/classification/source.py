@@ -154,70 +154,68 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
                       *_CUSTOM_ONLY)  # fmt: skip
 
 
-def make_source(task_config, stored=None, restored=()):
-    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationConfig`."""
-    layout = {field: getattr(task_config, name) for name, field in _LAYOUT.items()}
+def make_source(options, stored=None, restored=()):
+    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of `ClassificationOptions`."""
+    layout = {field: getattr(options, name) for name, field in _LAYOUT.items()}
     layout["numbers"] = layout["numbers"] or (stored.numeric_names if stored else ())
     layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
     layout = Layout(**layout, restored=tuple(_LAYOUT[name] for name in restored))
-    labels = task_config.labels or (stored.labels if stored else ()) or None
-    task_type = task_config.task_type or (stored and stored.task_type)
-    if task_config.processor:
-        if given := [name for name in _NOT_FOR_PROCESSORS if task_config.is_given(name)]:
+    labels = options.labels or (stored.labels if stored else ()) or None
+    task_type = options.task_type or (stored and stored.task_type)
+    if options.processor:
+        if given := [name for name in _NOT_FOR_PROCESSORS if options.is_given(name)]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
-        return ProcessorSource(task_config.processor, task_config.data_dir)
-    if task_config.numeric_as and not layout.numbers:
+        return ProcessorSource(options.processor, options.data_dir)
+    if options.numeric_as and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
-    if task_config.tfds_name:
-        data_set = task_config.tfds_name, task_config.tfds_data_dir
-        return TfdsSource(*data_set, task_type, labels, layout, task_config.split_names())
-    paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
-    if not (task_config.task_name or any(paths.values())):
+    if options.tfds_name:
+        data_set = options.tfds_name, options.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, options.split_names())
+    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    if not (options.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(task_config.task_name or "tsv", task_config.xnli_language)
+    dataset = find_task(options.task_name or "tsv", options.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
-    elif given := [name for name in _CUSTOM_ONLY if task_config.is_given(name)]:
+    elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
         raise UserError(
-            f"`{given[0]}` cannot be combined with `task_name={task_config.task_name}`, which has "
+            f"`{given[0]}` cannot be combined with `task_name={options.task_name}`, which has "
             "fixed columns"
         )
-    return FileSource(dataset, task_config.data_dir, paths)
+    return FileSource(dataset, options.data_dir, paths)
 
 
-def with_restored_columns(task_config, stored):
-    """Return the config with the trained model's column options, and the names of these options."""
-    has_files = not (task_config.tfds_name or task_config.processor)
-    is_custom = has_files and find_task(task_config.task_name or "tsv").layout is not None
+def with_restored_columns(options, stored):
+    """Return the options with the columns of the trained model, and the names of these options."""
+    has_files = not (options.tfds_name or options.processor)
+    is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
-    taken = {name: value for name, value in columns.items() if not task_config.is_given(name)}
+    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
     for name, value in columns.items():
-        if name not in taken and getattr(task_config, name) != value:
+        if name not in taken and getattr(options, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
-                name, _flag_text(getattr(task_config, name)), _flag_text(value),
+                name, _flag_text(getattr(options, name)), _flag_text(value),
             )  # fmt: skip
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
-    return dataclasses.replace(task_config, **taken), tuple(taken)
+    return dataclasses.replace(options, **taken), tuple(taken)
 
 
 def _flag_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def columns_to_save(task_config, source):
+def columns_to_save(options, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
     if source.dataset.layout is None or columns is None:
         return {}
-    given = {
-        name: getattr(task_config, name) for name in _SAVED_COLUMNS if task_config.is_given(name)
-    }
+    given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
     return {**(columns.named() if columns.names else {}), **given}
 
 

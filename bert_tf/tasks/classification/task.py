@@ -219,28 +219,28 @@ class ClassificationData(TaskData):
         return predicted, labels, predictions[task.answer_name]
 
 
-def read(task_config, model, splits, stored=None, config_class=ClassificationConfig):
+def read(options, pretrained, splits, stored=None, config_class=ClassificationConfig):
     """Read the data of a run; see `TaskSpec.read`. `config_class` may be a subclass."""
-    task_config, restored = with_restored_columns(task_config, stored)
-    source = make_source(task_config, stored, restored)
+    options, restored = with_restored_columns(options, stored)
+    source = make_source(options, stored, restored)
     dataset = source.dataset
-    dev_split = _dev_split(task_config, stored)
+    dev_split = _dev_split(options, stored)
     examples, labels, numeric_features = read_splits(
-        source, splits, stored, task_config.skip_bad_rows, dev_split
+        source, splits, stored, options.skip_bad_rows, dev_split
     )
     if dev_split and "dev" in examples:
         dev_split = _with_digest(dev_split, examples["dev"])
     examples = {split: x for split, x in examples.items() if base_split(split) in splits}
     has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
     config = config_class.of_model(
-        task_config,
-        model,
+        options,
+        pretrained,
         labels=labels,
         task_type=dataset.task_type,
         numeric_features=numeric_features,
         numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else columns_to_save(task_config, source),
+        columns=stored.columns if stored else columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
     )
     weights = None
@@ -258,9 +258,9 @@ def make_model(config, dtype=None):
     )  # fmt: skip
 
 
-def _dev_split(task_config, stored):
+def _dev_split(options, stored):
     """Return the `DevSplit` of the trained model or, for a new model, of the options."""
-    fraction, trained = task_config.dev_fraction, stored.dev_split if stored else None
+    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
     if stored and fraction is not None and (trained is None or fraction != trained.fraction):
         raise UserError(
             f"`dev_fraction={fraction:g}`: the model was trained with "
@@ -268,8 +268,8 @@ def _dev_split(task_config, stored):
             "rows; use the original value or a `dev_file`"
         )
     if stored:
-        return None if task_config.dev_file else trained
-    return None if fraction is None else DevSplit(fraction, task_config.dev_seed)
+        return None if options.dev_file else trained
+    return None if fraction is None else DevSplit(fraction, options.dev_seed)
 
 
 def _with_digest(dev_split, examples):

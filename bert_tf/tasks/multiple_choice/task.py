@@ -52,16 +52,16 @@ class MultipleChoiceData(TaskData):
         return choices, self.endings[split], predictions["probabilities"]
 
 
-def read(task_config, model, splits, stored=None):
+def read(options, pretrained, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, endings, paths = {}, {}, []
     for split in splits:
-        path = getattr(task_config, f"{split}_file")
-        path = find_file(split, _FILES[split], task_config.data_dir, path)
+        path = getattr(options, f"{split}_file")
+        path = find_file(split, _FILES[split], options.data_dir, path)
         paths.append(path)
         table = open_table(path)
-        examples[split], endings[split] = make_examples(table, task_config, split != "test")
-    config = MultipleChoiceConfig.of_model(task_config, model)
+        examples[split], endings[split] = make_examples(table, options, split != "test")
+    config = MultipleChoiceConfig.of_model(options, pretrained)
     return MultipleChoiceData(examples, endings, config, paths)
 
 

@@ -202,33 +202,33 @@ class QuestionAnsweringData(TaskData):
         return {f"eval_{name}": value for name, value in scores.items()}
 
 
-def read(task_config, model, splits, stored=None):
+def read(options, pretrained, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
-    config = QuestionAnsweringConfig.of_model(task_config, model)
-    is_scored = "dev" in splits or task_config.find_null_score_diff_threshold
+    config = QuestionAnsweringConfig.of_model(options, pretrained)
+    is_scored = "dev" in splits or options.find_null_score_diff_threshold
     sources = {}
     if "train" in splits:
-        sources["train"] = _make_source(task_config, "train")
+        sources["train"] = _make_source(options, "train")
         console.info("the loss ignores padding, except with `pad_to_max_length`, as in the release")
     if is_scored or "test" in splits:
-        sources["dev"] = _make_source(task_config, "dev")
-    paths = [x.name for x in sources.values() if not task_config.tfds_name]
+        sources["dev"] = _make_source(options, "dev")
+    paths = [x.name for x in sources.values() if not options.tfds_name]
     purpose = "eval" if is_scored else "predict"
-    return QuestionAnsweringData(sources, config, model.tokenizer, paths, purpose)
+    return QuestionAnsweringData(sources, config, pretrained.tokenizer, paths, purpose)
 
 
-def _make_source(task_config, split):
+def _make_source(options, split):
     argument = "train_file" if split == "train" else "predict_file"
-    if task_config.tfds_name:
-        splits = task_config.tfds_splits or (None, None)
+    if options.tfds_name:
+        splits = options.tfds_splits or (None, None)
         if len(splits) != 2:
             raise UserError(
                 f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
                 "prediction"
             )
-        name, data_dir = task_config.tfds_name, task_config.tfds_data_dir
+        name, data_dir = options.tfds_name, options.tfds_data_dir
         return TfdsQuestions(name, split, data_dir, splits[split != "train"])
-    path = getattr(task_config, argument)
+    path = getattr(options, argument)
     if not path:
         raise UserError(f"`{argument}` or `tfds_name` must be given")
     return JsonSource(path, argument)

@@ -209,21 +209,23 @@ class SentenceEmbeddingData(TaskData):
         return list(map(str, cosines)), (), cosines
 
 
-def read(task_config, model, splits, stored=None):
+def read(options, pretrained, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     examples, paths = {}, []
     for split in splits:
-        path = getattr(task_config, f"{split}_file")
+        path = getattr(options, f"{split}_file")
         names = [f"{split}{ending}" for ending in _ENDINGS]
-        paths.append(find_file(split, names, task_config.data_dir, path))
-        examples[split] = make_examples(open_table(paths[-1]), task_config)
+        paths.append(find_file(split, names, options.data_dir, path))
+        examples[split] = make_examples(open_table(paths[-1]), options)
     names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "max_seq_length")
-    given = {x: getattr(task_config, x) for x in names if task_config.is_given(x)}
-    if stored := stored or (model.checkpoint and SentenceEmbeddingConfig.load(model.folder)):
+    given = {x: getattr(options, x) for x in names if options.is_given(x)}
+    if stored := stored or (
+        pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.folder)
+    ):
         settings = {**{x: getattr(stored, x) for x in names}, **given}
     else:
-        settings = encoder_settings(model.checkpoint, given)
-    config = SentenceEmbeddingConfig.of_model(task_config, model, **settings)
+        settings = encoder_settings(pretrained.checkpoint, given)
+    config = SentenceEmbeddingConfig.of_model(options, pretrained, **settings)
     return SentenceEmbeddingData(examples, config, paths)
 
 

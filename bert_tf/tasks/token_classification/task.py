@@ -165,47 +165,47 @@ def write_columns(path, sentences, tags):
             write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
 
-def read(task_config, model, splits, stored=None):
+def read(options, pretrained, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
-    source = _make_source(task_config)
-    bad = {split: BadRows(task_config.skip_bad_rows) for split in splits}
+    source = _make_source(options)
+    bad = {split: BadRows(options.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
-    tags = _stored_tags(task_config, stored) if stored else _infer_tags(task_config, source, train)
-    if task_config.output_scheme:
-        schemes.check_compatible("output_scheme", task_config.output_scheme, tags.scheme)
+    tags = _stored_tags(options, stored) if stored else _infer_tags(options, source, train)
+    if options.output_scheme:
+        schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
     for split in splits:
         sentences[split] = valid_sentences(sentences[split], tags, bad[split])
         bad[split].report("invalid sentences skipped")
         if not sentences[split]:
             raise UserError(f"{bad[split].first}; the split has no valid sentences")
-        if task_config.document_context and not any(x.leading_lines for x in sentences[split]):
+        if options.document_context and not any(x.leading_lines for x in sentences[split]):
             raise UserError(
                 f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
                 "expected one at the start of each document"
             )
-    config = TokenClassificationConfig.of_model(task_config, model, tags=tags)
+    config = TokenClassificationConfig.of_model(options, pretrained, tags=tags)
     return TokenClassificationData(sentences, config, data_files=source.files)
 
 
-def _stored_tags(task_config, stored):
+def _stored_tags(options, stored):
     """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
     tags = stored.tags
-    if task_config.learn_scheme not in (None, tags.scheme):
+    if options.learn_scheme not in (None, tags.scheme):
         raise UserError(
-            f"`learn_scheme={task_config.learn_scheme}`: expected {tags.scheme}, as in training"
+            f"`learn_scheme={options.learn_scheme}`: expected {tags.scheme}, as in training"
         )
-    if task_config.tag_scheme:
-        schemes.check_compatible("tag_scheme", task_config.tag_scheme, tags.scheme)
-        tags = tags._replace(data_scheme=task_config.tag_scheme)
+    if options.tag_scheme:
+        schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
+        tags = tags._replace(data_scheme=options.tag_scheme)
     return tags
 
 
-def _infer_tags(task_config, source, train):
+def _infer_tags(options, source, train):
     """Return the `Tags` of the training set `train`; read it first if it is None."""
     bad = BadRows(skip=True)
     sentences = train or source.read("train", bad)
-    tags = infer_tags(sentences, task_config.tag_scheme, task_config.learn_scheme)
+    tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
     if not train:
         valid_sentences(sentences, tags, bad)
         bad.report("invalid sentences skipped while collecting the tags of the training set")
@@ -216,20 +216,20 @@ def _infer_tags(task_config, source, train):
     return tags
 
 
-def _make_source(task_config):
-    if task_config.tfds_name:
-        features = task_config.word_column or "tokens", task_config.tag_column
-        splits = task_config.split_names()
-        return TfdsSentences(task_config.tfds_name, task_config.tfds_data_dir, splits, *features)
+def _make_source(options):
+    if options.tfds_name:
+        features = options.word_column or "tokens", options.tag_column
+        splits = options.split_names()
+        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
     columns = {}
     for name, default in (("word_column", "0"), ("tag_column", "-1")):
-        value = getattr(task_config, name) or default
+        value = getattr(options, name) or default
         try:
             columns[name] = int(value)
         except ValueError:
             raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {split: getattr(task_config, f"{split}_file") for split in SPLITS}
-    return ColumnFiles(task_config.data_dir, paths, **columns)
+    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(options.data_dir, paths, **columns)
 
 
 class SpanCounts:
