@@ -224,14 +224,14 @@ ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
 def find_columns(
-    place, row, layout, split, train_columns=None, has_names=False, second=(), needs_header=False
+    place, row, layout, split, train=None, has_names=False, second=(), needs_header=False
 ):
     """Find the columns of a table, given its first row; `place` is that of the row, for messages.
 
     With a header, columns that `layout` does not name are found by name, in any order. Without
     one, the columns are text, label or text_a, text_b, label. A test file may lack the label;
-    without a header, it then has one column less than the training file, which has
-    `train_columns`. `has_names` is for formats that name their columns, as JSON does.
+    without a header, it then has one column less than the training file, whose
+    `Columns` are `train`. `has_names` is for formats that name their columns, as JSON does.
     If the file `needs_header`, the first row must have a known name.
     """
     names = [name.strip() for name in row]
@@ -251,7 +251,8 @@ def find_columns(
     if is_auto and not names[0] and is_number(next(iter(second), "")):
         first = 1  # the index of a DataFrame
     is_numbered = names[first:] == [*map(str, range(len(names) - first))]
-    from_pandas = is_auto and (first or (is_numbered and (layout.restored or len(names) > 1)))
+    is_numbered &= bool(layout.restored or len(names) > 1 or (train and names[0] in train.names))
+    from_pandas = is_auto and (first or is_numbered)
     if from_pandas:
         console.info("%s: the line %s is a header, unless `header=no`", place, ", ".join(names))
     if layout.header == "yes" or (
@@ -270,7 +271,9 @@ def find_columns(
             )
         columns = _by_layout(place, (), layout, split)
     else:
-        columns = _by_count(place, len(names) - first, layout, split, train_columns)
+        # Neither count includes the index.
+        num_train = train.width - (train.names[:1] == ("",)) if train else None
+        columns = _by_count(place, len(names) - first, layout, split, num_train)
         if from_pandas:
             texts, labels = (tuple(first + x for x in y) for y in (columns.texts, columns.labels))
             columns = Columns(texts, labels, header=True, names=tuple(names))
@@ -366,8 +369,8 @@ def _by_layout(place, names, layout, split):
     )
 
 
-def _by_count(place, count, layout, split, train_columns):
-    has_labels = not (split == "test" and (count == 1 or train_columns == count + 1))
+def _by_count(place, count, layout, split, num_train):
+    has_labels = not (split == "test" and (count == 1 or num_train == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):
         raise UserError(

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class BasePredictor:
         batch_size = self._batch_size if batch_size is None else batch_size
         if batch_size is not None:
             BatchConfig(batch_size)  # checks it
-        table = None if isinstance(rows, list) else from_columns(rows, "rows")
+        table = None if isinstance(rows, (list, Iterator)) else from_columns(rows, "rows")
         if table is not None:
             (_, names, _), *cells = table.rows
             rows = [dict(zip(names, row, strict=True)) for _, row, _ in cells]

@@ -61,7 +61,7 @@ ROWS = {
 @pytest.mark.parametrize("task", ROWS)
 def test_rows_in_python(task, exported):
     predictor, (forms, name, values) = exported(task), ROWS[task]
-    (first,), *others = map(predictor, forms)
+    (first,), *others = map(predictor, [*forms, iter(forms[0])])
     assert others == [[first]] * len(others)
     rows = [{"unknown": "a"}, *({**forms[0][0], name: value} for value in values)]
     for row in rows:

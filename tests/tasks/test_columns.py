@@ -8,7 +8,7 @@ import bert_tf
 from bert_tf.data.columns import BadRows, Layout
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.source import FileSource
-from tests.common import read_data, read_examples, write_files
+from tests.common import read_examples, write_files
 
 
 @pytest.fixture
@@ -112,11 +112,31 @@ def test_a_header_is_recognised_by_its_label(read, rows, is_header, caplog):
     assert [x[0] for x in read(text, name="a.csv", header="no")] == expected
 
 
-def test_a_development_file_has_the_header_of_the_training_file(tmp_path):
-    rows = "\n".join(["phrase,feeling", *ROWS])
-    folder = write_files(tmp_path, train__csv=rows, dev__csv="phrase,feeling\na,x\n")
-    data = read_data(FileSource(custom_dataset(), folder), ["train", "dev"])
-    assert data.labels == ("x", "y") and [x.text_a for x in data.examples["dev"]] == ["a"]
+@pytest.mark.parametrize(
+    ("splits", "train", "other", "texts"),
+    [
+        ("train dev", "\n".join(["phrase,feeling", *ROWS]), "phrase,feeling\nc,x", ("c", None)),
+        ("train test", ",0,1\n0,a,x\n1,b,y", ",0,1\n0,c,x", ("c", None)),
+        ("train test", ",0,1,2\n0,a,b,x\n1,b,a,y", ",0,1\n0,c,d", ("c", "d")),
+        ("test", ",0,1,2\n0,a,b,x\n1,b,a,y", ",0,1\n0,c,d", ("c", "d")),
+        ("train test", "0,1\na,x\nb,y", "0\nc", ("c", None)),
+    ],
+)
+def test_other_files_have_the_header_of_the_training_file(tmp_path, splits, train, other, texts):
+    folder = write_files(tmp_path, train__csv=train, dev__csv=other, test__csv=other)
+    source = FileSource(custom_dataset(), folder)
+    *_, (example,) = map(source.read, splits.split())
+    assert (example.text_a, example.text_b) == texts
+
+
+@pytest.mark.parametrize("text", ["1,odd\n2,even\n3,odd", "q,a\nq,b\nq,c\nq,d"])
+def test_texts_that_may_be_labels_are_reported(read, text, caplog):
+    rows = [tuple(row.split(",")) for row in text.split("\n")]
+    assert [x[0::2] for x in read(text, name="a.csv")] == rows
+    assert "`text_columns=0` `label_column=1`" in caplog.text
+    caplog.clear()
+    read(text, name="a.csv", text=("0",), label=("1",))
+    assert not caplog.text
 
 
 def test_common_names_that_leave_a_choice(read):
@@ -162,7 +182,9 @@ def test_only_csv_has_quotes(read, caplog):
     assert [x[::2] for x in rows] == [('good, "very"\nsoup', "yes"), ("bad", "no")]
     rows = read('"good\tyes\n"b""a""d"\t"no"\n')
     assert [x[::2] for x in rows] == [('"good', "yes"), ('"b""a""d"', '"no"')]
-    assert "texts in quotes" in caplog.text
+    assert "texts in quotes" in caplog.text and "a quote missing" not in caplog.text
+    rows = read('text,label\n"a,x\ngood,y\nfine,z\nb",w\nlast,v', name="data.csv")
+    assert len(rows) == 2 and "a quote missing?): 1, the first: " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -197,8 +219,8 @@ def test_all_rows_are_read_or_reported(read, text, rows, lost, first):
     ],
 )
 def test_own_rows_of_glue_tasks_need_no_header(tmp_path, task_name, split, rows):
-    for header in ([], ["index" + "\tname" * rows[0].count("\t")]):
-        (tmp_path / f"{split}.tsv").write_text("\n".join([*header, *rows]))
+    for header in ([], ["index" + "\tcaf\xe9" * rows[0].count("\t")]):
+        (tmp_path / f"{split}.tsv").write_text("\n".join([*header, *rows]), "latin-1")
         examples = read_examples(find_task(task_name), str(tmp_path), split)
         assert [x.text_a for x in examples] == ["a", "b"]
 

@@ -8,13 +8,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import (
-    BadRows,
-    base_split,
-    find_columns,
-    is_number,
-    read_number,
-)
+from bert_tf.data.columns import BadRows, base_split, find_columns, is_number, read_number
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError, abbreviate, counted
@@ -102,19 +96,22 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     `columns` and `train` are those of `read_header`.
     """
     columns, rows = read_header(table, dataset, split, columns, train)
-    surplus, quoted = BadRows(skip=True), BadRows(skip=True)
-    has_quotes = dataset.layout and table.format.delimiter == "\t"
+    surplus, quoted, merged = (BadRows(skip=True) for _ in range(3))
+    delimiter = table.format.delimiter
+    has_quotes = dataset.layout and delimiter == "\t"
     with_label = base_split(split) != "test"
-    names, labels = (), None
-    if with_label and len(columns.labels) == 1:
+    names = ()
+    if len(columns.labels) == 1:
         names = table.label_names.get(columns.name(columns.labels[0]), ())
-    if with_label:
-        labels = dataset.reader(names)
+    labels = dataset.reader(names) if with_label else None
 
     def make(where, index, row):
         example = row_example(dataset, where, index, *row, columns, labels)
         if has_quotes and any(map(_is_quoted, example.texts().values())):
             quoted(where)
+        inner = "\t".join(row[0]).split("\n")[1:-1] if delimiter else ()
+        if inner and all(line.count(delimiter) == len(row[0]) - 1 > 0 for line in inner):
+            merged(where)
         if columns.ignores_surplus and len(row[0]) > columns.width:
             surplus(
                 f"{where}: found {len(row[0])} columns, expected {columns.width} as in the first "
@@ -127,8 +124,9 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     error = f"{table.name}: found no examples{language}"
     examples = collect_examples(dataset, places, make, bad, error, with_label)
     surplus.report("rows with extra columns, which are ignored")
+    merged.report("rows with quoted lines that look like rows (is a quote missing?)")
     if with_label and dataset.layout and not (columns.names or dataset.layout.text):
-        _check_order(table, examples)
+        _check_order(table, columns, examples)
     if dataset.layout:
         quoted.report("texts in quotes (tab-separated files keep quotes; use .csv to remove them)")
         _report(table, columns, examples)
@@ -148,19 +146,19 @@ def read_header(table, dataset, split, columns=None, train=None):
         if problem:
             raise UserError(f"{table.place(number)}: {problem}")
         layout, has_names = dataset.layout, table.format.has_names
-        width, second = train.width if train else None, rest[0][1] if rest else ()
+        second = rest[0][1] if rest else ()
         # Only names identify the header of a test file, whose labels are missing or ignored. A file
         # with one column and no other delimiter may have lines of text.
         needs_header = split == "test" and (len(names) > 1 or table.format.delimiter != "\t")
         if train and (not train.header or train.names == tuple(map(str.strip, names))):
             needs_header = False
         columns = find_columns(
-            table.header_place, names, layout, split, width, has_names, second, needs_header
+            table.header_place, names, layout, split, train, has_names, second, needs_header
         )
         if columns.labels and not columns.header and layout.header == "auto":
             separator = layout.separator if dataset.task_type == "multi_label" else None
             columns = _with_header(table, columns, names, train, separator)
-    elif columns.header and (problem or _is_example(dataset, table, columns, names)):
+    elif columns.header and _is_example(dataset, table, columns, names):
         console.info("%s: the first line is an example, not a header", table.name)
         columns = dataclasses.replace(columns, header=False)
     return columns, itertools.chain(rest if columns.header else start, table.rows)
@@ -241,16 +239,21 @@ def collect_examples(dataset, rows, make, bad, error, with_label):
     return examples
 
 
-def _check_order(table, examples):
-    """Raise UserError if the first column of a file without a header seems to have the labels."""
+def _check_order(table, columns, examples):
+    """Warn if the texts of a file without a header may be labels; UserError for ids of texts."""
     texts, labels = {x.text_a for x in examples}, {x.label for x in examples}
     half = max(len(examples) / 2, 1)
     are_names = len(texts) <= half < len(labels) and isinstance(examples[0].label, str)
-    if (are_names and half > 1) or all(map(is_number, texts)):
-        raise UserError(
+    are_numbers = all(map(is_number, texts))
+    if (are_names and half > 1) or are_numbers:
+        used = " ".join(f"`{name}={','.join(x)}`" for name, x in columns.named().items())
+        message = (
             f"{table.name}: the first column has {abbreviate(sorted(texts))}, expected texts; "
-            "select the columns with `text_columns` and `label_column`, counted from 0"
+            f"select the columns by number ({used} if this reading is right)"
         )
+        if are_numbers and any(x.text_b and not is_number(x.text_b) for x in examples):
+            raise UserError(message)
+        console.warning("%s", message)
 
 
 def _report(table, columns, examples):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import operator
 import re
 import sys
@@ -87,10 +88,11 @@ class ColumnFiles:
     def _sentences(self, path, with_tags, bad):
         sentences, rows, leading_lines, problem, num_comments = [], [], [], None, 0
         # Not `split()`: words may contain other whitespace.
-        lines = (*files.read_lines(path, strict=True), "\n")
-        lines = [re.split("[ \t]+", line.strip(" \t\r\n")) for line in lines]
+        lines = itertools.chain(files.read_lines(path, strict=True), "\n")
+        lines, ahead = itertools.tee(re.split("[ \t]+", x.strip(" \t\r\n")) for x in lines)
         others = ("", "#", DOCUMENT_START)
-        width = next((len(columns) for columns in lines if columns[0] not in others), 0)
+        width = next((len(columns) for columns in ahead if columns[0] not in others), 0)
+        del ahead  # it would keep all lines
         for number, columns in enumerate(lines, 1):
             is_comment = columns[0] == "#" and not rows and width > 0
             if is_comment and (len(columns) != width or "=" in "".join(columns)):
