@@ -1,33 +1,33 @@
 """Time training steps and predictions of a BERT classifier on a GPU, in mixed bfloat16.
 
-    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --batch_size=16 --length=512
-    python benchmarks/gpu_step.py --library=transformers --size=large --batch_size=16 --length=512
+    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --batch_size=16 --max_seq_length=512
+    python benchmarks/gpu_step.py --library=transformers --size=large --batch_size=16 --max_seq_length=512
 
 bert_tf runs Keras' `fit`; transformers runs with torch.compile and scaled dot-product attention. No
 sequence has padding. The steps include dropout, clipping and the optimizer.
 """
 
-import argparse
 import statistics
 import time
 
 import numpy as np
+from absl import app, flags
 
+FLAGS = flags.FLAGS
 SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
 STEPS = 40
 
+flags.DEFINE_enum("library", "bert_tf", ["bert_tf", "transformers"], "Library to measure.")
+flags.DEFINE_enum("size", "base", SIZES, "Size of the model.")
+flags.DEFINE_integer("batch_size", 32, "Examples in a batch.")
+flags.DEFINE_integer("max_seq_length", 128, "Tokens in an example.")
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", choices=("bert_tf", "transformers"), default="bert_tf")
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--length", type=int, default=128)
-    args = parser.parse_args()
+
+def main(_):
     rng = np.random.default_rng(0)
-    ids = rng.integers(1000, 30000, (args.batch_size, args.length)).astype("int32")
-    labels = rng.integers(0, 2, args.batch_size).astype("int32")
-    layers, hidden, heads = SIZES[args.size]
+    ids = rng.integers(1000, 30000, (FLAGS.batch_size, FLAGS.max_seq_length)).astype("int32")
+    labels = rng.integers(0, 2, FLAGS.batch_size).astype("int32")
+    layers, hidden, heads = SIZES[FLAGS.size]
     sizes = {
         "vocab_size": 30522,
         "hidden_size": hidden,
@@ -35,7 +35,7 @@ def main():
         "num_attention_heads": heads,
         "intermediate_size": 4 * hidden,
     }
-    make = make_transformers if args.library == "transformers" else make_bert_tf
+    make = make_transformers if FLAGS.library == "transformers" else make_bert_tf
     train, predict, peak_bytes = make(sizes, ids, labels)
     start = time.perf_counter()
     train()
@@ -44,7 +44,7 @@ def main():
     predict()
     prediction = statistics.median(seconds(predict) for _ in range(30))
     print(
-        f"{args.library} {args.size} {args.batch_size} x {args.length}: first {STEPS} steps "
+        f"{FLAGS.library} {FLAGS.size} {FLAGS.batch_size} x {FLAGS.max_seq_length}: first {STEPS} steps "
         f"{first:.1f} s, then {1e3 * step:.1f} ms a step, prediction {1e3 * prediction:.2f} ms, "
         f"at most {peak_bytes() / 1e9:.1f} GB"
     )
@@ -131,4 +131,4 @@ def make_transformers(sizes, ids, labels):
 
 
 if __name__ == "__main__":
-    main()
+    app.run(main)
