@@ -1,7 +1,7 @@
 """Time training steps and predictions of a BERT classifier on a GPU, in mixed bfloat16.
 
-    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --batch_size=16 --max_seq_length=512
-    python benchmarks/gpu_step.py --library=transformers --size=large --batch_size=16 --max_seq_length=512
+    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --max_seq_length=512
+    python benchmarks/gpu_step.py --library=transformers --size=large --max_seq_length=512
 
 bert_tf runs Keras' `fit`; transformers runs with torch.compile and scaled dot-product attention. No
 sequence has padding. The steps include dropout, clipping and the optimizer.
@@ -44,8 +44,8 @@ def main(_):
     predict()
     prediction = statistics.median(seconds(predict) for _ in range(30))
     print(
-        f"{FLAGS.library} {FLAGS.size} {FLAGS.batch_size} x {FLAGS.max_seq_length}: first {STEPS} steps "
-        f"{first:.1f} s, then {1e3 * step:.1f} ms a step, prediction {1e3 * prediction:.2f} ms, "
+        f"{FLAGS.library} {FLAGS.size} {FLAGS.batch_size} x {FLAGS.max_seq_length}: first {STEPS} "
+        f"steps {first:.1f} s, then {1e3 * step:.1f} ms, prediction {1e3 * prediction:.2f} ms, "
         f"at most {peak_bytes() / 1e9:.1f} GB"
     )
 

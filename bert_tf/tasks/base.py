@@ -18,18 +18,13 @@ from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.tasks import saving
-from bert_tf.tasks.fitting import fit_in_folder, fit_in_memory, logits_loss
+from bert_tf.tasks.fitting import check_options, fit_in_folder, fit_in_memory
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
 from bert_tf.training.strategy import default_strategy, divide_batches, model_strategy, use_xla
 from bert_tf.training.task import TaskSpec
-
-# Arguments of Keras' `fit` that would have no effect.
-_UNSUPPORTED = (
-    "class_weight", "sample_weight", "validation_batch_size", "validation_freq", "validation_steps"
-)  # fmt: skip
 
 _Pipeline = TypeVar("_Pipeline", bound="Pipeline")
 
@@ -183,7 +178,9 @@ class Pipeline:
         Raises:
           UserError: if the loss or a metric does not take logits.
         """
-        given = {"loss": logits_loss(loss, self.keras_loss), "metrics": metrics, **options}
+        if loss in (self.keras_loss, self.keras_loss.removeprefix("sparse_")):
+            loss = None  # that of the task
+        given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
         is_binary = self.keras_loss == "binary_crossentropy"
         for name in keras.tree.flatten(metrics) if is_binary else ():
@@ -200,8 +197,7 @@ class Pipeline:
     def _fit(self, columns, validation_data, options, **task_options):
         """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
-        for name in options.keys() & _UNSUPPORTED:
-            raise UserError(f"`{name}` is not supported by the `fit` of {type(self).__name__}")
+        check_options(self, config, options)
         examples = {"train": self._examples(columns, self.arguments, "train")}
         if config.validation_split:
             if validation_data is not None:

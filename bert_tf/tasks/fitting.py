@@ -14,27 +14,30 @@ from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.progress import AddScores, CheckLoss
 from bert_tf.training.strategy import model_strategy
 
-# Losses that Keras computes from probabilities instead of logits if they are given by name.
-_CROSSENTROPIES = (
-    "binary_crossentropy", "categorical_crossentropy", "sparse_categorical_crossentropy"
-)  # fmt: skip
+# Options of a `TrainConfig` -> the arguments that replace them.
+_OTHER_NAMES = {
+    "dtype": "`dtype` of `from_preset`",
+    "num_train_epochs": "`epochs`",
+    "train_batch_size": "`batch_size`",
+}
 
 
-def logits_loss(loss, expected):
-    """Return a loss of `compile`, which takes logits; None for the name of the task's loss."""
-    resolved = keras.losses.get(loss) if isinstance(loss, str) else loss
-    name = getattr(resolved, "__name__", None)
-    if name in _CROSSENTROPIES:
-        if name not in (expected, expected.removeprefix("sparse_")):
-            raise UserError(f"`loss={name}`: expected {expected} for this task")
-        return None
-    return loss
+def check_options(pipeline, config, options):
+    """Raise UserError for names that `fit` does not have; see `fit_in_folder` for the arguments."""
+    of_loop = {x.name for x in dataclasses.fields(TrainConfig)}
+    for name in options:
+        if name in _OTHER_NAMES:
+            raise UserError(f"`{name}` is not an option of `fit`; use {_OTHER_NAMES[name]}")
+        if name not in {*of_loop, "callbacks", "verbose", "initial_epoch"}:
+            raise UserError(f"`{name}` is not supported by the `fit` of {type(pipeline).__name__}")
+        if name in of_loop and not config.output_dir:
+            raise UserError(f"`{name}` requires `output_dir`")
+        if name == "initial_epoch" and config.output_dir:
+            raise UserError(f"`{name}` cannot be combined with `output_dir`")
 
 
 def fit_in_memory(pipeline, data, config, optimizer_config, options):
     """Train a pipeline with `keras.Model.fit`; see `fit_in_folder` for the arguments."""
-    for name in options.keys() & {x.name for x in dataclasses.fields(TrainConfig)}:
-        raise UserError(f"`{name}` requires `output_dir`")
     task = data.make_task(pipeline.model)
     batches, num_steps = pipeline._batches(pipeline._features(data, "train"), task, config)
     _prepare_optimizer(pipeline, optimizer_config, task, num_steps * config.epochs)
@@ -104,7 +107,6 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
         if isinstance(callback, RATE_CALLBACKS):
             name = type(callback).__name__
             raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
-    unused = [x for x in ("dtype", "num_train_epochs", "train_batch_size") if x in options]
     train = TrainConfig.take(
         options,
         dtype=pipeline.model.compute_type,
@@ -113,12 +115,12 @@ def fit_in_folder(pipeline, data, config, optimizer_config, options):
         num_train_epochs=float(config.epochs),
         bucket_by_length=config.bucket_by_length,
     )
-    unused += [
+    unused = [
         x for x in ("shuffle", "steps_per_epoch") if getattr(config, x) != getattr(FitConfig, x)
     ]
     if pipeline._compile_arguments or pipeline._own_optimizer:
         unused.append("compile")
-    for name in (*unused, *options):
+    for name in unused:
         raise UserError(f"`{name}` cannot be combined with `output_dir`")
     if train.eval_steps and not data.splits("dev"):
         raise UserError("`eval_steps` requires `validation_data`")

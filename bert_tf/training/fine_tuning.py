@@ -213,9 +213,7 @@ class FineTuning(Run):
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
         if self.keras_model is not None:
             num_epochs = int(train.num_train_epochs)
-            self.epochs = Epochs(
-                self.keras_model, self.callbacks, num_epochs, self.num_steps, evaluation
-            )
+            self.epochs = Epochs(self.keras_model, self.callbacks, num_epochs, self.num_steps)
         self.train_on(batches, self.num_steps, evaluation, self.epochs)
 
     def evaluate_and_predict(self):

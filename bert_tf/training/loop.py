@@ -1,5 +1,6 @@
 """`Loop`: a task with its weights on the devices of a strategy, which trains and predicts."""
 
+import contextlib
 import functools
 import os
 
@@ -10,6 +11,7 @@ from bert_tf import checkpoints, console
 from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import UserError
+from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
@@ -157,6 +159,18 @@ class Loop:
         results = {**self.task.metrics(predictions), "global_step": self.step}
         self.write_curves(results)
         return results
+
+    def has_curves(self, name="eval"):
+        """Return whether the curves `name` have results of this step."""
+        folder = os.path.join(self.output_dir, name)
+        for file_name in files.list_folder(folder) if files.is_folder(folder) else ():
+            path = os.path.join(folder, file_name)
+            with contextlib.suppress(tf.errors.DataLossError):  # the end, if a process was killed
+                for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                    event = tf.compat.v1.Event.FromString(record)
+                    if event.step == self.step and event.summary.value:
+                        return True
+        return False
 
     def write_curves(self, results, name="eval"):
         """Write results, which include `global_step`, to the curves `name`, on the chief."""

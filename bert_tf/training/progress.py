@@ -135,14 +135,13 @@ class AddScores(keras.callbacks.Callback):
 class Epochs:
     """Calls Keras callbacks with the logs of each epoch of the loop, as `keras.Model.fit` does."""
 
-    def __init__(self, model, callbacks, num_epochs, num_steps, eval_data):
-        """Divide `num_steps` into epochs; `eval_data` is evaluated after each one, if any."""
+    def __init__(self, model, callbacks, num_epochs, num_steps):
+        """Divide `num_steps` into epochs."""
         steps = num_steps // num_epochs
         self.callbacks = keras.callbacks.CallbackList(
             callbacks, add_history=True, model=model, epochs=num_epochs, steps=steps
         )
-        self._model, self._eval_data = model, eval_data
-        self._num_epochs, self._steps_per_epoch = num_epochs, steps
+        self._model, self._num_epochs, self._steps_per_epoch = model, num_epochs, steps
         self._sums, self._num_steps, self._epoch = collections.Counter(), 0, 0
 
     @property
@@ -153,8 +152,12 @@ class Epochs:
     def must_stop(self):
         return self._model.stop_training
 
-    def start(self, step):
-        self._epoch = step // self._steps_per_epoch
+    def ends_at(self, step):
+        return step > 0 and step % self._steps_per_epoch == 0
+
+    def start(self, step, is_evaluated=True):
+        """Start at a step; at the end of an epoch without its evaluation, `finish` comes next."""
+        self._epoch = step // self._steps_per_epoch - (self.ends_at(step) and not is_evaluated)
         self._step = step
         self.callbacks.on_train_begin()
         self._model.stop_training = False
@@ -162,18 +165,15 @@ class Epochs:
             self.callbacks.on_epoch_begin(self._epoch)
 
     def add(self, sums, step):
-        """Add the sums of results over the steps up to `step`; return whether an epoch ends."""
+        """Add the sums of results over the steps up to `step`."""
         self._sums.update(sums)
         self._step, self._num_steps = step, self._num_steps + step - self._step
-        return step == self.end
 
-    def finish(self, evaluate):
-        """Call the callbacks; `evaluate` is `Loop.evaluate`."""
+    def finish(self, scores):
+        """Call the callbacks with the means of the results and the scores of `Loop.evaluate`."""
         logs = {name: value / self._num_steps for name, value in self._sums.items()}
-        if self._eval_data:
-            scores = evaluate(self._eval_data)
-            names = {name: name.removeprefix("eval_") for name in scores if name != "global_step"}
-            logs |= {f"val_{short}": float(scores[name]) for name, short in names.items()}
+        names = {name: name.removeprefix("eval_") for name in scores if name != "global_step"}
+        logs |= {f"val_{short}": float(scores[name]) for name, short in names.items()}
         self.callbacks.on_epoch_end(self._epoch, logs)
         self._sums.clear()
         self._num_steps, self._epoch = 0, self._epoch + 1

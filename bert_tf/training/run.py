@@ -30,6 +30,8 @@ class Run:
 
     # Whether a run that only evaluates must not share the folder with a run that trains.
     locks_evaluation = True
+    # A model with its initial weights, None to make it.
+    keras_model = None
 
     def __init__(self, config, model, strategy, data_files, command_line, predicts=False):
         """Create a run with the weights of `PretrainedFiles`; check the sizes of its batches."""
@@ -57,7 +59,8 @@ class Run:
                 stack.enter_context(exclusive_directory(self.folder, self.workers, config.do_train))
             # The chief checks before the other workers read checkpoints.
             self.workers.chief_first(self.check_folder)
-            keras.utils.set_random_seed(config.train.seed)
+            if self.keras_model is None:
+                keras.utils.set_random_seed(config.train.seed)
             self.loop = self.make_loop()
             metric, names = config.train.best_metric, self.loop.task.metric_names
             if metric and metric not in names:
@@ -152,7 +155,7 @@ class RunRecord:
                 weights["files"], budget = _digests(paths, budget)
             self._values["data"], _ = _digests(self._data_files, budget)
             self._write()
-        except UserError as error:  # a file was removed during the run
+        except (OSError, UserError) as error:  # a file was removed during the run
             console.warning("%s has no digests: %s", self._path, error)
 
     def _write(self):

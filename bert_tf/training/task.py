@@ -30,8 +30,8 @@ class Task:
     model = None
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
-    # The settings that the losses depend on.
-    key: tuple = ()
+    # The settings that the losses depend on, by name.
+    key: dict[str, Any] = {}  # noqa: RUF012
     # Names of the metrics during `fit`.
     fit_metric_names: tuple[str, ...] = ()
     # Whether losses or predictions read the model's outputs at padding. If not, they are not

@@ -61,12 +61,17 @@ class Training:
     def _settings(self):
         """Return the settings that determine the steps, to be compared when the run resumes."""
         data, optimizer = self.data, self.optimizer
-        # All except the optimizer determine the examples of each step.
         settings = {
+            # The examples of each step.
             "train_batch_size": data.batch_size,
             "seed": data.seed,
             "bucket_by_length": int(data.bucket_by_length),
             "num_input_streams": data.num_input_streams,
+            "masked_lm_prob": data.masking and data.masking.identity[0],
+            # The update.
+            "losses": self.loop.task.key,
+            "num_frozen_layers": self.config.num_frozen_layers,
+            "dtype": self.loop.model.compute_type,
             "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
             "learning_rate": optimizer.rate_config,
         }
@@ -79,12 +84,13 @@ class Training:
     def run(self):
         """Resume from the newest checkpoint, and train."""
         self._resume()
-        if self.best and self._is_due(self.config.eval_steps):
-            self._evaluate()  # the run was stopped before or during this evaluation
+        is_evaluated = self._is_evaluated()
         if self.epochs:
             if not self.loop.step:
                 self._save()  # the weights of the model, which may be new
-            self.epochs.start(self.loop.step)
+            self.epochs.start(self.loop.step, is_evaluated)
+        if not is_evaluated:  # the run was stopped before or during this evaluation
+            self._evaluate()
         if self._is_done:
             early = " and was stopped early" if self._is_stopped_early else ""
             console.info("training: nothing to do, the run is at step %d%s", self.loop.step, early)
@@ -130,19 +136,14 @@ class Training:
                 rate = float(self.optimizer.learning_rate_at(step - 1))
                 report.add(step, sums, rate, must_stop or step == last_step)
                 self._check_finite(sums, first_bad)
-                must_evaluate = self._is_due(config.eval_steps)
+                if epochs:
+                    epochs.add(sums, step)
                 must_save = self._is_due(config.save_checkpoints_steps)
-                ends_epoch = epochs and epochs.add(sums, step)
                 # Save first: an evaluation may take longer than the notice before a preemption.
-                if must_save or must_evaluate or ends_epoch or must_stop:
+                if must_save or self._must_evaluate or self._ends_epoch or must_stop:
                     self._save()
                 with report.paused():
-                    if ends_epoch:  # a resumed run starts with the next epoch
-                        epochs.finish(self.loop.evaluate)
-                    if must_stop:
-                        self.preemption.stop(step)
-                    if must_evaluate:
-                        self._evaluate()
+                    self._evaluate(must_stop)
                 if self._is_stopped_early:
                     console.info("training: stopped early at step %d", step)
 
@@ -211,24 +212,45 @@ class Training:
         self.workers.chief_first(lambda: checkpointing.save(self.folder, self.state, self.settings))
         self.loop.checkpoint = checkpointing.latest(self.folder)
 
-    def _evaluate(self):
-        step = self.loop.step
-        if self.best and self.best.has_seen(step):
-            return
+    @property
+    def _ends_epoch(self):
+        return bool(self.epochs) and self.epochs.ends_at(self.loop.step)
+
+    @property
+    def _must_evaluate(self):
+        return self._is_due(self.config.eval_steps) or (self._ends_epoch and self.eval_data)
+
+    def _is_evaluated(self):
+        """Return whether no evaluation is due at this step, or it is complete."""
+        if not self._must_evaluate:
+            return True
+        if self.best and self._is_due(self.config.eval_steps):
+            return self.best.has_seen(self.loop.step)
+        return self.workers.mean(float(self.loop.has_curves()))[0] == 1
+
+    def _evaluate(self, must_stop=False):
+        """Evaluate and call the callbacks at the end of an epoch, if due; stop after a signal."""
+        step, results = self.loop.step, {}
 
         def stop_if_asked():
             # Several workers evaluate together, so no worker may stop alone.
             if self.preemption.signal and not self.workers.is_multi_worker:
                 self.preemption.stop(step)
 
-        results = self.loop.evaluate(self.eval_data, on_batch=stop_if_asked)
-        shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
-        console.info("step %d/%d  evaluation: %s", step, self.num_train_steps, shown)
-        if self.best:
-            weights = checkpointing.weights(self.loop.model)
-            weights["global_step"] = self.optimizer.step
-            self.best.update(results, weights, self.workers.is_chief)
-        if self._must_stop():
+        if self._must_evaluate:
+            if must_stop:
+                self.preemption.stop(step)  # the resumed run evaluates
+            results = self.loop.evaluate(self.eval_data, on_batch=stop_if_asked)
+        if self._is_due(self.config.eval_steps):
+            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+            console.info("step %d/%d  evaluation: %s", step, self.num_train_steps, shown)
+            if self.best:
+                weights = checkpointing.weights(self.loop.model)
+                weights["global_step"] = self.optimizer.step
+                self.best.update(results, weights, self.workers.is_chief)
+        if self._ends_epoch:
+            self.epochs.finish(results)
+        if must_stop or (results and self._must_stop()):
             self.preemption.stop(step)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 
 import keras
@@ -10,6 +11,7 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import Stopped
+from bert_tf.tasks.classification.task import ClassificationTask
 from tests.common import WORDS, tiny
 from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
 from tests.pipelines.conftest import write_release_folder
@@ -41,10 +43,12 @@ def fit(folder, output_dir, callbacks=(), epochs=3, seed=0, **options):
     """Return the classifier and the history of a run of 2 steps per epoch."""
     keras.utils.set_random_seed(seed)  # of the head
     classifier = bert_tf.TextClassifier.from_preset(folder, ["neg", "pos"], max_seq_length=12)
+    state = random.getstate()
     history = classifier.fit(
         TEXTS[:8], LABELS[:8], validation_data=(TEXTS, LABELS), epochs=epochs, batch_size=4,
         learning_rate=1e-2, callbacks=list(callbacks), output_dir=str(output_dir), **options,
     )  # fmt: skip
+    assert random.getstate() == state
     return classifier, history
 
 
@@ -67,11 +71,15 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     stop = Stop()
     with pytest.raises(Stopped):
         fit(dropout_folder, tmp_path / "other", [stop])
+    with monkeypatch.context() as patch, pytest.raises(TypeError):  # in the second validation
+        patch.setattr(ClassificationTask, "metrics", None)
+        fit(dropout_folder, tmp_path / "other", seed=1)
     other, rest = fit(dropout_folder, tmp_path / "other", seed=1)
-    assert rest.epoch == [2]
+    assert rest.epoch == [1, 2]
     for name, values in history.history.items():
         found = [*(logs[name] for logs in stop.logs), *rest.history[name]]
-        assert found == pytest.approx(values, rel=1e-6), name
+        expected = values if name.startswith("val_") else values[::2]
+        assert found == pytest.approx(expected, rel=1e-6), name
     finished, none = fit(dropout_folder, tmp_path / "other")
     assert none.epoch == []
     for classifier in (other, finished):
@@ -97,6 +105,10 @@ def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
         ({"shuffle": False}, "`shuffle`"),
         ({"initial_epoch": 1}, "`initial_epoch`"),
         ({"batch_size": 99}, "batch_size=99`"),
+        ({"train_batch_size": 8}, "`train_batch_size`.* `batch_size`"),
+        ({"output_dir": None, "num_train_epochs": 2}, "`num_train_epochs`.* `epochs`"),
+        ({"output_dir": None, "seed": 2}, "`seed` requires `output_dir`"),
+        ({"learning_rte": 1e-3}, "`learning_rte` is not supported"),
         ({"eval_steps": 1}, "`eval_steps`.*`validation_data`"),
         ({"compile": ("sgd",)}, "`compile`"),
         ({"dtype": "float64"}, "dtype=float64"),
@@ -111,5 +123,5 @@ def test_what_cannot_be_combined(encoder_folder, tmp_path, monkeypatch, options,
     if backend := options.pop("backend", None):
         monkeypatch.setattr(keras.backend, "backend", lambda: backend)
     with pytest.raises(bert_tf.UserError, match=named):
-        classifier.fit(TEXTS, LABELS, output_dir=str(tmp_path / "run"), **options)
+        classifier.fit(TEXTS, LABELS, **{"output_dir": str(tmp_path / "run"), **options})
     assert not (tmp_path / "run").exists()

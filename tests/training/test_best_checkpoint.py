@@ -105,18 +105,30 @@ def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
     assert loop.step == 8
 
 
+def evaluated_steps(output_dir):
+    return [
+        event.step
+        for path in sorted((output_dir / "eval").iterdir())
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        if event.summary.value and event.summary.value[0].tag == "loss"
+    ]
+
+
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     loop = training.Loop(lambda: PretrainingTask(config(0.1)), one_device(), str(tmp_path))
     loop.train(Batches(), make_adam(loop), 8)
     assert_same(scripted, tmp_path)
-    steps = {
-        event.step
-        for path in (scripted / "eval").iterdir()
-        for event in tf.compat.v1.train.summary_iterator(str(path))
-        if event.summary.value
-    }
-    assert steps == {2, 4, 6, 8}
+    assert evaluated_steps(scripted) == [2, 4, 6, 8]
+
+
+def test_interrupted_evaluation_runs_again(tmp_path):
+    for script in ([0.1], [0.2, 0.3]):  # the evaluations at steps 4 and 8 fail
+        with pytest.raises(IndexError):
+            run_scripted(tmp_path, script, 10)
+    run_scripted(tmp_path, [0.4, 0.5], 10)
+    run_scripted(tmp_path, [], 10)
+    assert evaluated_steps(tmp_path) == [2, 4, 6, 8, 10]
 
 
 def test_without_a_best_checkpoint_is_an_error(tmp_path):

@@ -4,6 +4,7 @@ import functools
 import gc
 import pathlib
 import shutil
+import types
 import weakref
 
 import keras
@@ -99,7 +100,7 @@ def finished(plain_run, tmp_path):
     return pathlib.Path(shutil.copytree(plain_run, tmp_path / "finished"))
 
 
-def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, caplog):
+def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, caplog, monkeypatch):
     caplog.set_level("INFO", "bert_tf")
     run(finished, 20)
     assert "changed from" not in caplog.text
@@ -108,13 +109,19 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
     run(finished, 20, data=data)
     other_files = Batches()
     other_files.identity = [2, 150, 2**62 + 1]
-    run(finished, 20, data=other_files)
+    other_files.masking = types.SimpleNamespace(identity=[0.2, 0])
+    run(finished, 20, data=other_files, dtype="mixed_bfloat16")
+    monkeypatch.setattr(PretrainingTask, "key", {"class_weights": (1.0, 2.0)})
     adam = functools.partial(optimization.AdamWeightDecay, weight_decay=0.2, name="mine")
-    run(finished, 22, rate=0.5, optimizer=adam)
+    run(finished, 22, rate=0.5, optimizer=adam, num_frozen_layers=1)
     for change in (
         "`train_batch_size` changed from 4 to 8",
         "`seed` changed from 0 to 5",
         "(from 1 with 100 bytes to 2 with 150 bytes)",
+        "`masked_lm_prob` changed from None to 0.2",
+        "`dtype` changed from float32 to bfloat16",
+        "`class_weights` changed from None to [1.0, 2.0]",
+        "`num_frozen_layers` changed from 0 to 1",
         "`weight_decay` changed from 0.01 to 0.2",
         "`learning_rate` changed from 0.001 to 0.5",
         "`num_train_steps` changed from 20 to 22",

@@ -23,6 +23,7 @@ class Batches:
     batch_size, length, seed = 4, 8, 0
     identity = (1, 100, 2**62)  # pretends to be a file of 100 bytes
     bucket_by_length = False
+    masking = None
     num_input_streams = 1
 
     def make(self, step):

@@ -47,7 +47,7 @@ class ClassificationTask(Task):
         self.model, self.class_weights = model, class_weights
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.metric_names = (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
-        self.key = (class_weights,)
+        self.key = {"class_weights": class_weights}
 
     @staticmethod
     def answers(logits, nn=ops):

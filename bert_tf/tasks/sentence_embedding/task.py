@@ -58,7 +58,9 @@ class SentenceEmbeddingTask(Task):
         self._is_scored = is_dev_scored
         self._options = (config.loss, *data_format, config.temperature, config.symmetric,
                          config.matryoshka_dims, config.width)  # fmt: skip
-        self.key = (*self._options, config.mini_batch_size)
+        names = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
+        self.key = {name: getattr(config, name) for name in names}
+        self.key |= {"num_texts": data_format[0], "has_scores": data_format[1]}
         # Whether the loss of an example depends on the batches of all devices.
         self.compares_replicas = is_training and self._loss.compares_examples
 

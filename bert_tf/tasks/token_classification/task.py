@@ -36,7 +36,7 @@ class TokenClassificationTask(Task):
 
     def __init__(self, model, config, class_weights=None):
         """Create the task; `class_weights`, by tag, multiply the losses of words."""
-        self.model, self.key = model, (class_weights,)
+        self.model, self.key = model, {"class_weights": class_weights}
         spans = () if config.tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
         self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
         self._tags, self._length = config.tags, config.max_seq_length
