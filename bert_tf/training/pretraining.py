@@ -21,7 +21,7 @@ from bert_tf.training.loop import Loop
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy
-from bert_tf.training.task import Task, best
+from bert_tf.training.task import Task, argmax
 
 
 class PretrainingTask(Task):
@@ -89,7 +89,7 @@ class PretrainingTask(Task):
             labels.append(ops.squeeze(batch["next_sentence_labels"], -1))
             logits.append(outputs["next_sentence_logits"])
         return [
-            ops.cast(ops.equal(best(x), ops.cast(y, "int32")), "float32")
+            ops.cast(ops.equal(argmax(x), ops.cast(y, "int32")), "float32")
             for x, y in zip(logits, labels, strict=True)
         ]
 

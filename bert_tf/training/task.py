@@ -98,7 +98,7 @@ class Task:
         raise NotImplementedError
 
 
-def best(logits):
+def argmax(logits):
     """Return the index of the largest logit, int32 (...), the first one if several are equal."""
     # `ops.argmax` of TensorFlow treats -0.0 specially, with integers that a GPU leaves to the host.
     return ops.top_k(logits, 1)[1][..., 0]
@@ -212,7 +212,7 @@ class TaskSpec:
     Attributes:
       name: name of the task, such as "question_answering".
       config_class: the `TaskConfig` class.
-      read: function from (task_config, model, splits, stored) to `TaskData`, with resolved
+      read: function from (options, pretrained, splits, stored) to `TaskData`, with resolved
         `TaskOptions`, `checkpoints.PretrainedFiles`, the required ones of "train", "dev" and
         "test", in order, and the `TaskConfig` of a trained run or None.
       make_model: function from (config, dtype) to the Keras model.

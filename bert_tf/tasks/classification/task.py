@@ -21,7 +21,7 @@ from bert_tf.tasks.classification.source import (
     with_restored_columns,
 )
 from bert_tf.training import results
-from bert_tf.training.task import Task, TaskData, best
+from bert_tf.training.task import Task, TaskData, argmax
 
 # Above this standard deviation of the scores, a regression learns slowly.
 _MAX_DEVIATION = 10.0
@@ -83,7 +83,7 @@ class ClassificationTask(Task):
         """Return the labels, as indices where the batch has distributions."""
         if self.label_name in batch:
             return batch[self.label_name]
-        return best(batch["label_values"])
+        return argmax(batch["label_values"])
 
     def fit_metrics(self, outputs, batch):
         return {"accuracy": (self._is_correct(outputs["logits"], self._labels(batch)),
@@ -91,7 +91,7 @@ class ClassificationTask(Task):
 
     @staticmethod
     def _is_correct(logits, labels):
-        return ops.equal(best(logits), ops.cast(labels, "int32"))
+        return ops.equal(argmax(logits), ops.cast(labels, "int32"))
 
     def keras_targets(self, batch, weights):
         name = self.label_name if self.label_name in batch else "label_values"

@@ -18,7 +18,7 @@ from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions,
 from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert, make_features
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.training.task import Task, TaskData, best
+from bert_tf.training.task import Task, TaskData, argmax
 
 _LOWEST = float(np.finfo("float32").min)
 # Names of the predictions, in the order of `WindowLogits`' fields.
@@ -55,7 +55,7 @@ class QuestionAnsweringTask(Task):
         return {
             f"{side}_accuracy": (
                 ops.equal(
-                    best(self._logits(outputs, batch, side)),
+                    argmax(self._logits(outputs, batch, side)),
                     ops.cast(batch[f"{side}_positions"], "int32"),
                 ),
                 self._is_real(batch),

@@ -25,7 +25,7 @@ from bert_tf.tasks.token_classification.options import TokenClassificationConfig
 from bert_tf.tasks.token_classification.schemes import convert_tags, spans_from_tags
 from bert_tf.training import results
 from bert_tf.training.results import result_file
-from bert_tf.training.task import Task, TaskData, best
+from bert_tf.training.task import Task, TaskData, argmax
 
 
 class TokenClassificationTask(Task):
@@ -66,7 +66,7 @@ class TokenClassificationTask(Task):
         return ops.where(ops.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def fit_metrics(self, outputs, batch):
-        is_correct = ops.equal(best(outputs["logits"]), ops.cast(batch["tag_ids"], "int32"))
+        is_correct = ops.equal(argmax(outputs["logits"]), ops.cast(batch["tag_ids"], "int32"))
         return {"accuracy": (is_correct, self._is_word(batch))}
 
     def keras_targets(self, batch, weights):
@@ -77,7 +77,7 @@ class TokenClassificationTask(Task):
         """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""
         predictions = {"loss": ops.sum(self._losses(outputs, batch), -1)}
         values = {
-            "predicted": best(outputs["logits"]),
+            "predicted": argmax(outputs["logits"]),
             "tag_ids": batch["tag_ids"],
             "word_starts": batch["word_starts"],
         }
