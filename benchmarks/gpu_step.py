@@ -1,17 +1,20 @@
 """Time training steps and predictions of a BERT classifier on a GPU, in mixed bfloat16.
 
-    KERAS_BACKEND=jax python benchmarks/gpu_step.py --size=large --max_seq_length=512
+    python benchmarks/gpu_step.py --size=large --max_seq_length=512
     python benchmarks/gpu_step.py --library=transformers --size=large --max_seq_length=512
 
-bert_tf runs Keras' `fit`; transformers runs with torch.compile and scaled dot-product attention. No
-sequence has padding. The steps include dropout, clipping and the optimizer.
+bert_tf runs Keras' `fit` on JAX; transformers runs with torch.compile and scaled dot-product
+attention. No sequence has padding. The steps include dropout, clipping and the optimizer.
 """
 
+import os
 import statistics
 import time
 
 import numpy as np
 from absl import app, flags
+
+os.environ["KERAS_BACKEND"] = "jax"
 
 FLAGS = flags.FLAGS
 SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
@@ -43,10 +46,12 @@ def main(_):
     step = statistics.median(seconds(train) for _ in range(3)) / STEPS
     predict()
     prediction = statistics.median(seconds(predict) for _ in range(30))
+    batch = f"{FLAGS.batch_size} x {FLAGS.max_seq_length}"
+    print("| library | model | batch | first steps, s | step, ms | prediction, ms | memory, GB |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     print(
-        f"{FLAGS.library} {FLAGS.size} {FLAGS.batch_size} x {FLAGS.max_seq_length}: first {STEPS} "
-        f"steps {first:.1f} s, then {1e3 * step:.1f} ms, prediction {1e3 * prediction:.2f} ms, "
-        f"at most {peak_bytes() / 1e9:.1f} GB"
+        f"| {FLAGS.library} | {FLAGS.size} | {batch} | {first:.1f} | {1e3 * step:.1f} | "
+        f"{1e3 * prediction:.2f} | {peak_bytes() / 1e9:.1f} |"
     )
 
 

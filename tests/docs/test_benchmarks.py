@@ -19,6 +19,7 @@ LINES = "--model=model --input_file=lines.txt"
 # The flags of each benchmark, and the libraries that it compares.
 BENCHMARKS = {
     "fine_tuning.py": (f"--task_name=mrpc {PEERS}", "transformers"),
+    "gpu_step.py": ("--size=tiny --batch_size=2 --max_seq_length=8", "jax"),
     "latency.py": (
         f"{LINES} --clients=2 --seconds=0.1 --turns=1", "transformers onnxruntime onnxscript"
     ),
