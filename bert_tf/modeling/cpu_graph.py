@@ -5,6 +5,8 @@ Shapes: T tokens of a batch without padding, H their width, R rows.
 TensorFlow passes over the memory once for each step of a formula; these need fewer passes.
 """
 
+import contextlib
+import contextvars
 import functools
 import math
 
@@ -24,6 +26,20 @@ def is_traced():
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+_is_portable = contextvars.ContextVar("is_portable", default=False)
+is_portable = _is_portable.get
+
+
+@contextlib.contextmanager
+def portable():
+    """Trace graphs for any device, such as exported ones, while the block runs."""
+    token = _is_portable.set(True)
+    try:
+        yield
+    finally:
+        _is_portable.reset(token)
 
 
 @functools.cache
@@ -124,3 +140,26 @@ def _layer_norm(epsilon):
         return x * gamma + beta, gradient
 
     return function
+
+
+def inference_layer_norm(x, gamma, beta, epsilon):
+    """Return the layer normalization of x (T, H), without a gradient; not for float64.
+
+    x is normalized as T channels of a batch, which TensorFlow fuses into one oneDNN operation in a
+    third of the time. Without oneDNN, it takes twice the time. TensorFlow also fuses it on a GPU,
+    which then lacks the operation.
+    """
+    import tensorflow as tf
+
+    shape = tf.shape(x)
+    # TensorFlow recognizes this pattern as a layer normalization.
+    x = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(x, (1, shape[0], shape[1], 1)),
+        scale=tf.fill(shape[:1], 1.0),
+        offset=tf.fill(shape[:1], 0.0),
+        mean=tf.constant([]),
+        variance=tf.constant([]),
+        epsilon=epsilon,
+        data_format="NCHW",
+    ).y
+    return tf.reshape(x, shape) * gamma + beta

@@ -100,8 +100,14 @@ class LayerNorm(keras.layers.LayerNormalization):
     """Keras' layer normalization in float32, with fewer operations."""
 
     def call(self, x, training=False, layout=None):
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        uses_cpu_graph = layout is not None and layout.is_packed and cpu_graph.is_traced()
+        if uses_cpu_graph and not training and dtype != "float64" and not cpu_graph.is_portable():
+            gamma, beta = (ops.cast(v, dtype) for v in (self.gamma, self.beta))
+            x = cpu_graph.inference_layer_norm(x, gamma, beta, self.epsilon)
+            return ops.cast(x, self.compute_dtype)
         x, gamma, beta = (ops.cast(v, "float32") for v in (x, self.gamma, self.beta))
-        if training and layout is not None and layout.is_packed and cpu_graph.is_traced():
+        if uses_cpu_graph and training:
             x = cpu_graph.layer_norm(x, gamma, beta, self.epsilon)
         else:
             x = x - ops.mean(x, axis=-1, keepdims=True)

@@ -17,6 +17,7 @@ from bert_tf.checkpoints.release import check_path
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files, processes
+from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
@@ -172,7 +173,8 @@ def _write(servable, folder):
         of_text = (_checking_rows(servable.serve_text), servable.text_signature)
         endpoints = {"serving_default": of_text, "ids": of_ids}
     for name, (function, signature) in endpoints.items():
-        archive.add_endpoint(name, function, input_signature=[signature])
+        with cpu_graph.portable():
+            archive.add_endpoint(name, function, input_signature=[signature])
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
