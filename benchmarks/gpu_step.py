@@ -14,8 +14,6 @@ import time
 import numpy as np
 from absl import app, flags
 
-os.environ["KERAS_BACKEND"] = "jax"
-
 FLAGS = flags.FLAGS
 SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
 STEPS = 40
@@ -63,6 +61,7 @@ def seconds(function):
 
 def make_bert_tf(sizes, ids, labels):
     """Return functions that train `STEPS` steps, predict, and return the peak of the memory."""
+    os.environ["KERAS_BACKEND"] = "jax"
     import jax
     import keras
 
