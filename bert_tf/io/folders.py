@@ -8,8 +8,9 @@ from bert_tf.io import files
 
 # The paths of the files that `save_to_preset` writes, besides the task's own.
 _PRESET = (
-    r"((bert_|tokenizer_|sentence_bert_|1_Pooling/)?config(_sentence_transformers)?|modules|tokenizer)\.json|vocab\.txt|"
-    r"model\.safetensors|checkpoint|model\.ckpt-\d+\.(index|data-\d+-of-\d+)"
+    r"((bert_|tokenizer_|sentence_bert_|1_Pooling/)?config|config_sentence_transformers)\.json|"
+    r"(modules|tokenizer)\.json|vocab\.txt|model\.safetensors|checkpoint|"
+    r"model\.ckpt-\d+\.(index|data-\d+-of-\d+)"
 )
 
 

@@ -313,7 +313,7 @@ class PretrainedModel(TaskModel, keras.Model):
         # A complete batch may also have labels, but positions that count from 0 are built in.
         unknown = given.keys() - names if missing else given.keys() & {"position_ids"}
         if unknown or len(given) < len(found) or not _DEFAULTS.keys() >= {*missing}:
-            raise UserError(f"found the inputs {', '.join(found)}, expected {', '.join(names)}")
+            raise UserError(f"`inputs`: found {', '.join(found)}, expected {', '.join(names)}")
         if not keras.utils.is_keras_tensor(given["input_ids"]):
             given = {name: ops.convert_to_tensor(given[name]) for name in names if name in given}
         given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}

@@ -90,6 +90,7 @@ def test_sentence_transformers_folders(
     encoder = bert_tf.SentenceEncoder.from_preset(st)
     np.testing.assert_allclose(encoder.predict(texts), expected, atol=1e-5, rtol=0)
     encoder.save_to_preset(tmp_path / "saved")
+    encoder.save_to_preset(tmp_path / "saved", overwrite=True)  # it has only our files
     again = peer.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(again.encode(texts), expected, atol=1e-5, rtol=0)
     served = bert_tf.serving.Predictor(encoder.export(tmp_path / "export"))
