@@ -8,7 +8,7 @@ from bert_tf.configs.task import TaskOptions, check_length
 from bert_tf.errors import UserError
 
 # The inputs of a larger batch alone would take gigabytes.
-_MAX_BATCH_SIZE = 2**20
+_BATCH_SIZE = {"minimum": 1, "maximum": 2**20}
 # TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
 _MAX_SEED = 2**32 - 1
@@ -28,15 +28,9 @@ class TrainConfig(Config):
         ("Devices, speed and memory", "dtype xla pad_to_max_length bucket_by_length"),
     )
 
-    train_batch_size: int = option(
-        32, "Total batch size for training.", minimum=1, maximum=_MAX_BATCH_SIZE
-    )
-    eval_batch_size: int = option(
-        8, "Total batch size for evaluation.", minimum=1, maximum=_MAX_BATCH_SIZE
-    )
-    predict_batch_size: int = option(
-        8, "Total batch size for prediction.", minimum=1, maximum=_MAX_BATCH_SIZE
-    )
+    train_batch_size: int = option(32, "Total batch size for training.", **_BATCH_SIZE)
+    eval_batch_size: int = option(8, "Total batch size for evaluation.", **_BATCH_SIZE)
+    predict_batch_size: int = option(8, "Total batch size for prediction.", **_BATCH_SIZE)
     num_train_epochs: float = option(3.0, "Total number of training epochs.", minimum=0.0)
     save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.", minimum=1)
     iterations_per_loop: int = option(
@@ -123,9 +117,7 @@ class BatchConfig(Config):
 
     GROUP = "Devices, speed and memory"
 
-    batch_size: int = option(
-        32, "Number of examples per batch.", minimum=1, maximum=_MAX_BATCH_SIZE
-    )
+    batch_size: int = option(32, "Number of examples per batch.", **_BATCH_SIZE)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,7 +101,7 @@ def latest(output_dir):
     except UserError as error:
         console.warning("%s; using the newest checkpoint in %s", error, output_dir)
         named = None
-    return named or max(_list_checkpoints(output_dir), default=(0, None))[1]
+    return named or next(reversed(_list_checkpoints(output_dir)), None)
 
 
 def read_step(prefix):
@@ -119,9 +119,8 @@ def save(output_dir, variables, training_settings=None, keep=KEEP):
         _RUN_STATE + name: _encode(value) for name, value in (training_settings or {}).items()
     }
     checkpoints.write(prefix, values)
-    prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
     # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
-    names = [os.path.basename(path) for path in prefixes[-keep:]]
+    names = [os.path.basename(path) for path in _list_checkpoints(output_dir, step)[-keep:]]
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     files.write_text(os.path.join(output_dir, "checkpoint"), "\n".join(lines) + "\n")
@@ -131,13 +130,35 @@ def save(output_dir, variables, training_settings=None, keep=KEEP):
 
 def remove_old(output_dir, step, keep=KEEP):
     """Remove all but the last `keep` checkpoints up to a step."""
-    prefixes = [path for number, path in _list_checkpoints(output_dir) if number <= step]
-    for prefix in prefixes[:-keep]:
+    for prefix in _list_checkpoints(output_dir, step)[:-keep]:
         release.remove(prefix)
 
 
 def _encode(setting):
     return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
+
+
+def training_settings(task, data, optimizer, num_frozen_layers):
+    """Return the settings that determine the steps, to be compared when the run resumes."""
+    settings = {
+        # The examples of each step.
+        "train_batch_size": data.batch_size,
+        "seed": data.seed,
+        "bucket_by_length": int(data.bucket_by_length),
+        "num_input_streams": data.num_input_streams,
+        "masked_lm_prob": data.masking and data.masking.identity[0],
+        # The update.
+        "losses": task.key,
+        "num_frozen_layers": num_frozen_layers,
+        "dtype": task.model.compute_type,
+        "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
+        "learning_rate": optimizer.rate_config,
+    }
+    if data.identity:
+        # The number of files, their bytes and a digest of their names and sizes.
+        settings["input"] = data.identity
+    # The round trip converts NumPy numbers and tuples, as in a restored checkpoint.
+    return json.loads(json.dumps(settings, default=float))
 
 
 def check_training_settings(prefix, training_settings):
@@ -170,16 +191,14 @@ def check_training_settings(prefix, training_settings):
             log("%s", change)
 
 
-def _list_checkpoints(output_dir):
-    """Return (step, prefix) pairs, oldest first."""
+def _list_checkpoints(output_dir, last_step=math.inf):
+    """Return the prefixes of the checkpoints up to `last_step`, oldest first."""
     if not files.is_folder(output_dir):
         return []
     # A glob would fail for paths that contain brackets.
-    names = filter(None, map(_NAME.fullmatch, files.list_folder(output_dir)))
-    return sorted(
-        (int(match.group(1)), os.path.join(output_dir, match.group().removesuffix(".index")))
-        for match in names
-    )
+    matches = filter(None, map(_NAME.fullmatch, files.list_folder(output_dir)))
+    steps = sorted(step for match in matches if (step := int(match[1])) <= last_step)
+    return [os.path.join(output_dir, f"model.ckpt-{step}") for step in steps]
 
 
 def remove_incomplete(output_dir, is_locked=True):
@@ -202,7 +221,7 @@ def restore_latest(output_dir, variables):
     newest = latest(output_dir)
     if newest is None:
         return None
-    prefixes = [path for _, path in _list_checkpoints(output_dir)]
+    prefixes = _list_checkpoints(output_dir)
     older = prefixes[: prefixes.index(newest)] if newest in prefixes else []
     for prefix in (newest, *reversed(older)):
         try:

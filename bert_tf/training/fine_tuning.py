@@ -12,9 +12,8 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
-from bert_tf.training.loop import Loop
 from bert_tf.training.progress import Epochs
-from bert_tf.training.results import result_file, result_name, write_eval_results
+from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy, use_xla
 from bert_tf.training.task import TaskSpec
@@ -96,8 +95,9 @@ class FineTuning(Run):
         predicts = config.do_predict or (config.do_eval and data.predicted_split == "dev")
         super().__init__(config, model, strategy, data.data_files, command_line, predicts)
         self.spec, self.data, self.tokenizer = spec, data, tokenizer
-        self.keras_model, self.callbacks, self.epochs = keras_model, callbacks, None
+        self.keras_model, self.callbacks = keras_model, callbacks
         data.config = data.config.resumed(self.folder)
+        self.labels, self.must_be_trained = data.config.labels or None, not config.do_train
         self.num_steps, self.length_multiple = None, None
         if config.do_train and (count := data.num_train_examples()) is not None:
             config.train.num_train_steps(count, data.unit)  # at least one batch
@@ -106,22 +106,10 @@ class FineTuning(Run):
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
-    def make_loop(self):
-        config, train = self.data.config, self.config.train
-
-        def make_task():
-            model = self.keras_model or self.spec.make_model(config, train.dtype_policy)
-            return self.data.make_task(model, train.pad_to_max_length)
-
-        return Loop(
-            make_task,
-            self.strategy,
-            self.folder,
-            self.model.checkpoint,
-            must_be_trained=not self.config.do_train,
-            labels=config.labels or None,
-            is_loaded=self.keras_model is not None,
-        )
+    def make_task(self):
+        data, train = self.data, self.config.train
+        model = self.keras_model or self.spec.make_model(data.config, train.dtype_policy)
+        return data.make_task(model, train.pad_to_max_length)
 
     def prepare(self):
         config, train, task_config = self.config, self.config.train, self.data.config
@@ -199,7 +187,7 @@ class FineTuning(Run):
             batch_size=batch_size, source=source, **self._input_options(split)
         )
 
-    def train(self):
+    def training_data(self):
         train = self.config.train
         self.data.start_training(self.loop.model)
         batches = input_pipeline.TrainingInput(
@@ -214,7 +202,7 @@ class FineTuning(Run):
         if self.keras_model is not None:
             num_epochs = int(train.num_train_epochs)
             self.epochs = Epochs(self.keras_model, self.callbacks, num_epochs, self.num_steps)
-        self.train_on(batches, self.num_steps, evaluation, self.epochs)
+        return batches, self.num_steps, evaluation
 
     def evaluate_and_predict(self):
         config, train, data = self.config, self.config.train, self.data
@@ -235,7 +223,7 @@ class FineTuning(Run):
             )
             if evaluates:
                 evaluations[split] = metrics = {**metrics, "global_step": self.loop.step}
-                self.loop.write_curves(metrics, result_name("eval", split, ""))
+                self.loop.write_curves(metrics, result_file("", "eval", split, ""))
                 if folder:
                     path = result_file(folder, "eval_results", split, ".txt")
                     write_eval_results(path, metrics)

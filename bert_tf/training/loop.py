@@ -1,8 +1,10 @@
 """`Loop`: a task with its weights on the devices of a strategy, which trains and predicts."""
 
 import contextlib
+import dataclasses
 import functools
 import os
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -10,15 +12,19 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate, not_finite
 from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
+from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
-from bert_tf.training.progress import PreemptionHandler
-from bert_tf.training.strategy import Workers, on_all_replicas
+from bert_tf.training.progress import PreemptionHandler, Report
+from bert_tf.training.step import LossScale, make_run_steps, make_train_step
+from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 from bert_tf.training.task import concatenate
-from bert_tf.training.training import Training
+
+# Approximate time between returns to the host, which reports, saves and evaluates.
+SECONDS_PER_LOOP = 2.0
 
 
 class Loop:
@@ -60,7 +66,8 @@ class Loop:
         """
         check_path(output_dir, "output_dir")
         self.strategy, self.output_dir = strategy, output_dir
-        self.workers = Workers(strategy)
+        self.workers, self.preemption = Workers(strategy), PreemptionHandler()
+        self.checkpoint, self.step = None, 0
         self._eval_writers = {}
         with self.workers.watched(), strategy.scope():
             self.task = make_task()
@@ -68,10 +75,7 @@ class Loop:
         self.model.skip_padding = can_skip_padding(strategy, reads_padding=self.task.reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        weights = checkpointing.weights(self.model)
-        self.checkpoint, self.step = checkpointing.restore_latest(output_dir, weights), 0
-        if self.checkpoint:
-            self.step = checkpointing.read_step(self.checkpoint)
+        if self._restore(output_dir, checkpointing.weights(self.model)):
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -83,6 +87,19 @@ class Loop:
             )
         elif not is_loaded:
             console.info("weights: random, because there is no `init_checkpoint`")
+
+    def _restore(self, folder, variables):
+        """Load the newest checkpoint in a folder; return whether there is one."""
+        if newest := checkpointing.restore_latest(folder, variables):
+            self.checkpoint, self.step = newest, checkpointing.read_step(newest)
+        return newest is not None
+
+    def use_best(self, metric):
+        """Load the best checkpoint by a metric; UserError if the run has none."""
+        folder = BestCheckpoint(self.output_dir, metric).folder
+        if not self._restore(folder, checkpointing.weights(self.model)):
+            raise UserError(f"`best_metric`: found no checkpoint in {folder}")
+        console.info("weights: the best checkpoint of this run, %s", self.checkpoint)
 
     def train(self, data, optimizer, num_train_steps, config=None, eval_data=None, epochs=None):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
@@ -102,24 +119,199 @@ class Loop:
             started with a different optimizer.
           Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
+        self.data, self.optimizer, self.num_train_steps = data, optimizer, num_train_steps
+        self.config, self.eval_data, self.epochs = config or TrainConfig(), eval_data, epochs
         with (
             exclusive_directory(self.output_dir, self.workers),
-            PreemptionHandler() as preemption,
+            self.preemption,
             self.workers.watched(),
         ):
-            config = config or TrainConfig()
-            Training(
-                self, data, optimizer, num_train_steps, config, eval_data, epochs, preemption
-            ).run()
+            self._make_steps()
+            self._resume()
+            is_evaluated = self._is_evaluated()
+            if epochs:
+                if not self.step:
+                    self._save()  # the weights of the model, which may be new
+                epochs.start(self.step, is_evaluated)
+            if not is_evaluated:  # the run was stopped before or during this evaluation
+                self._evaluate()
+            if self._is_done:
+                early = " and was stopped early" if self._is_stopped_early else ""
+                console.info("training: nothing to do, the run is at step %d%s", self.step, early)
+                # Old checkpoints remain if the process was killed in its last `_save`.
+                self.workers.chief_first(
+                    lambda: checkpointing.remove_old(self.output_dir, self.step)
+                )
+            else:
+                self._train()
+            if epochs:
+                epochs.callbacks.on_train_end()
 
-    def use_best(self, metric):
-        """Load the best checkpoint by a metric; UserError if the run has none."""
-        folder = BestCheckpoint(self.output_dir, metric).folder
-        prefix = checkpointing.restore_latest(folder, checkpointing.weights(self.model))
-        if prefix is None:
-            raise UserError(f"`best_metric`: found no checkpoint in {folder}")
-        self.checkpoint, self.step = prefix, checkpointing.read_step(prefix)
-        console.info("weights: the best checkpoint of this run, %s", prefix)
+    def _make_steps(self):
+        """Build the optimizer and the function that makes steps."""
+        config, strategy, model, optimizer = self.config, self.strategy, self.model, self.optimizer
+        _check_optimizer(optimizer)
+        if config.xla is not None and isinstance(strategy, tf.distribute.TPUStrategy):
+            console.warning("`xla` has no effect on a TPU, which always compiles with it")
+        xla = use_xla(config.xla, strategy, self.num_train_steps)
+        model.skip_padding &= can_skip_padding(strategy, xla)
+        if config.num_frozen_layers:
+            model.freeze(config.num_frozen_layers)
+        with strategy.scope():
+            optimizer.build(checkpointing.weights(model, trainable_only=True))
+            loss_scale = LossScale.of(model)
+            config = dataclasses.replace(config, xla=xla)
+            step = make_train_step(self.task, optimizer, config, loss_scale)
+        self.run_steps = make_run_steps(step, self.task, strategy, loss_scale)
+        # All variables of a checkpoint, and the settings that are saved with them.
+        self.state = checkpointing.run_state(model, optimizer, loss_scale)
+        self.settings = checkpointing.training_settings(
+            self.task, self.data, optimizer, config.num_frozen_layers
+        )
+
+    def _resume(self):
+        """Load the state of the newest checkpoint, and compare this run with it."""
+        metric, data = self.config.best_metric, self.data
+        self.best = metric and BestCheckpoint(self.output_dir, metric)
+        if self._restore(self.output_dir, self.state):
+            checkpointing.check_training_settings(self.checkpoint, self.settings)
+        if self.best:
+            self.best.rewind(self.step)
+            # A finished run keeps its evaluations, because only its last weights can be evaluated.
+            if self.step < self.num_train_steps or not self.best.has_seen(self.step):
+                self.best.use_data(self.eval_data.identity)
+        files_key = data.identity[2] % 2**40 if data.identity else 0
+        mean_step, mean_key = self.workers.mean(self.step, files_key)
+        if mean_key != files_key:
+            raise UserError("`input_file`: the workers see different files")
+        if mean_step != self.step:
+            raise UserError(
+                f"`output_dir`: the newest checkpoint in {self.output_dir} is from step "
+                f"{self.step} here, but from a different step on other workers; all must see the "
+                "same folder"
+            )
+
+    def _train(self):
+        """Train until the last step, early stopping or a signal."""
+        last_step, size = self.num_train_steps, self.data.batch_size
+        console.info("training: step %d to %d, %d examples each", self.step, last_step, size)
+        report = Report(self.output_dir, self.step, last_step, size, self.workers.is_chief)
+        with contextlib.closing(report.writer):
+            for sums, first_bad in self._host_loops():
+                must_stop = self._must_stop()
+                rate = float(self.optimizer.learning_rate_at(self.step - 1))
+                report.add(self.step, sums, rate, must_stop or self.step == last_step)
+                if first_bad:
+                    raise self._not_finite(sums, first_bad)
+                if self.epochs:
+                    self.epochs.add(sums, self.step)
+                must_save = self._is_due(self.config.save_checkpoints_steps)
+                # Save first: an evaluation may take longer than the notice before a preemption.
+                if must_save or self._must_evaluate or self._ends_epoch or must_stop:
+                    self._save()
+                with report.paused():
+                    self._evaluate(must_stop)
+                if self._is_stopped_early:
+                    console.info("training: stopped early at step %d", self.step)
+
+    def _host_loops(self):
+        """Run all steps; after each return to the host, yield the sums of the results since.
+
+        The second value is the first step whose results are not finite, or None.
+        """
+        data, config, first_step = self.data, self.config, self.step
+        if first_step:
+            # The chief counts the records if necessary; the others read its file.
+            cache = os.path.join(self.output_dir, "records" + files.RECORD_COUNTS)
+            self.workers.chief_first(lambda: data.load_counts(cache))
+            data.load_counts(cache)
+        batches = iter(
+            self.strategy.distribute_datasets_from_function(
+                lambda context: data.batches(first_step, context)
+            )
+        )
+        max_steps = 1  # until the speed is measured
+        while not self._is_done:
+            step = self.step
+            periods = filter(None, (config.save_checkpoints_steps, config.eval_steps))
+            stops = [self.num_train_steps, *(step + x - step % x for x in periods)]
+            if self.epochs:
+                stops.append(self.epochs.end)
+            steps = min(max_steps, config.iterations_per_loop, min(stops) - step)
+            start = time.monotonic()
+            sums, first_bad = self.run_steps(batches, tf.constant(steps))
+            sums = {name: float(value) for name, value in sums.items()}
+            (seconds,) = self.workers.mean((time.monotonic() - start) / steps)
+            max_steps = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
+            self.step += steps
+            yield sums, step + int(first_bad) + 1 if first_bad >= 0 else None
+
+    def _must_stop(self):
+        """Return whether any worker received a signal, so that all stop at the same step."""
+        return self.workers.mean(float(bool(self.preemption.signal)))[0] > 0
+
+    @property
+    def _is_stopped_early(self):
+        patience = self.config.early_stopping_patience
+        return bool(patience and self.best) and len(self.best.since) >= patience
+
+    @property
+    def _is_done(self):
+        must_stop = self.epochs and self.epochs.must_stop
+        return self.step >= self.num_train_steps or must_stop or self._is_stopped_early
+
+    def _is_due(self, every):
+        return bool(every and self.step) and (
+            self.step % every == 0 or self.step == self.num_train_steps
+        )
+
+    def _not_finite(self, sums, step):
+        name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
+        paths = abbreviate(self.data.files_at_step(step - 1))
+        newest = self.checkpoint
+        last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
+        return not_finite(name, value, step, f", with a batch from {paths}; {last}")
+
+    def _save(self):
+        self.workers.chief_first(
+            lambda: checkpointing.save(self.output_dir, self.state, self.settings)
+        )
+        self.checkpoint = checkpointing.latest(self.output_dir)
+
+    @property
+    def _ends_epoch(self):
+        return bool(self.epochs) and self.epochs.ends_at(self.step)
+
+    @property
+    def _must_evaluate(self):
+        return self._is_due(self.config.eval_steps) or (self._ends_epoch and self.eval_data)
+
+    def _is_evaluated(self):
+        """Return whether no evaluation is due at this step, or it is complete."""
+        if not self._must_evaluate:
+            return True
+        if self.best and self._is_due(self.config.eval_steps):
+            return self.best.has_seen(self.step)
+        return self.workers.mean(float(self._has_curves()))[0] == 1
+
+    def _evaluate(self, must_stop=False):
+        """Evaluate and call the callbacks at the end of an epoch, if due; stop after a signal."""
+        results = {}
+        if self._must_evaluate:
+            if must_stop:
+                self.preemption.stop(self.step)  # the resumed run evaluates
+            results = self.evaluate(self.eval_data)
+        if self._is_due(self.config.eval_steps):
+            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+            console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
+            if self.best:
+                weights = checkpointing.weights(self.model)
+                weights["global_step"] = self.optimizer.step
+                self.best.update(results, weights, self.workers.is_chief)
+        if self._ends_epoch:
+            self.epochs.finish(results)
+        if must_stop or (results and self._must_stop()):
+            self.preemption.stop(self.step)
 
     @functools.cached_property
     def _predict_step(self):
@@ -131,7 +323,7 @@ class Loop:
 
         return on_all_replicas(replica_step, self.strategy)
 
-    def predict(self, data, description, total=None, on_batch=None):
+    def predict(self, data, description, total=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
         Every worker gets the predictions of all workers.
@@ -140,7 +332,6 @@ class Loop:
           data: a `data.input_pipeline.EvaluationInput`; padding rows of the last batch are dropped.
           description: label of the progress bar.
           total: number of examples, if known.
-          on_batch: function to call after each batch.
         """
         progress = console.ProgressLog(description, "examples", total=total)
         with self.workers.watched():
@@ -148,21 +339,22 @@ class Loop:
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
                 real = values.pop("is_real_example").astype(bool)
                 progress.add(int(real.sum()))
-                if on_batch:
-                    on_batch()
+                # Several workers predict together, so no worker may stop alone.
+                if self.preemption.signal and not self.workers.is_multi_worker:
+                    self.preemption.stop(self.step)
                 yield {name: value[real] for name, value in values.items()}
         progress.done()
 
-    def evaluate(self, data, on_batch=None):
+    def evaluate(self, data):
         """Return a dict of the metrics over all of `data`, and `global_step`."""
-        predictions = concatenate(self.predict(data, "evaluating", on_batch=on_batch))
+        predictions = concatenate(self.predict(data, "evaluating"))
         results = {**self.task.metrics(predictions), "global_step": self.step}
         self.write_curves(results)
         return results
 
-    def has_curves(self, name="eval"):
-        """Return whether the curves `name` have results of this step."""
-        folder = os.path.join(self.output_dir, name)
+    def _has_curves(self):
+        """Return whether the curves of evaluations have results of this step."""
+        folder = os.path.join(self.output_dir, "eval")
         for file_name in files.list_folder(folder) if files.is_folder(folder) else ():
             path = os.path.join(folder, file_name)
             with contextlib.suppress(tf.errors.DataLossError):  # the end, if a process was killed
@@ -183,3 +375,18 @@ class Loop:
             for metric, value in results.items():
                 tf.summary.scalar(metric, value)
         self._eval_writers[name].flush()
+
+
+def _check_optimizer(optimizer):
+    """Raise UserError if the loop cannot use an optimizer."""
+    if not isinstance(optimizer, AdamWeightDecay):
+        raise UserError(
+            f"`optimizer`: found {type(optimizer).__name__}, expected an optimizer of "
+            "bert_tf.optimization; use other optimizers with Keras' compile and fit"
+        )
+    for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
+        if getattr(optimizer, name):
+            raise UserError(
+                f"`{name}`: this option of an optimizer has an effect only in Keras' fit; for the "
+                "training loop use the options of `TrainConfig`"
+            )

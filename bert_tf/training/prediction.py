@@ -14,7 +14,7 @@ from bert_tf.data import records
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.training.strategy import Workers, on_all_replicas, per_replica, predict_on_batch
+from bert_tf.training.strategy import Workers, check_batch_size, on_all_replicas, predict_on_batch
 
 _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 
@@ -78,7 +78,7 @@ class BatchRunner:
         replicas, and `bytes_per_row` the approximate size of the output for the longest row.
         """
         batch_size = BatchConfig(batch_size).batch_size
-        per_replica(batch_size, self._strategy, "batch_size")
+        check_batch_size(batch_size, self._strategy, "batch_size")
         num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
         window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
         progress = console.ProgressLog(description, unit, is_brief=True)

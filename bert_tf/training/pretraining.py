@@ -17,11 +17,13 @@ from bert_tf.io import files
 from bert_tf.modeling import BertPretrainer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
-from bert_tf.training.loop import Loop
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy
 from bert_tf.training.task import Task, argmax
+
+# Keeps the loss of a batch without predictions finite, as in the release.
+_EPSILON = {"masked_lm": 1e-5, "next_sentence": 0.0}
 
 
 class PretrainingTask(Task):
@@ -31,111 +33,81 @@ class PretrainingTask(Task):
     not trained.
     """
 
-    loss_names = ("masked_lm_loss", "next_sentence_loss")
-    metric_names = (
-        "masked_lm_accuracy",
-        "masked_lm_loss",
-        "next_sentence_accuracy",
-        "next_sentence_loss",
-        "loss",
-    )
-
-    fit_metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
-
     def __init__(self, config, dtype=None, has_pairs=True, model=None):
         self.model = model or BertPretrainer(config, dtype=dtype)
-        self._has_pairs = has_pairs
-        if not has_pairs:
-            self.loss_names = ("masked_lm_loss",)
-            self.metric_names = ("masked_lm_accuracy", "masked_lm_loss", "loss")
-            self.fit_metric_names = ("masked_lm_accuracy",)
+        self._heads = [*_EPSILON][: 1 + has_pairs]
+        self.loss_names = tuple(f"{head}_loss" for head in self._heads)
+        self.fit_metric_names = tuple(f"{head}_accuracy" for head in self._heads)
+        self.metric_names = (*self.fit_metric_names, *self.loss_names, "loss")
+
+    def _labels(self, batch, factors):
+        """Return (head, labels, weights) of each head.
+
+        Labels and weights have the shape (B, P) or (B,); `factors` of the examples, (B,).
+        """
+        labels = [(batch["masked_lm_ids"], batch["masked_lm_weights"] * factors[:, None])]
+        if "next_sentence" in self._heads:
+            labels.append((ops.squeeze(batch["next_sentence_labels"], -1), factors))
+        return [(head, *x) for head, x in zip(self._heads, labels, strict=True)]
 
     def loss_weights(self, batch):
-        weights = {"masked_lm": ops.sum(self._masks(batch))}
-        if self._has_pairs:
-            weights["next_sentence"] = ops.sum(self._is_real(batch))
-        return weights
-
-    def _masks(self, batch):
-        return batch["masked_lm_weights"] * self._is_real(batch)[:, None]
+        labels = self._labels(batch, self._is_real(batch))
+        return {head: ops.sum(weights) for head, _, weights in labels}
 
     def losses(self, outputs, batch, weights, training=True):
-        factors = self.example_weights(batch)
-        masked_lm = self._masked_lm_losses(outputs, batch) * factors[:, None]
-        # The release's 1e-5 keeps the loss of a batch without predictions finite.
-        losses = {"masked_lm_loss": ops.sum(masked_lm) / (weights["masked_lm"] + 1e-5)}
-        if self._has_pairs:
-            next_sentence = ops.sum(self._next_sentence_losses(outputs, batch) * factors)
-            losses["next_sentence_loss"] = next_sentence / weights["next_sentence"]
+        losses = {}
+        for head, labels, factors in self._labels(batch, self.example_weights(batch)):
+            values = _cross_entropy(labels, outputs[f"{head}_logits"]) * factors
+            losses[f"{head}_loss"] = ops.sum(values) / (weights[head] + _EPSILON[head])
         return losses
 
-    def _masked_lm_losses(self, outputs, batch):
-        masked_lm = ops.sparse_categorical_crossentropy(
-            batch["masked_lm_ids"], outputs["masked_lm_logits"], from_logits=True
-        )
-        return masked_lm * batch["masked_lm_weights"]
-
-    def _next_sentence_losses(self, outputs, batch):
-        labels = ops.squeeze(batch["next_sentence_labels"], -1)
-        return ops.sparse_categorical_crossentropy(
-            labels, outputs["next_sentence_logits"], from_logits=True
-        )
-
-    def _are_correct(self, outputs, batch):
-        """Return 1 for each correct word, float32 (B, P), and next sentence, float32 (B,)."""
-        labels = [batch["masked_lm_ids"]]
-        logits = [outputs["masked_lm_logits"]]
-        if self._has_pairs:
-            labels.append(ops.squeeze(batch["next_sentence_labels"], -1))
-            logits.append(outputs["next_sentence_logits"])
-        return [
-            ops.cast(ops.equal(argmax(x), ops.cast(y, "int32")), "float32")
-            for x, y in zip(logits, labels, strict=True)
-        ]
-
     def fit_metrics(self, outputs, batch):
-        weights = (self._masks(batch), self._is_real(batch))
-        values = zip(self._are_correct(outputs, batch), weights, strict=False)
-        return dict(zip(self.fit_metric_names, values, strict=True))
+        return {
+            f"{head}_accuracy": (_are_correct(labels, outputs[f"{head}_logits"]), weights)
+            for head, labels, weights in self._labels(batch, self._is_real(batch))
+        }
 
     def keras_targets(self, batch, weights):
-        factors = self.example_weights(batch)
-        masked_lm = batch["masked_lm_weights"] * factors[:, None] / (weights["masked_lm"] + 1e-5)
-        next_sentence, labels = 0.0 * factors, ops.zeros_like(batch["masked_lm_ids"][:, 0])
-        if self._has_pairs:
-            labels = ops.squeeze(batch["next_sentence_labels"], -1)
-            next_sentence = factors / weights["next_sentence"]
-        return (
-            {"masked_lm_logits": batch["masked_lm_ids"], "next_sentence_logits": labels},
-            {"masked_lm_logits": masked_lm, "next_sentence_logits": next_sentence},
-        )
+        labels = batch["masked_lm_ids"]
+        # The model has both outputs in any case.
+        targets = {"next_sentence_logits": ops.zeros_like(labels[:, 0])}
+        factors = {"next_sentence_logits": ops.zeros(ops.shape(labels)[:1])}
+        for head, labels, values in self._labels(batch, self.example_weights(batch)):
+            targets[f"{head}_logits"] = labels
+            factors[f"{head}_logits"] = values / (weights[head] + _EPSILON[head])
+        return targets, factors
 
     def predictions(self, outputs, batch):
-        masked_lm = self._masked_lm_losses(outputs, batch)
-        is_correct, *is_next_correct = self._are_correct(outputs, batch)
-        predictions = {
-            "masked_lm_loss": ops.sum(masked_lm, -1),
-            "masked_lm_correct": ops.sum(is_correct * batch["masked_lm_weights"], -1),
-            "masked_lm_weight": ops.sum(batch["masked_lm_weights"], -1),
-        }
-        if self._has_pairs:
-            predictions["next_sentence_loss"] = self._next_sentence_losses(outputs, batch)
-            (predictions["next_sentence_correct"],) = is_next_correct
+        predictions = {}
+        for head, labels, weights in self._labels(batch, self._is_real(batch)):
+            logits = outputs[f"{head}_logits"]
+            values = {
+                f"{head}_loss": _cross_entropy(labels, logits) * weights,
+                f"{head}_correct": _are_correct(labels, logits) * weights,
+                f"{head}_weight": weights,
+            }
+            is_word = len(weights.shape) > 1
+            predictions |= {name: ops.sum(x, -1) if is_word else x for name, x in values.items()}
         return predictions
 
     def metrics(self, predictions):
         sums = {name: np.sum(value, dtype="float64") for name, value in predictions.items()}
-        words = sums["masked_lm_weight"] + 1e-5
-        results = {
-            "masked_lm_accuracy": sums["masked_lm_correct"] / words,
-            "masked_lm_loss": sums["masked_lm_loss"] / words,
-        }
-        if self._has_pairs:
-            examples = len(predictions["next_sentence_loss"])
-            results["next_sentence_accuracy"] = sums["next_sentence_correct"] / examples
-            results["next_sentence_loss"] = sums["next_sentence_loss"] / examples
+        results = {}
+        for head in self._heads:
+            count = sums[f"{head}_weight"] + _EPSILON[head]
+            results[f"{head}_accuracy"] = sums[f"{head}_correct"] / count
+            results[f"{head}_loss"] = sums[f"{head}_loss"] / count
         results["loss"] = sum(results[name] for name in self.loss_names)
         return results
+
+
+def _cross_entropy(labels, logits):
+    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def _are_correct(labels, logits):
+    """Return 1 where the largest logit is that of the label, else 0, float32."""
+    return ops.cast(ops.equal(argmax(logits), ops.cast(labels, "int32")), "float32")
 
 
 def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict | None:
@@ -173,22 +145,21 @@ class Pretraining(Run):
         if self.config.do_train:
             self._new_files = _new_model_files(self.folder, self.model)
 
-    def make_loop(self):
-        arguments = self.model.bert_config, self.config.train.dtype_policy, self.config.has_pairs
-        make_task = functools.partial(PretrainingTask, *arguments)
-        return Loop(make_task, self.strategy, self.folder, self.model.checkpoint)
+    def make_task(self):
+        dtype = self.config.train.dtype_policy
+        return PretrainingTask(self.model.bert_config, dtype, self.config.has_pairs)
 
     def prepare(self):
         self.workers.chief_first(lambda: files.write_texts(self._new_files))
 
-    def train(self):
+    def training_data(self):
         data = self.data
         if self.config.train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning(
                 "`best_metric` without `eval_file` selects the best checkpoint on the training "
                 "records"
             )
-        self.train_on(data.train, self.config.num_train_steps, data.evaluation)
+        return data.train, self.config.num_train_steps, data.evaluation
 
     def evaluate_and_predict(self):
         if not self.config.do_eval:

@@ -40,6 +40,7 @@ class PreemptionHandler:
         for number, handler in self._previous.items():
             # A handler of None was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self.signal = None
 
     def _handle(self, number, _):
         if self.signal == signal.SIGINT and number == signal.SIGINT:

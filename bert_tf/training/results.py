@@ -100,13 +100,9 @@ def _table(rows):
     return "\n".join(line.rstrip() for line in lines)
 
 
-def result_name(stem, split, ending):
-    """Return the name of a split's file, such as "eval_results_mismatched.txt"."""
-    return f"{stem}{split.removeprefix(base_split(split))}{ending}"
-
-
 def result_file(folder, stem, split, ending):
-    return os.path.join(folder, result_name(stem, split, ending))
+    """Return the path of a split's file, such as "eval_results_mismatched.txt"."""
+    return os.path.join(folder, f"{stem}{split.removeprefix(base_split(split))}{ending}")
 
 
 def write_eval_results(path, results):

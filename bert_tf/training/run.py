@@ -17,21 +17,25 @@ from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
 from bert_tf.training.checkpointing import exclusive_directory, latest
-from bert_tf.training.strategy import Workers, per_replica
+from bert_tf.training.loop import Loop
+from bert_tf.training.strategy import Workers, check_batch_size
 
 
 class Run:
     """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
 
-    A subclass defines `check_folder` for an earlier run with a different model, `make_loop`,
-    `prepare`, which writes features and the description of the model, `train`, and
-    `evaluate_and_predict`, which returns the metrics for `run.json`.
+    A subclass defines `check_folder` for an earlier run with a different model, `make_task`,
+    `prepare`, which writes features and the description of the model, `training_data`, which
+    returns the first arguments of `Loop.train`, and `evaluate_and_predict`, which returns the
+    metrics for `run.json`.
     """
 
     # Whether a run that only evaluates must not share the folder with a run that trains.
     locks_evaluation = True
-    # A model with its initial weights, None to make it.
-    keras_model = None
+    # A model with its initial weights, None to make it, and the `Epochs` with its callbacks.
+    keras_model = epochs = None
+    # See `Loop`.
+    labels, must_be_trained = None, False
 
     def __init__(self, config, model, strategy, data_files, command_line, predicts=False):
         """Create a run with the weights of `PretrainedFiles`; check the sizes of its batches."""
@@ -39,11 +43,11 @@ class Run:
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
-            per_replica(train.train_batch_size, strategy, "train_batch_size", parts)
+            check_batch_size(train.train_batch_size, strategy, "train_batch_size", parts)
         if config.do_eval or (config.do_train and train.eval_steps):
-            per_replica(train.eval_batch_size, strategy, "eval_batch_size")
+            check_batch_size(train.eval_batch_size, strategy, "eval_batch_size")
         if predicts:
-            per_replica(train.predict_batch_size, strategy, "predict_batch_size")
+            check_batch_size(train.predict_batch_size, strategy, "predict_batch_size")
         self.config, self.model, self.strategy = config, model, strategy
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.record = RunRecord(config, data_files, model, command_line)
@@ -61,7 +65,10 @@ class Run:
             self.workers.chief_first(self.check_folder)
             if self.keras_model is None:
                 keras.utils.set_random_seed(config.train.seed)
-            self.loop = self.make_loop()
+            self.loop = Loop(
+                self.make_task, self.strategy, self.folder, self.model.checkpoint,
+                self.must_be_trained, self.labels, is_loaded=self.keras_model is not None,
+            )  # fmt: skip
             metric, names = config.train.best_metric, self.loop.task.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
@@ -70,18 +77,17 @@ class Run:
             self.workers.chief_first(self.record.start)
             with record_checks.naming_bad_records(self.paths, self.check_records):
                 if config.do_train:
-                    self.train()
+                    data, num_steps, eval_data = self.training_data()
+                    with self.workers.watched(), self.strategy.scope():
+                        optimizer = make_optimizer(config.optimizer, num_steps)
+                    self.loop.train(
+                        data, optimizer, num_steps, config.train, eval_data, self.epochs
+                    )
                 if metric:
                     self.loop.use_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(lambda: self.record.finish(metrics))
             return metrics
-
-    def train_on(self, data, num_steps, eval_data, epochs=None):
-        """Call `Loop.train` with the options of the config."""
-        with self.workers.watched(), self.strategy.scope():
-            optimizer = make_optimizer(self.config.optimizer, num_steps)
-        self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
 
 
 FILE = "run.json"

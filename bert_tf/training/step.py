@@ -8,6 +8,8 @@ INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
 GROWTH_STEPS = 2000
 
+_NORM = "gradient_norm"
+
 
 def make_train_step(task, optimizer, config, loss_scale=None):
     """Return the function of one training step, in the strategy's scope.
@@ -45,7 +47,7 @@ def make_train_step(task, optimizer, config, loss_scale=None):
         )
         gradients, losses = sum_over_replicas(sums)
         if loss_scale is None:
-            return {**losses, "gradient_norm": optimizer.apply_reduced(gradients)}
+            return {**losses, _NORM: optimizer.apply_reduced(gradients)}
         gradients, is_finite = loss_scale.unscale(gradients)
         norm = optimizer.apply_reduced(gradients, is_finite, loss_scale.skipped_steps)
         return {**losses, **loss_scale.update(is_finite, norm)}
@@ -76,15 +78,13 @@ def _sum_over_parts(function, batch, count):
     return tf.while_loop(lambda i, _: i < count, add, start, maximum_iterations=count - 1)[1]
 
 
-def make_run_steps(train_step, task, strategy):
+def make_run_steps(train_step, task, strategy, loss_scale=None):
     """Return a `tf.function` that makes a number of steps on all replicas.
 
     It maps an iterator of distributed batches and the number to the sums of the results, and the
     index of the first step whose results are not finite, or -1.
     """
-    names = [*task.loss_names, "loss", "gradient_norm"]
-    if task.model.compute_type == "float16":
-        names += ["loss_scale", "skipped_steps"]
+    names = [*task.loss_names, "loss", *(loss_scale.result_names if loss_scale else [_NORM])]
 
     @tf.function
     def run_steps(batches, steps):
@@ -112,6 +112,9 @@ class LossScale:
     finite steps in a row double it. A skipped step counts as a step, and its batch is not used
     again. A checkpoint must contain `variables`, a dict by name.
     """
+
+    # The results of `update`.
+    result_names = (_NORM, "loss_scale", "skipped_steps")
 
     def __init__(self):
         """Create the variables in the strategy's scope."""
@@ -150,8 +153,7 @@ class LossScale:
         self.value.assign(tf.where(is_finite, tf.where(is_grown, scale * 2.0, scale), halved))
         self.good_steps.assign(tf.where(is_finite & ~is_grown, good_steps, 0))
         self.skipped_steps.assign_add(tf.cast(~is_finite, tf.int64))
-        return {
-            "gradient_norm": tf.where(is_scale_too_large, 0.0, norm),
-            "loss_scale": scale,
-            "skipped_steps": tf.cast(is_scale_too_large, tf.float32),
-        }
+        results = (
+            tf.where(is_scale_too_large, 0.0, norm), scale, tf.cast(is_scale_too_large, tf.float32)
+        )  # fmt: skip
+        return dict(zip(self.result_names, results, strict=True))

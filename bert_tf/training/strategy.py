@@ -216,11 +216,8 @@ def on_all_replicas(function, strategy, spec=None):
     return step
 
 
-def per_replica(batch_size, strategy, argument, parts=1):
-    """Return the batch size of one replica.
-
-    Raises UserError if the batch does not divide over the replicas, or their batches into `parts`.
-    """
+def check_batch_size(batch_size, strategy, argument, parts=1):
+    """Raise UserError if a batch does not divide over the replicas and into `parts`."""
     replicas = strategy.num_replicas_in_sync
     unit = replicas * parts
     if batch_size % unit:
@@ -232,7 +229,6 @@ def per_replica(batch_size, strategy, argument, parts=1):
             f"`{argument}={batch_size}`: expected a multiple of {unit} for {replicas} "
             f"replica{plural}{accumulation}; use {nearest}"
         )
-    return batch_size // replicas
 
 
 # Below this number of steps, a GPU does not use XLA by default, because compilation takes about a

@@ -54,7 +54,7 @@ def fit(folder, output_dir, callbacks=(), epochs=3, seed=0, **options):
 
 def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     # An epoch after the first step is one host loop.
-    monkeypatch.setattr("bert_tf.training.training.SECONDS_PER_LOOP", 1e6)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 1e6)
     whole, history = fit(dropout_folder, tmp_path / "whole")
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert names >= {"train.tf_record", "eval.tf_record", "run.json", "classifier.json", "eval",

@@ -25,7 +25,6 @@ from tests.training.training_helpers import (
 class ScriptedTask(PretrainingTask):
     """A task whose evaluations return metrics scripted by the test."""
 
-    metric_names = ("accuracy", "loss")
     script = ()
     num_evaluations = 0
 

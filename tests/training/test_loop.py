@@ -23,7 +23,7 @@ OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0, "ev
 
 @pytest.mark.slow
 def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_tf.training.training.SECONDS_PER_LOOP", 0.0)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     run(tmp_path, 20)
     assert_same(plain_run, tmp_path)
 
@@ -111,7 +111,7 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     short = {**OPTIONS, "steps": 30, "eval_steps": 10, "total": 30}
     options = {**short, "paths": record_paths, "steps": 100000}
     kill_after_a_checkpoint(killed, options)
-    monkeypatch.setattr("bert_tf.training.training.SECONDS_PER_LOOP", 0.0)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     caplog.set_level("INFO", "bert_tf")
     options = {name: x for name, x in short.items() if name != "seconds_per_loop"}
     options["steps"] = max(30, int(tensors(killed)["global_step"]) + 3)

@@ -10,7 +10,16 @@ from bert_tf.training.pretraining import PretrainingData
 from tests.common import TINY
 from tests.data.pretraining_helpers import write_records
 
-MODEL = types.SimpleNamespace(bert_config=TINY)
+MODEL = types.SimpleNamespace(bert_config=TINY, config=None, vocab_file=None)
+
+
+def read(folder, model=MODEL, **options):
+    """Return the `PretrainingData` of all records in a folder."""
+    config = configs.PretrainingConfig(
+        f"{folder}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2, do_train=True,
+        **options,
+    )  # fmt: skip
+    return PretrainingData(config, model)
 
 
 def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
@@ -21,27 +30,16 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, schema=unmasked)
     write_records(tmp_path / "x-00009-of-00025", 2)
-    model = types.SimpleNamespace(bert_config=TINY, config=None, vocab_file=f"{tmp_path}/vocab.txt")
-    config = configs.PretrainingConfig(
-        f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
-        dynamic_masking=True, do_train=True,
-    )  # fmt: skip
+    model = types.SimpleNamespace(**{**vars(MODEL), "vocab_file": f"{tmp_path}/vocab.txt"})
     with pytest.raises(UserError, match="x-00009-of-00025"):
-        PretrainingData(config, model).check()
+        read(tmp_path, model, dynamic_masking=True).check()
 
 
 def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, 12 if i == 9 else 8)
-    config = configs.PretrainingConfig(
-        f"{tmp_path}/x-*",
-        "out",
-        eval_file=f"{tmp_path}/x-00000-of-00025",
-        max_seq_length=8,
-        max_predictions_per_seq=2,
-        do_train=True,
-    )
-    data = PretrainingData(config, MODEL)
+    options = {"eval_file": f"{tmp_path}/x-00000-of-00025"}
+    data = read(tmp_path, **options)
     assert len(data.train.identity) == 3 and data.train.identity[0] == 25
     data.check()
     message = r"x-00009-of-00025: input_ids has length 12, expected 8; see `max_seq_length`$"
@@ -53,7 +51,7 @@ def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path
     # Wrong arguments are found before the run starts.
     write_records(tmp_path / "x-00000-of-00025", 2, 12)
     with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
-        PretrainingData(config, MODEL).check()
+        read(tmp_path, **options).check()
 
 
 def test_streams_need_files_with_records(tmp_path):
@@ -63,11 +61,7 @@ def test_streams_need_files_with_records(tmp_path):
     train = configs.TrainConfig(train_batch_size=12)
 
     def check(count):
-        config = configs.PretrainingConfig(
-            f"{tmp_path}/x-*", "out", max_seq_length=8, max_predictions_per_seq=2,
-            num_input_streams=count, train=train, do_train=True,
-        )  # fmt: skip
-        PretrainingData(config, MODEL).check()
+        read(tmp_path, num_input_streams=count, train=train).check()
 
     check(2)
     check(3)

@@ -32,7 +32,7 @@ def main():
     from tests.training import training_helpers
 
     keras.utils.set_random_seed(7)
-    bert_tf.training.training.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
+    bert_tf.training.loop.SECONDS_PER_LOOP = options.pop("seconds_per_loop", 2.0)
     if paths := options.pop("paths", None):
         options["data"] = input_pipeline.TrainingInput(
             paths, records.PRETRAINING, {"S": 8, "P": 1}, 4, 3

@@ -234,7 +234,9 @@ class TextClassifier(Pipeline):
         return dataclasses.replace(config, num_texts=2)
 
     def _data(self, examples, class_weight=None):
-        config, weights = self._trained_config(examples), None
+        config, weights = self.config, None
+        if "train" not in examples:  # for `evaluate`
+            config = self._trained_config(examples)
         if class_weight is not None:
             labels = [x.label for x in examples["train"]]
             weights = Labels(config.labels, config.task_type).weights(
