@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-import math
 import os
+from collections import Counter
 
 from bert_tf import console
 from bert_tf.configs.task import base_split
-from bert_tf.data.tables import plain
+from bert_tf.data.labels import is_number
+from bert_tf.data.tables import plain, read_rows
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
@@ -53,7 +54,8 @@ class BadRows:
         results = self.collect(rows, make)
         self.report()
         if not results:
-            raise UserError(f"{self.first or name}: found no valid examples")
+            problem = f"; {self.first}" if self.first else ""
+            raise UserError(f"{name}: found no examples{problem}")
         return results
 
     def report(self, what="bad rows skipped"):
@@ -87,16 +89,17 @@ def find_file(split, names, data_dir=None, path=None):
     for name in names:
         if files.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
-    if not files.is_folder(data_dir):
-        raise UserError(f"`data_dir`: there is no folder {data_dir}")
     raise UserError(
         f"`data_dir={data_dir}`: found no {' or '.join(names)}; for a file with another name use "
         f"`{argument}`"
     )
 
 
-def named_rows(table):
-    """Return the column names and an iterator of (place, dict, or str that describes a bad row)."""
+def columns_of(table):
+    """Return the column names of a `Table`, `find_column` for them, and an iterator of its rows.
+
+    A row is (place, dict), or (place, str that describes a bad row).
+    """
     number, names, problem = next(table.rows, (1, [], "the file is empty"))
     if problem:
         raise UserError(f"{table.place(number)}: {problem}")
@@ -110,12 +113,7 @@ def named_rows(table):
             )
         return problem or dict(zip(names, cells, strict=True))
 
-    return names, ((table.place(number), named(*row)) for number, *row in table.rows)
-
-
-def columns_of(table):
-    """Return the column names of a `Table`, `find_column` for them, and its rows as dicts."""
-    names, rows = named_rows(table)
+    rows = ((table.place(number), named(*row)) for number, *row in table.rows)
     return names, functools.partial(find_column, table.header_place, names), rows
 
 
@@ -131,13 +129,10 @@ def find_column(place, names, wanted, argument=None):
     if argument:
         advice = f"; select the column with `{argument}`" * (not place.startswith("`"))
         raise UserError(
-            f"{place}: found the columns {names}, expected {' or '.join(map(repr, wanted))}{advice}"
+            f"{place}: found the columns {[*names]}, expected "
+            f"{' or '.join(map(repr, wanted))}{advice}"
         )
     return None
-
-
-# Roughly the largest float32.
-_LARGEST = 3.4e38
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,105 +218,107 @@ _MORE_LABEL = (
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
-def find_columns(
-    place, row, layout, split, train=None, has_names=False, second=(), needs_header=False
-):
-    """Find the columns of a table, given its first row; `place` is that of the row, for messages.
+def find_columns(table, row, second, layout, split, train=None, separator=None):
+    """Find the columns of a table, given its first two rows.
 
-    With a header, columns that `layout` does not name are found by name, in any order. Without
-    one, the columns are text, label or text_a, text_b, label. A test file may lack the label;
-    without a header, it then has one column less than the training file, whose
-    `Columns` are `train`. `has_names` is for formats that name their columns, as JSON does.
-    If the file `needs_header`, the first row must have a known name.
+    With known names, columns that `layout` does not name are found by name, in any order. Without
+    them, the columns are text, label or text_a, text_b, label. A test file may lack the label; it
+    then has one column less than the training file, whose `Columns` are `train`. `separator` is the
+    character between labels, if a cell may have several.
     """
-    names = [name.strip() for name in row]
+    place, names = table.header_place, tuple(name.strip() for name in row)
     layout = _fitting_layout(place, names, layout)
+    has_names, named = table.format.has_names, layout.given_names
     if has_names and layout.header == "no":
         raise UserError(f"`header=no`: found column names in {place}, whose format requires them")
-    named = layout.given_names
     if layout.header == "no" and named:
         raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
-    lowered = {name.lower() for name in names}
-    # Saved column numbers are those of a training file without a header.
-    needs_header = needs_header and not (layout.text and "text" in layout.restored)
-    has_more = needs_header or not lowered.isdisjoint(_MORE_LABEL)
-    has_more = has_more and not lowered.isdisjoint(_MORE_TEXT)
-    is_known = has_names or named or has_more or not lowered.isdisjoint(_HEADER)
-    is_auto, first = layout.header == "auto" and not has_names, 0
-    if is_auto and not names[0] and is_number(next(iter(second), "")):
-        first = 1  # the index of a DataFrame
-    is_numbered = names[first:] == [*map(str, range(len(names) - first))]
+    has_header = layout.header == "yes" or has_names or bool(named)
+    is_auto = layout.header == "auto" and not has_header
+    # The index of a DataFrame has no name. Columns without names have numbers.
+    first = int(is_auto and not names[0] and is_number(next(iter(second), "")))
+    is_numbered = is_auto and names[first:] == tuple(map(str, range(len(names) - first)))
     is_numbered &= bool(layout.restored or len(names) > 1 or (train and names[0] in train.names))
-    from_pandas = is_auto and (first or is_numbered)
-    if from_pandas:
-        console.info("%s: the line %s is a header, unless `header=no`", place, ", ".join(names))
-    if layout.header == "yes" or (
-        layout.header == "auto" and (is_known or (from_pandas and layout.text))
-    ):
+    is_same = is_auto and train is not None and names == train.names
+    # Labels, which reveal a header, are missing or ignored in a test file. A file with one column
+    # and no other delimiter may have lines of text, and saved numbers are those of a file without
+    # a header.
+    needs_names = is_auto and split == "test" and not is_same
+    needs_names &= len(names) > 1 or table.format.delimiter != "\t"
+    needs_names &= not (layout.text and "text" in layout.restored)
+    needs_names &= train is None or train.header
+    lowered = {name.lower() for name in names}
+    has_more = not lowered.isdisjoint(_MORE_TEXT)
+    has_more &= needs_names or not lowered.isdisjoint(_MORE_LABEL)
+    is_known = (
+        has_more or not lowered.isdisjoint(_HEADER) or (layout.text and (first or is_numbered))
+    )
+    if has_header or (is_auto and is_known):
         columns = _by_layout(place, names, layout, split)
-    elif needs_header and layout.header == "auto" and not from_pandas:
+    elif needs_names and not is_numbered and not (first and len(names) == 2):
         raise UserError(
             f"{place}: found {', '.join(names)}, expected the name of a text column; give the name "
             "as `text_columns`, or use `header=no` if this is not a header"
         )
-    elif layout.text:
-        if not layout.label and split != "test":
-            raise UserError(
-                f"{place}: `text_columns` without a header line requires `label_column`"
-            )
-        columns = _by_layout(place, (), layout, split)
     else:
-        # Neither count includes the index.
-        num_train = train.width - (train.names[:1] == ("",)) if train else None
-        columns = _by_count(place, len(names) - first, layout, split, num_train)
-        if from_pandas:
-            texts, labels = (tuple(first + x for x in y) for y in (columns.texts, columns.labels))
-            columns = Columns(texts, labels, header=True, names=tuple(names))
-    _check_distinct(place, columns)
+        if layout.text:
+            columns = _by_layout(place, (), layout, split)
+        else:
+            # Neither count includes the index.
+            num_train = train.width - (train.names[:1] == ("",)) if train else None
+            columns = _by_count(place, range(first, len(names)), layout, split, num_train)
+        why = None
+        if is_same or first or is_numbered:
+            why = "as in the training file" if is_same else "as pandas writes it"
+        elif is_auto and _has_unique_label(table, names, columns.labels, separator):
+            why = f"because the label {names[columns.labels[0]]!r} occurs nowhere else"
+        if why:
+            console.info(
+                "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
+                table.name, ", ".join(names), why,
+            )  # fmt: skip
+            columns = dataclasses.replace(columns, header=True, names=names)
+    counts = Counter([*columns.texts, *columns.labels])
+    counts.update({*columns.labels}.intersection(columns.numbers))
+    if twice := [columns.name(position) for position, count in counts.items() if count > 1]:
+        raise UserError(
+            f"{place}: the column {twice[0]!r} is used twice in `text_columns`, `label_column` and "
+            "`numeric_columns`"
+        )
     return dataclasses.replace(columns, width=len(names))
 
 
-def is_number(text):
-    """Return whether `read_number` accepts a text."""
-    try:
-        return math.isfinite(read_number(text, ""))
-    except ValueError:
+def _has_unique_label(table, names, labels, separator):
+    """Return whether the first row has a label that must be the name of its column.
+
+    It is not a number and occurs only there, while the other labels are numbers or a few values
+    that repeat.
+    """
+    position = labels[0] if labels else len(names)
+    if position >= len(names) or not names[position] or is_number(names[position]):
         return False
+    # Read the file twice: all its rows may take much more memory than the examples.
+    rows = read_rows(table.name, table.format)
+    cells = (row[position] for _, row, _ in rows if len(row) > position)
+    if separator:
+        cells = (label for cell in cells for label in cell.split(separator))
+    counts = Counter(map(str.strip, cells))
+    if counts.pop(names[position], 0) != 1 or counts.total() < 2:
+        return False
+    return 2 <= len(counts) <= counts.total() / 2 or all(map(is_number, counts))
 
 
 def _fitting_layout(place, names, layout):
-    if "text" not in layout.restored:
-        return layout
-    lowered = [name.lower() for name in names]
-    missing = [
-        name
-        for name in layout.text
-        if name.lower() not in lowered and not (name.isdecimal() and int(name) < len(names))
-    ]
-    if not missing:
+    known = {*map(str.lower, names), *map(str, range(len(names)))}
+    missing = [name for name in layout.text if name.lower() not in known]
+    if not missing or "text" not in layout.restored:
         return layout
     console.info(
         "%s: found no column %r, unlike the training file; detecting its columns",
         place, missing[0],
     )  # fmt: skip
-    names = {"text", "label", "id", "header"}.intersection(layout.restored)
-    return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in names})
-
-
-def _check_distinct(place, columns):
-    texts, labels = columns.texts, columns.labels
-    if len(set(texts)) < len(texts):
-        raise UserError(f"{place}: found {columns.name(texts[0])!r} twice in `text_columns`")
-    others = {
-        **dict.fromkeys((x for x in labels if labels.count(x) > 1), "label_column"),
-        **dict.fromkeys(columns.numbers, "numeric_columns"),
-        **dict.fromkeys(texts, "text_columns"),
-    }
-    for position in filter(others.__contains__, labels):
-        raise UserError(
-            f"{place}: the column {columns.name(position)!r} cannot be in both `label_column` and "
-            f"`{others[position]}`"
-        )
+    restored = {"text", "label", "id", "header"}.intersection(layout.restored)
+    return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in restored})
 
 
 def _by_layout(place, names, layout, split):
@@ -330,13 +327,7 @@ def _by_layout(place, names, layout, split):
             position = int(wanted[0])
             if not names or position < len(names):
                 return position
-            if argument is None:
-                return None
-            raise UserError(
-                f"{place}: found {len(names)} columns, expected a column {position}, counted from "
-                f"0, for `{argument}`"
-            )
-        name = find_column(place, names, wanted, argument) if names else None
+        name = find_column(place, names, wanted, argument)
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -352,7 +343,7 @@ def _by_layout(place, names, layout, split):
 
     texts = [find([name], "text_columns") for name in layout.text]
     needs_label = split != "test"
-    others = {*ANY_LABEL, *ID, *(name.lower() for name in layout.numbers)}
+    others = {"", *ANY_LABEL, *ID, *(name.lower() for name in layout.numbers)}
     rest = [name for name in names if name.lower() not in others]
     text_a = TEXT_A if needs_label or len(rest) != 1 else (*TEXT_A, *rest)
     texts = texts or [find_usual(text_a, _MORE_TEXT, "text_columns"), find(TEXT_B)]
@@ -369,7 +360,8 @@ def _by_layout(place, names, layout, split):
     )
 
 
-def _by_count(place, count, layout, split, num_train):
+def _by_count(place, positions, layout, split, num_train):
+    count = len(positions)
     has_labels = not (split == "test" and (count == 1 or num_train == count + 1))
     num_texts = count - 1 if has_labels else min(count, 2)
     if num_texts not in (1, 2):
@@ -382,18 +374,4 @@ def _by_count(place, count, layout, split, num_train):
             "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
             "line"
         )
-    return Columns(tuple(range(num_texts)), (num_texts,) if has_labels else ())
-
-
-def read_number(value, what):
-    """Read a number or its text; raise ValueError, naming `what`, if not a finite float32."""
-    try:
-        # Unlike most programs, Python accepts 1_000 as a number.
-        number = math.nan if isinstance(value, str) and "_" in value else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if _LARGEST < abs(number) < math.inf:
-        raise ValueError(f"{what} is {value!r}, too large for float32")
-    if not abs(number) <= _LARGEST:
-        raise ValueError(f"{what} is {value!r}, expected a number")
-    return number
+    return Columns(tuple(positions[:num_texts]), tuple(positions[num_texts:]) if has_labels else ())

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import class_names, plain_rows, read_number
+from bert_tf.data.columns import class_names, plain_rows
+from bert_tf.data.labels import read_number
 from bert_tf.data.tables import TO_PYTHON, plain
 from bert_tf.errors import UserError, check_unicode, counted
 
@@ -113,15 +114,9 @@ def from_columns(values, argument):
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
             return None
-        elements = list(values.as_numpy_iterator())
-        if any(spec.shape.rank == 0 for spec in tf.nest.flatten(values.element_spec)):
-            rows = _rows_of_dicts(elements)
-        else:
-            columns = (
-                (name, [x for batch in elements for x in _as_list(batch[name], argument)])
-                for name in values.element_spec
-            )
-            rows = _rows_of_columns(columns, argument)
+        if all(spec.shape.rank != 0 for spec in tf.nest.flatten(values.element_spec)):
+            values = values.unbatch()
+        rows = _rows_of_dicts(values.as_numpy_iterator())
     elif isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
         rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)

@@ -1,6 +1,5 @@
 """Labels by one rule for lists, arrays, tensors, columns, files and class weights."""
 
-import functools
 import math
 import numbers
 from collections import Counter
@@ -9,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.columns import is_number, read_number
 from bert_tf.data.tables import as_text, is_missing, plain
 from bert_tf.errors import UserError, abbreviate, shown
 
@@ -19,6 +17,8 @@ _BOOLEANS = {True: ("true", "True", "1"), False: ("false", "False", "0")}
 _MAX_LABELS = 20
 # How much the sum of a distribution may differ from 1.
 _TOLERANCE = 1e-3
+# Roughly the largest float32.
+_LARGEST = 3.4e38
 
 
 def ordered_columns(labels, names, argument):
@@ -60,8 +60,8 @@ class Labels:
       names: the labels.
       task_type: "classification", "multi_label" or "regression", which reads scores.
       class_names: for integers of a `ClassLabel` (datasets or tensorflow-datasets), its names.
-        Integers are these names if they are among the labels. If none is, and there are as many as
-        labels, integers are indices of the labels, which is logged.
+        Integers are these names if they are among the labels, in upper or lower case. If none is,
+        and there are as many as labels, integers are indices of the labels, which is logged.
       separator: the character between the labels in a text, for "multi_label".
       aliases: dict from other spellings to labels.
 
@@ -78,13 +78,16 @@ class Labels:
         self._texts = {**dict(zip(self.names, self.names, strict=True)), **dict(aliases)}
         self._has_numbers = any(map(is_number, self.names))
         self._class_names = tuple(class_names)
-        if self.names and not set(class_names) <= set(self.names):
-            if len(class_names) != len(self.names) or set(class_names) & set(self.names):
-                raise UserError(
-                    f"`labels`: the data has {abbreviate(self._class_names, _MAX_LABELS)}, "
-                    f"expected {abbreviate(self.names, _MAX_LABELS)}"
-                )
-            _log_order(self._class_names, self.names)
+        if self.names and class_names:
+            lowered = {name.lower(): name for name in self.names}
+            known = [x if x in self._ids else lowered.get(x.lower()) for x in class_names]
+            if None not in known:
+                self._class_names = tuple(known)
+                return
+            data, labels = (abbreviate(x, _MAX_LABELS) for x in (self._class_names, self.names))
+            if any(known) or len(known) != len(self.names):
+                raise UserError(f"`labels`: the data has {data}, expected {labels}")
+            console.notice("the labels %s of the data are read as %s, in this order", data, labels)
             self._class_names = self.names
 
     def read(self, value):
@@ -293,9 +296,23 @@ def _plain_form(number):
     return np.format_float_positional(float(number) + 0.0, trim="-")  # "0" for -0.0
 
 
-@functools.cache
-def _log_order(class_names, names):
-    console.info(
-        "the labels %s of the data are read as %s, in this order",
-        abbreviate(class_names, _MAX_LABELS), abbreviate(names, _MAX_LABELS),
-    )  # fmt: skip
+def is_number(text):
+    """Return whether `read_number` accepts a text."""
+    try:
+        return math.isfinite(read_number(text, ""))
+    except ValueError:
+        return False
+
+
+def read_number(value, what):
+    """Read a number or its text; raise ValueError, naming `what`, if not a finite float32."""
+    try:
+        # Unlike most programs, Python accepts 1_000 as a number.
+        number = math.nan if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if _LARGEST < abs(number) < math.inf:
+        raise ValueError(f"{what} is {value!r}, too large for float32")
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"{what} is {value!r}, expected a number")
+    return number

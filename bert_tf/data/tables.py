@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import csv
+import importlib
 import io
 import itertools
 import json
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.errors import UserError, check_unicode, reason
+from bert_tf import console
+from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 
 # Names of delimiters, in messages and as values of `delimiter`.
@@ -52,9 +54,7 @@ class TableFormat(NamedTuple):
     """The format of a table.
 
     `kind` is "delimited", "json_lines", "json", "parquet" or "excel" for files, "columns" for
-    Python containers, and "tfds" for tensorflow-datasets. In tab-separated files, quotes are plain
-    text as in GLUE; in other delimited files, fields may be quoted. An .xlsx
-    file is read from its first sheet.
+    Python containers, and "tfds" for tensorflow-datasets. In tab-separated files, quotes are text.
     """
 
     kind: str
@@ -109,7 +109,22 @@ def open_table(path, delimiter=None, names=()):
     line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
     """
     table_format = _find_format(path, delimiter, names)
-    return Table(path, table_format, read_rows(path, table_format))
+    return Table(path, table_format, _with_quotes_checked(path, table_format))
+
+
+def _with_quotes_checked(path, table_format):
+    """Yield the rows of a file; warn about quoted lines, which an unbalanced quote may join."""
+    delimiter, joined = table_format.delimiter, []
+    for number, row, problem in read_rows(path, table_format):
+        lines = "\t".join(row).split("\n")[1:-1] if delimiter else ()
+        if lines and all(line.count(delimiter) == len(row) - 1 > 0 for line in lines):
+            joined.append(number)
+        yield number, row, problem
+    if joined:
+        console.warning(
+            "%s, line %d: %s with quoted lines that look like rows; is a quote missing?",
+            path, joined[0], counted(len(joined), "row"),
+        )  # fmt: skip
 
 
 def parse_delimiter(text):
@@ -169,7 +184,10 @@ def _find_delimiter(lines, is_csv, names):
     default = "," if is_csv else "\t"
     if not lines or (not is_csv and "\t" in lines[0]):
         return default
-    tables = {delimiter: _sample_rows(lines, delimiter) for delimiter in DELIMITERS.values()}
+    tables = {}
+    for delimiter in DELIMITERS.values():
+        rows = itertools.takewhile(lambda row: not row[2], _split(iter(lines), delimiter))
+        tables[delimiter] = [row for _, row, _ in rows]
     for delimiter, rows in tables.items():
         header = rows[0] if rows and len(rows[0]) > 1 else ()
         if names.intersection(name.strip().lower() for name in header):
@@ -185,19 +203,8 @@ def _find_delimiter(lines, is_csv, names):
     return max(tables, key=consistency)  # the comma wins ties
 
 
-def _sample_rows(lines, delimiter):
-    """Split lines at a delimiter, up to the first malformed line."""
-    if delimiter == "\t":
-        return [line.rstrip("\r\n").split("\t") for line in lines]
-    rows = []
-    with contextlib.suppress(csv.Error), long_cells():
-        rows.extend(filter(None, csv.reader(lines, delimiter=delimiter)))
-    return rows
-
-
 def read_rows(path, table_format):
-    """Yield the rows of a file, see `Table`, except blank lines; numbers count from 1."""
-    # Not pandas, which has no line numbers and fills incomplete rows.
+    """Yield the rows of a file, see `Table`; not with pandas, which has no line numbers."""
     kind, delimiter = table_format
     if kind == "parquet":
         yield from _parquet_rows(path)
@@ -209,11 +216,10 @@ def read_rows(path, table_format):
         rows = enumerate(json_files.read(path, list), 1)
         yield from object_rows((number, value, None) for number, value in rows)
     else:
-        split = _split_quoted if delimiter != "\t" else _split_tabs
         lines = _lines(path)
         first = next(lines, "")
-        first = "\n" if _SEPARATOR.fullmatch(first) else first  # blank lines are skipped
-        for number, row, problem in split(itertools.chain([first], lines), delimiter):
+        first = "\n" if _SEPARATOR.fullmatch(first) else first
+        for number, row, problem in _split(itertools.chain([first], lines), delimiter):
             yield number, row, problem or _text_problem("\t".join(row))
 
 
@@ -232,8 +238,11 @@ def _lines(path):
             yield line.decode("utf-8", "surrogateescape")
 
 
-def _split_tabs(lines, delimiter):
-    """Split at tabs; quotes are plain text, as in GLUE."""
+def _split(lines, delimiter):
+    """Yield the rows of lines, except blank lines; between tabs, quotes are text, as in GLUE."""
+    if delimiter != "\t":
+        yield from _split_quoted(lines, delimiter)
+        return
     for number, line in enumerate(lines, start=1):
         if text := line.rstrip("\r\n"):
             yield number, text.split(delimiter), None
@@ -305,20 +314,25 @@ def _json_lines(path):
         yield number, value, problem
 
 
+@contextlib.contextmanager
+def _library(path, module, kind):
+    """Import the module that reads a kind of files; convert its errors to a UserError."""
+    try:
+        yield importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise UserError(f"{path}: {kind} requires pip install {package}") from None
+    except Exception as error:  # damaged files raise exceptions of many classes
+        raise UserError(f"{path}: cannot be read as {kind} ({reason(error)})") from None
+
+
 def read_parquet(path):
     """Return a file as a `pyarrow.Table`; UserError without pyarrow."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError(
-            f"{path}: Parquet requires the package pyarrow (pip install 'bert_tf[parquet]')"
-        ) from None
-    try:
-        with files.open_file(path, "rb") as reader:
-            return pyarrow.parquet.ParquetFile(io.BytesIO(reader.read())).read()
-    except (pyarrow.ArrowException, *files.io_errors()) as error:
-        raise UserError(f"{path}: cannot be read as Parquet ({reason(error)})") from None
+    with (
+        _library(path, "pyarrow.parquet", "Parquet") as parquet,
+        files.open_file(path, "rb") as reader,
+    ):
+        return parquet.ParquetFile(io.BytesIO(reader.read())).read()
 
 
 def _parquet_rows(path):
@@ -331,14 +345,7 @@ def _parquet_rows(path):
 
 def _excel_rows(path):
     """Yield the non-empty rows of the first sheet, with the saved values of formulas."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise UserError(
-            f"{path}: Excel files require the package openpyxl (pip install openpyxl), or save the "
-            "sheet as .csv"
-        ) from None
-    try:
+    with _library(path, "openpyxl", "Excel") as openpyxl:
         with files.open_file(path, "rb") as reader:
             data = io.BytesIO(reader.read())
         sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).worksheets[0]
@@ -348,8 +355,6 @@ def _excel_rows(path):
                 del cells[-1]
             if cells:
                 yield number, cells, _text_problem("".join(cells))
-    except Exception as error:  # damaged files raise exceptions of many classes
-        raise UserError(f"{path}: cannot be read as Excel ({reason(error)})") from None
 
 
 def is_missing(value):

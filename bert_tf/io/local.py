@@ -62,13 +62,18 @@ def open_file(path, mode="r", **options):
 
 def _copy(path, found):
     key = found.st_ino, found.st_mtime_ns
-    if key not in _copies:
-        copy = tempfile.NamedTemporaryFile()  # noqa: SIM115  removed at exit
-        with open(path, "rb") as reader:
+    is_copied = key in _copies
+    flags = os.O_RDONLY | os.O_NONBLOCK * is_copied
+    with open(path, "rb", 0, opener=lambda name, _: os.open(name, flags)) as reader:
+        start = reader.read(1)  # None if another program has opened the pipe, but not written yet
+        if not is_copied or start != b"":
+            os.set_blocking(reader.fileno(), True)
+            copy = tempfile.NamedTemporaryFile()  # noqa: SIM115  removed at exit
+            copy.write(start or b"")
             shutil.copyfileobj(reader, copy)
             copy.flush()
             key = found.st_ino, os.fstat(reader.fileno()).st_mtime_ns
-        _copies[key] = copy
+            _copies[key] = copy
     return _copies[key].name
 
 

@@ -69,6 +69,10 @@ def test_links_and_pipes(tmp_path, monkeypatch):
         writing = pool.submit(files.write_text, "pipe", "a\nb")
         assert "".join(files.read_lines("pipe")) == files.read_text("pipe") == "a\nb"
         writing.result()
+        writing = pool.submit(files.write_text, "pipe", "c")
+        while not writing.done():
+            text = files.read_text("pipe")
+        assert text == "c"
     assert {*os.listdir()} == {"dangling", "hard", "link", "new", "old", "other", "pipe", "same"}
 
 

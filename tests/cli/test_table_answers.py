@@ -141,6 +141,8 @@ def test_headers(answer):
     for name, data, options in (
         ("a.csv", "date,review\n1,x\n", {}),
         ("a.tsv", "id\treview\n1\tx\n", {}),
+        ("a.csv", "id,summary\n1,x\n", {}),
+        ("a.csv", ",summary,label\n0,x,a\n", {}),
         ("a.txt", "date\tMessage\n1\tx\n", {}),
         ("a.csv", "foo,bar\n1,x\n", {"text_columns": ["1"], "header": "yes"}),
     ):
@@ -162,6 +164,7 @@ def test_headers(answer):
         ("a.csv", "text,text_b\na,b\n", {}, "text, text_b, expected"),
         ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns`.*`header=no`"),
         ("a.tsv", "n\tFeedback\n1\tx\n", {}, "line 1: found n, Feedback"),
+        ("a.csv", ",Name,Feedback\n0,a,x\n", {}, "line 1: found , Name, Feedback"),
         ("a.csv", "n,Feedback\n1,x\n", {"text_columns": ["1"]}, "line 1: found n, Feedback"),
         ("a.csv", "a,b,x\n", {"header": "no"}, "0, 1, expected"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),

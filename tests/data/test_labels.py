@@ -7,8 +7,6 @@ import pytest
 
 import bert_tf
 from bert_tf.data.labels import Labels
-from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.source import FileSource
 
 pd = pytest.importorskip("pandas")
 tf = pytest.importorskip("tensorflow")
@@ -131,32 +129,6 @@ def test_the_rule(names, task_type, value, expected):
 
 
 @pytest.mark.parametrize(
-    ("names", "task_type", "values", "expected"),
-    [
-        (WORDS, "classification", [1, 0, 1], ["pos", "neg", "pos"]),
-        (WORDS, "classification", ["pos", " neg "], ["pos", "neg"]),
-        (NUMBERS, "classification", [1.0, 0.5], ["1", "0.5"]),
-        (BINARY, "classification", [True, False], ["1", "0"]),
-        ((), "classification", [3.0, 2.0], ["3", "2"]),
-        (WORDS, "classification", [[0.25, 0.75], [1.0, 0.0]], [(0.25, 0.75), "neg"]),
-        (WORDS, MULTI, [[0, 1], [1, 1]], [("pos",), ("neg", "pos")]),
-        (BINARY, MULTI, [[0.0, 1.0], [0.0, 0.0]], [("1",), ()]),
-        (WORDS, MULTI, [["pos"], ["neg"]], [("pos",), ("neg",)]),
-        ((), SCORE, ["1", "2.5"], [1.0, 2.5]),
-    ],
-)
-def test_cells_of_json_and_parquet(tmp_path, names, task_type, values, expected):
-    pytest.importorskip("pyarrow")
-    frame = pd.DataFrame({"text": ["a"] * len(values), "label": values})
-    paths = [str(tmp_path / name) for name in ("a.json", "a.parquet")]
-    frame.to_json(paths[0], orient="records")
-    frame.to_parquet(paths[1])
-    for path in paths:
-        source = FileSource(custom_dataset(task_type, names or None), paths={"train": path})
-        assert [example.label for example in source.read("train")] == expected
-
-
-@pytest.mark.parametrize(
     ("names", "task_type", "cells", "expected"),
     [
         (WORDS, MULTI, ["0", " 1 "], ("pos",)),
@@ -178,6 +150,7 @@ def test_a_column_for_each_label(names, task_type, cells, expected):
     [
         (("b", "a"), ("a", "b"), [0, np.int64(1), "a"], ["a", "b", "a"]),
         (("c", "b", "a"), ("a", "b"), [0, 1], ["a", "b"]),
+        (("neg", "pos"), ("Pos", "Neg"), [0, 1, "neg"], ["pos", "neg", "neg"]),
         ((), ("a", "b"), [0, 1], ["a", "b"]),
         (("0", "1"), ("no", "yes"), [1, 0], ["1", "0"]),  # GLUE
         (("x", "y"), ("no", "yes"), [1, -1], ["y", None]),

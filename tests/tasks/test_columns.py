@@ -49,7 +49,7 @@ def test_columns_by_name_and_number(read):
     assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
     options = {"name": "data.csv", "text": ("0",), "label": ("1",), "header": "yes"}
     assert [x[0] for x in read("text\ngood\n", "test", **options)] == ["good"]
-    with pytest.raises(bert_tf.UserError, match=r"a column 1, .*`label_column`"):
+    with pytest.raises(bert_tf.UserError, match=r"line 1: .*'text'.* expected '1'.*`label_column`"):
         read("text\ngood\n", **options)
     examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
     assert examples == [("good", None, "yes", "x7")]
@@ -182,9 +182,9 @@ def test_only_csv_has_quotes(read, caplog):
     assert [x[::2] for x in rows] == [('good, "very"\nsoup', "yes"), ("bad", "no")]
     rows = read('"good\tyes\n"b""a""d"\t"no"\n')
     assert [x[::2] for x in rows] == [('"good', "yes"), ('"b""a""d"', '"no"')]
-    assert "texts in quotes" in caplog.text and "a quote missing" not in caplog.text
+    assert "texts in quotes" in caplog.text and "1 row with" not in caplog.text
     rows = read('text,label\n"a,x\ngood,y\nfine,z\nb",w\nlast,v', name="data.csv")
-    assert len(rows) == 2 and "a quote missing?): 1, the first: " in caplog.text
+    assert len(rows) == 2 and "data.csv, line 2: 1 row with quoted" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,8 @@ def test_all_rows_are_read_or_reported(read, text, rows, lost, first):
     bad = BadRows(skip=True)
     assert [x[0] for x in read(text, name="a.csv", bad=bad)] == [*rows]
     assert bad.count == lost and re.search(first or "^None$", str(bad.first))
-    assert lost or [x[0] for x in read(text, "test", name="a.csv")] == [*rows]
+    if not lost and "phrase" not in text:
+        assert [x[0] for x in read(text, "test", name="a.csv")] == [*rows]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_xnli(tmp_path):
     assert examples["train"] == [("A", "B", "contradiction"), ("C", "D", "neutral")]
     assert examples["dev"] == [("E", "F", "entailment")]
     assert source.dataset.labels == ("contradiction", "entailment", "neutral")
-    with pytest.raises(bert_tf.UserError, match=r"xnli\.dev\.tsv.* xx$"):
+    with pytest.raises(bert_tf.UserError, match=r"xnli\.dev\.tsv.* xx:"):
         FileSource(find_task("XNLI", "xx"), folder).read("dev")
 
 

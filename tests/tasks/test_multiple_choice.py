@@ -102,7 +102,7 @@ def test_any_columns_in_any_number(tmp_path):
     assert endings == ("endings[0]", "endings[1]")
 
 
-ROWS = "context,ending1,ending0,ending10,label\n"
+ROWS = "context,ending1,ending0,ending2,label\n"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,8 @@ ROWS = "context,ending1,ending0,ending10,label\n"
         (ROWS + "a,b,c,d\n", "line 2: .* 4 .* 5"),
         (ROWS, r"bad\.csv"),
         ("context,ending0,label\n", "line 1: .*ending0.*`ending_columns`"),
+        ("context,ending2,ending1,label\n", "line 1: .*ending1, ending2.*`ending_columns`"),
+        ("context,ending0,ending2,label\n", "line 1: .*ending0, ending2.*`ending_columns`"),
         ("text,ending0,ending1,label\n", "line 1: .*`context_columns`"),
         ("context,ending0,ending1\n", "line 1: .*`label_column`"),
         ("context,ending0,ending1,label,label\n", "line 1: .*label"),
@@ -129,6 +131,9 @@ def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     write_files(tmp_path, some__csv=ROWS + "a,b,c,d,9\na,b,c,d,2\na,b,,d,0\n")
     config = MultipleChoiceOptions(skip_bad_rows=True)
     (example,), endings = make_examples(open_table(str(tmp_path / "some.csv")), config)
-    assert endings == ("ending0", "ending1", "ending10")
+    assert endings == ("ending0", "ending1", "ending2")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
     assert "bad rows skipped: 2, the first: " in caplog.text
+    write_files(tmp_path, some__csv=ROWS + '"a,b,c,d,0\ne,f,g,h,1\ni",j,k,l,2\n')
+    assert len(make_examples(open_table(str(tmp_path / "some.csv")), config)[0]) == 1
+    assert "some.csv, line 2: 1 row with quoted lines" in caplog.text

@@ -112,9 +112,9 @@ def test_parquet(tmp_path):
         read(tmp_path / "b.parquet")
 
 
-@pytest.mark.parametrize(("name", "package"), [("a.xlsx", "openpyxl"), ("a.parquet", "parquet")])
+@pytest.mark.parametrize(("name", "package"), [("a.xlsx", "openpyxl"), ("a.parquet", "pyarrow")])
 def test_missing_packages(tmp_path, monkeypatch, name, package):
-    for module in ("openpyxl", "pyarrow"):
+    for module in ("openpyxl", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / name).write_bytes(b"PK\x03\x04")
     with pytest.raises(bert_tf.UserError, match=f"pip install .*{package}"):
@@ -175,7 +175,7 @@ PACKED = gzip.compress(b"[" + b" " * 100_000)
         ("a.json", "", {}, "no examples"),
         ("a.tsv", "Body\tStars\na\t1\n", {"text": ("Boody",)}, "line 1.*'Body', 'Stars'.* 'Boody'"),
         ("a.tsv", "a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
-        ("a.tsv", "a\tb\n", {"text": ("0",)}, "`text_columns`.*`label_column`"),
+        ("a.tsv", "a\tb\n", {"text": ("0",)}, "`label_column`"),
         ("a.tsv", "a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: found 2 columns, .* 6 "),
         ("a.tsv", "a\tb\n", {"label": ("1",)}, "`label_column`.*`text_columns`"),
         ("a.tsv", "a\tb\tc\td\n", {}, "line 1: found 4 columns"),

@@ -38,14 +38,6 @@ def test_invalid_json_is_located(tmp_path, text, where):
         list(reading.JsonSource(str(path), "x").paragraphs())
 
 
-def test_a_byte_order_mark_is_skipped(tmp_path):
-    plain, marked = letters(tmp_path / "plain.json"), tmp_path / "marked.json"
-    marked.write_text("\ufeff" + plain.read_text(), "utf-8")
-    assert questions(reading.JsonSource(str(marked), "x")) == questions(
-        reading.JsonSource(str(plain), "x")
-    )
-
-
 def rows_of(path):
     """Return the questions of a file as rows of the `datasets` library."""
     for article in json.loads(path.read_text())["data"]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import tfrecord
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, shown
 from bert_tf.io import files, json_files
 
 # Number of characters to tokenize at a time.
@@ -95,19 +95,12 @@ class TextFileSource:
                 value = json_files.loads(line)
             except json.JSONDecodeError as error:
                 raise UserError(f"{where}: expected one JSON object ({error.msg})") from None
-            if not isinstance(value, dict):
-                raise UserError(f"{where}: found {line.strip()[:40]}, expected one JSON object")
-            if field not in value:
-                keys = ", ".join(value) or "none"
-                raise UserError(
-                    f"{where}: found the keys {keys}, expected {field!r} (see `text_field`)"
-                )
-            text = value[field]
+            text = value.get(field) if isinstance(value, dict) else None
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):
                 raise UserError(
-                    f"{where}: {field!r} is {json_files.quoted(text)}, expected a string or a list "
-                    "of strings"
+                    f"{where}: found {shown(value)}, expected an object whose {field!r} (see "
+                    "`text_field`) is a string or a list of strings"
                 )
             lines = [x for x in (text if is_list else [text]) if x.strip()]
             num_empty += not lines

@@ -8,9 +8,9 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import BadRows, base_split, find_columns, is_number, read_number
+from bert_tf.data.columns import BadRows, base_split, find_columns
 from bert_tf.data.features import Features, encode_batches
-from bert_tf.data.labels import Labels
+from bert_tf.data.labels import Labels, is_number, read_number
 from bert_tf.errors import UserError, abbreviate, counted
 from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tokenization.packing import pack_pair
@@ -96,9 +96,8 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     `columns` and `train` are those of `read_header`.
     """
     columns, rows = read_header(table, dataset, split, columns, train)
-    surplus, quoted, merged = (BadRows(skip=True) for _ in range(3))
-    delimiter = table.format.delimiter
-    has_quotes = dataset.layout and delimiter == "\t"
+    surplus, quoted = BadRows(skip=True), BadRows(skip=True)
+    has_quotes = dataset.layout and table.format.delimiter == "\t"
     with_label = base_split(split) != "test"
     names = ()
     if len(columns.labels) == 1:
@@ -106,25 +105,22 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     labels = dataset.reader(names) if with_label else None
 
     def make(where, index, row):
-        example = row_example(dataset, where, index, *row, columns, labels)
+        if columns.width and any(row[columns.width :]):
+            count = counted(len(row), "column")
+            problem = f"found {count}, expected {columns.width} as in the first line"
+            # For example, an unquoted comma moves the values after it to the wrong columns.
+            if not columns.ignores_surplus:
+                raise ValueError(problem)
+            surplus(f"{where}: {problem}")
+        example = row_example(dataset, where, index, row, columns, labels)
         if has_quotes and any(map(_is_quoted, example.texts().values())):
             quoted(where)
-        inner = "\t".join(row[0]).split("\n")[1:-1] if delimiter else ()
-        if inner and all(line.count(delimiter) == len(row[0]) - 1 > 0 for line in inner):
-            merged(where)
-        if columns.ignores_surplus and len(row[0]) > columns.width:
-            surplus(
-                f"{where}: found {len(row[0])} columns, expected {columns.width} as in the first "
-                "line"
-            )
         return example
 
-    places = ((table.place(number), row) for number, *row in rows)
-    language = f" in {columns.language[1]}" if columns.language else ""
-    error = f"{table.name}: found no examples{language}"
-    examples = collect_examples(dataset, places, make, bad, error, with_label)
+    places = ((table.place(number), problem or row) for number, row, problem in rows)
+    name = f"{table.name} in {columns.language[1]}" if columns.language else table.name
+    examples = collect_examples(name, dataset, places, make, bad, with_label)
     surplus.report("rows with extra columns, which are ignored")
-    merged.report("rows with quoted lines that look like rows (is a quote missing?)")
     if with_label and dataset.layout and not (columns.names or dataset.layout.text):
         _check_order(table, columns, examples)
     if dataset.layout:
@@ -145,19 +141,9 @@ def read_header(table, dataset, split, columns=None, train=None):
     if columns is None:
         if problem:
             raise UserError(f"{table.place(number)}: {problem}")
-        layout, has_names = dataset.layout, table.format.has_names
-        second = rest[0][1] if rest else ()
-        # Only names identify the header of a test file, whose labels are missing or ignored. A file
-        # with one column and no other delimiter may have lines of text.
-        needs_header = split == "test" and (len(names) > 1 or table.format.delimiter != "\t")
-        if train and (not train.header or train.names == tuple(map(str.strip, names))):
-            needs_header = False
-        columns = find_columns(
-            table.header_place, names, layout, split, train, has_names, second, needs_header
-        )
-        if columns.labels and not columns.header and layout.header == "auto":
-            separator = layout.separator if dataset.task_type == "multi_label" else None
-            columns = _with_header(table, columns, names, train, separator)
+        layout, second = dataset.layout, rest[0][1] if rest else ()
+        separator = layout.separator if dataset.task_type == "multi_label" else None
+        columns = find_columns(table, names, second, layout, split, train, separator)
     elif columns.header and _is_example(dataset, table, columns, names):
         console.info("%s: the first line is an example, not a header", table.name)
         columns = dataclasses.replace(columns, header=False)
@@ -177,47 +163,13 @@ def _is_example(dataset, table, columns, row):
         return False
 
 
-def _with_header(table, columns, row, train=None, separator=None):
-    """Return the `columns` of a file with a header if the first row must be one.
-
-    It is a header if it has the names of `train`, the columns of the training file, or if its label
-    is not a number and occurs only there, while the other labels are numbers or a few values that
-    repeat. A cell may have several labels with a `separator`.
-    """
-    position = columns.labels[0]
-    if len(row) <= position:
-        return columns
-    names, label = tuple(name.strip() for name in row), row[position].strip()
-    reason = "as in the training file"
-    if not train or names != train.names:
-        # Read the file twice: all its rows may take much more memory than the examples.
-        rows = tables.read_rows(table.name, table.format)
-        cells = (row[position] for _, row, _ in rows if len(row) > position)
-        if separator:
-            cells = (label for cell in cells for label in cell.split(separator))
-        labels = Counter(map(str.strip, cells))
-        others = {name: count for name, count in labels.items() if name != label}
-        num_others = sum(others.values())
-        if not label or is_number(label) or labels[label] != 1 or num_others < 2:
-            return columns
-        repeat = 2 <= len(others) <= num_others / 2
-        if not repeat and not all(map(is_number, others)):
-            return columns
-        reason = f"because the label {label!r} occurs nowhere else"
-    console.info(
-        "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
-        table.name, ", ".join(names), reason,
-    )  # fmt: skip
-    return dataclasses.replace(columns, header=True, names=names)
-
-
-def collect_examples(dataset, rows, make, bad, error, with_label):
-    """Convert rows to `Example`s.
+def collect_examples(name, dataset, rows, make, bad, with_label):
+    """Convert rows to `Example`s, see `BadRows.examples`.
 
     A blank second text is reported and is no second text. A blank text is reported and, in rows
     with a label except those of GLUE's files, an error.
     """
-    bad, empty = bad or BadRows(), BadRows(skip=True)
+    empty = BadRows(skip=True)
 
     def checked(where, index, row):
         example = make(where, index, row)
@@ -231,11 +183,8 @@ def collect_examples(dataset, rows, make, bad, error, with_label):
         is_single = "text_b" in blank and dataset.layout
         return dataclasses.replace(example, text_b=None) if is_single else example
 
-    examples = bad.collect(rows, checked)
+    examples = (bad or BadRows()).examples(name, rows, checked)
     empty.report("rows with an empty text")
-    if not examples:
-        bad.report()
-        raise UserError(f"{bad.first}; the split has no valid rows" if bad.count else error)
     return examples
 
 
@@ -284,10 +233,8 @@ def get_cell(row, position, name):
     return row[position]
 
 
-def row_example(dataset, where, index, row, problem, columns, labels=None):
+def row_example(dataset, where, index, row, columns, labels=None):
     """Return the example of a row, None for other languages; raise ValueError if it is invalid."""
-    if problem:
-        raise ValueError(problem)
 
     def text(position, what):
         value = get_cell(row, position, what)
@@ -296,11 +243,6 @@ def row_example(dataset, where, index, row, problem, columns, labels=None):
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
 
-    if columns.width and not columns.ignores_surplus and any(row[columns.width :]):
-        # For example, an unquoted comma moves the values after it to the wrong columns.
-        raise ValueError(
-            f"found {counted(len(row), 'column')}, expected {columns.width} as in the first line"
-        )
     if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
     text_a, text_b = (*map(text, columns.texts, ("text_a", "text_b")), None)[:2]

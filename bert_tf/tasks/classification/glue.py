@@ -67,8 +67,6 @@ _SENTENCES = ("sentence1", "sentence2")
 _PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
 # The gold label is the last column; development sets have five annotators' labels before it.
 _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
-# One file has all languages. `find_task` sets the language.
-_XNLI = Columns((6, 7), labels=(1,), header=True, language=(0, None))
 
 
 def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
@@ -88,6 +86,18 @@ def _mnli(*suffixes):
             columns = dataclasses.replace(_MNLI, labels=labels)
             files[split] = File((f"{kind}_{suffix}.tsv",), columns, optional=i > 0)
     return DatasetSpec(files, _NLI, features=("premise", "hypothesis"))
+
+
+def _xnli(language="zh"):
+    """Make XNLI, whose development and test files have all languages."""
+    columns = Columns((6, 7), labels=(1,), header=True, language=(0, language))
+    train = f"multinli/multinli.train.{language}.tsv"
+    files = {
+        "train": File((train,), Columns((0, 1), (2,), header=True)),
+        "dev": File(("xnli.dev.tsv",), columns),
+        "test": File(("xnli.test.tsv",), columns),
+    }
+    return DatasetSpec(files, _NLI, label_aliases={"contradictory": "contradiction"})
 
 
 # Add new datasets here. Examples and the order of labels are as in the release.
@@ -117,17 +127,7 @@ DATASETS = {
         _NLI,
         features=("premise", "hypothesis"),
     ),
-    "XNLI": DatasetSpec(
-        {
-            "train": File(
-                ("multinli/multinli.train.{language}.tsv",), Columns((0, 1), (2,), header=True)
-            ),
-            "dev": File(("xnli.dev.tsv",), _XNLI),
-            "test": File(("xnli.test.tsv",), _XNLI),
-        },
-        _NLI,
-        label_aliases={"contradictory": "contradiction"},
-    ),
+    "XNLI": _xnli(),
     "tsv": DatasetSpec(
         {
             split: File(tuple(f"{split}.{extension}" for extension in _EXTENSIONS))
@@ -146,18 +146,10 @@ _PLAIN |= {
 
 def find_task(name, language="zh"):
     """Return the `DatasetSpec` of a name such as "SST-2" or "sst2"; `language` is for XNLI."""
-    dataset = DATASETS.get(_PLAIN.get(name.lower().replace("-", "").replace("_", "")))
-    if dataset is None:
+    found = _PLAIN.get(name.lower().replace("-", "").replace("_", ""))
+    if found is None:
         raise UserError(f"`task_name={name}`: expected one of {', '.join(DATASETS)}")
-    files = {split: _in_language(file, language) for split, file in dataset.files.items()}
-    return dataclasses.replace(dataset, files=files)
-
-
-def _in_language(file, language):
-    columns = file.columns
-    if columns and columns.language:
-        columns = dataclasses.replace(columns, language=(columns.language[0], language))
-    return File(tuple(x.format(language=language) for x in file.names), columns, file.optional)
+    return _xnli(language) if found == "XNLI" else DATASETS[found]
 
 
 def custom_dataset(task_type=None, labels=None, layout=None):

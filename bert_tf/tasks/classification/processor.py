@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from bert_tf import tokenization
 from bert_tf.data.containers import check_list
-from bert_tf.data.tables import long_cells
+from bert_tf.data.tables import long_cells, plain
 from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import Example, collect_examples
@@ -84,7 +84,7 @@ class ProcessorSource:
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
         self._name, self._data_dir = reference, data_dir
         self._processor = _make(reference)
-        labels = tuple(map(_as_label, self._call("get_labels")))
+        labels = tuple(str(plain(label)) for label in self._call("get_labels"))
         if len(set(labels)) < max(len(labels), 2):
             raise UserError(
                 f"`processor={reference}`: found the labels {', '.join(labels) or '(none)'} in "
@@ -124,8 +124,7 @@ class ProcessorSource:
 
         examples = enumerate(self._call(method, self._data_dir))
         rows = ((f"{place}, example {i}", example) for i, example in examples)
-        error = f"{place}: there are no examples"
-        return collect_examples(self.dataset, rows, make, bad, error, split != "test")
+        return collect_examples(place, self.dataset, rows, make, bad, split != "test")
 
 
 @contextlib.contextmanager
@@ -146,10 +145,6 @@ def _modules_of_the_release(reference):
 
 def _missing(*arguments):
     raise NotImplementedError
-
-
-def _as_label(label):
-    return tokenization.convert_to_unicode(label) if isinstance(label, bytes) else str(label)
 
 
 def _make(reference):

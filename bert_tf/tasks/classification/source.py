@@ -10,9 +10,9 @@ from bert_tf import console
 from bert_tf.configs.task import SPLITS, base_split
 from bert_tf.data.columns import BadRows, Layout, find_columns, find_file
 from bert_tf.data.labels import Labels
-from bert_tf.data.tables import open_table
+from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import (
     examples_of,
@@ -113,7 +113,8 @@ class TfdsSource:
         wanted = dataclasses.replace(
             layout, text=dataset.features if dataset else text, label=label
         )
-        self._columns = find_columns(name, list(features), wanted, "train", has_names=True)
+        table = Table(name, TableFormat("tfds"), iter(()))
+        self._columns = find_columns(table, list(features), (), wanted, "train")
         if not dataset:
             label = self._columns.name(self._columns.labels[0])
             feature = features[label]
@@ -243,19 +244,17 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
-    bad = {split: BadRows(skip_bad_rows) for split in splits}
     labels, train = dataset.labels, ()
     if "train" in splits or (not stored and (labels is None or names)):
-        train = source.read("train", bad.setdefault("train", BadRows(skip_bad_rows)))
+        train = source.read("train", BadRows(skip_bad_rows))
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
     source.dataset = dataclasses.replace(dataset, labels=labels)
     examples = {
-        split: train if split == "train" else source.read(split, bad[split]) for split in splits
+        split: train if split == "train" else source.read(split, BadRows(skip_bad_rows))
+        for split in splits
     }
-    for split in splits:
-        bad[split].report()
     if dev_split and "train" in examples:
         stratify = dataset.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
@@ -279,8 +278,7 @@ def _infer_labels(train, task_type):
             "`task_type=multi_label` learns whether an example has a label"
         )
     place = os.path.basename(path)
-    rest = f" and {len(labels) - 20} more" if len(labels) > 20 else ""
-    console.info("labels found in %s: %s%s", place, ", ".join(labels[:20]), rest)
+    console.info("labels found in %s: %s", place, abbreviate(labels, 20))
     if 2 * len(labels) > len(train) > 20:
         console.warning(
             "%d labels in %d examples; for a score use `task_type=regression`",

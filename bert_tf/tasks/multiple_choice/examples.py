@@ -40,8 +40,8 @@ def make_examples(table, config, with_label=True):
     """Return the list of `Example` of a `Table`, and the names of its endings."""
     names, find, rows = columns_of(table)
     columns = _find_columns(table, names, find, config, with_label)
-    bad = BadRows(config.skip_bad_rows)
-    examples = bad.examples(table.name, rows, functools.partial(_example, columns))
+    make = functools.partial(_example, columns)
+    examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
     endings = columns.ending_columns
     if len(endings) == 1:  # a column of lists
         endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))
@@ -53,8 +53,14 @@ def _find_columns(table, names, find, config, with_label):
     context = tuple(find([name], "context_columns") for name in config.context_columns)
     endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:
-        numbered = [(int(match[1]), name) for name in names if (match := _ENDING.match(name))]
-        endings = tuple(find([name]) for _, name in sorted(numbered))
+        numbered = {int(match[1]): name for name in names if (match := _ENDING.match(name))}
+        endings = tuple(find([numbered[number]]) for number in sorted(numbered))
+        if with_label and numbered.keys() != {*range(len(numbered))}:
+            raise UserError(
+                f"{table.header_place}: found {', '.join(endings)}, expected ending0, ending1, and "
+                "so on, because labels count from 0; if label 0 is the first of these columns, "
+                "name them with `ending_columns`"
+            )
     if not endings and (name := find(["endings"])):  # a column of lists
         endings = (name,)
     elif len(set(endings)) < 2:

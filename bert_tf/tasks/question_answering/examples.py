@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, named_rows
+from bert_tf.data.columns import BadRows, columns_of
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -135,7 +135,7 @@ def group_by_context(pairs):
 
 
 def _paragraphs_of_table(table):
-    return group_by_context(itertools.starmap(question_of_row, named_rows(table)[1]))
+    return group_by_context(itertools.starmap(question_of_row, columns_of(table)[2]))
 
 
 def _get(values, key, kind, where):
@@ -272,17 +272,13 @@ def check_answers(question, purpose, version_2_with_negative):
     """Raise UserError if a question lacks the answers that `purpose` requires."""
     if purpose == "predict":
         return
-    if purpose == "eval" and question.answers == () and not version_2_with_negative:
-        raise UserError(
-            f"{question.where}: 'answers' is empty, so predictions cannot be scored; SQuAD 2.0 "
-            "requires `version_2_with_negative`"
-        )
     if question.answers is None and not question.is_impossible:
         raise UserError(f"{question.where}: 'answers' is missing")
-    if question.is_impossible and not version_2_with_negative:
+    has_none = question.is_impossible or (purpose == "eval" and not question.answers)
+    if has_none and not version_2_with_negative:
         raise UserError(
-            f"{question.where}: the question has no answer; SQuAD 2.0 requires "
-            "`version_2_with_negative`"
+            f"{question.where}: the question has no answer, by 'answers' or 'is_impossible'; SQuAD "
+            "2.0 requires `version_2_with_negative`"
         )
     if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
         raise UserError(

@@ -10,8 +10,9 @@ from keras import ops
 from bert_tf import console
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
 from bert_tf.data import records
-from bert_tf.data.columns import ID, BadRows, columns_of, find_file, read_number
+from bert_tf.data.columns import ID, BadRows, columns_of, find_file
 from bert_tf.data.features import Features, encode_batches
+from bert_tf.data.labels import read_number
 from bert_tf.data.tables import as_text, open_table
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files

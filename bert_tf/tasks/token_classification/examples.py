@@ -102,14 +102,17 @@ class ColumnFiles:
                 if problem:
                     bad(problem)
                 elif rows:
-                    sentences.append(self._sentence(path, rows, with_tags, tuple(leading_lines)))
-                    leading_lines = []
+                    numbers, lines_of_words = zip(*rows, strict=True)
+                    words = tuple(x[self._word] for x in lines_of_words)
+                    tags = tuple(x[self._tag] for x in lines_of_words) if with_tags else None
+                    leading, leading_lines = tuple(leading_lines), []
+                    sentences.append(Sentence(path, words, tags, lines_of_words, numbers, leading))
                 rows, problem = [], None
                 if columns[0] == DOCUMENT_START:
                     leading_lines.append(" ".join(columns))
             else:
                 width = width or len(columns)
-                rows.append((number, columns))
+                rows.append((number, tuple(columns)))
                 problem = problem or self._problem(path, number, columns, width, with_tags)
         if num_comments:
             console.info("%s: %d comments before sentences", path, num_comments)
@@ -131,16 +134,6 @@ class ColumnFiles:
         if with_tags and self._word % width == self._tag % width:
             return f"{where}: found only {' '.join(columns)!r}, expected a word and a tag"
         return None
-
-    def _sentence(self, path, rows, with_tags, leading_lines):
-        return Sentence(
-            path,
-            tuple(columns[self._word] for _, columns in rows),
-            tuple(columns[self._tag] for _, columns in rows) if with_tags else None,
-            tuple(tuple(columns) for _, columns in rows),
-            tuple(number for number, _ in rows),
-            leading_lines,
-        )
 
 
 class TfdsSentences:
