@@ -3,11 +3,13 @@
 import contextlib
 import csv
 import hashlib
+import http.server
 import io
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import types
 
 import numpy as np
@@ -77,9 +79,37 @@ def write_model(folder, config=TINY, words=WORDS, **changes):
     return model_flags(folder)
 
 
+def write_release(folder, model, words=WORDS):
+    """Write a folder of the release: checkpoint, config and vocabulary; return the folder."""
+    from bert_tf import checkpoints
+
+    checkpoints.write(str(folder / "bert_model.ckpt"), checkpoints.tensors(model))
+    (folder / "bert_config.json").write_text(model.config.to_json_string())
+    write_vocab(folder, words)
+    return folder
+
+
+def write_hugging_face(folder, model, words=WORDS, **options):
+    """Write a Hugging Face folder, see `checkpoints.write_hugging_face`; return its path."""
+    from bert_tf import checkpoints
+
+    vocab_file = str(write_vocab(folder.parent, words))
+    tensors = checkpoints.tensors(model)
+    checkpoints.write_hugging_face(str(folder), tensors, model.config, vocab_file, **options)
+    return str(folder)
+
+
 def model_flags(folder):
     """Return the flags for the files of `write_model`."""
     return [f"--vocab_file={folder}/vocab.txt", f"--bert_config_file={folder}/config.json"]
+
+
+def read_tensors(path):
+    """Return the tensors of a checkpoint of the release as a dict of arrays."""
+    from bert_tf import checkpoints
+
+    source = checkpoints.ReleaseCheckpoint(str(path))
+    return {name: source.tensor(name) for name in source.shapes}
 
 
 def read_results(path):
@@ -102,17 +132,38 @@ def digests(folder):
     }
 
 
-def run_python(*arguments, cwd=None, **environment):
-    """Run Python in a process of its own, which must succeed; return what it prints."""
-    done = subprocess.run(
+def python_process(*arguments, cwd=None, **environment):
+    """Run Python in a process of its own; return the `CompletedProcess`."""
+    return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )
+
+
+def run_python(*arguments, **options):
+    """Run Python as `python_process` does; it must succeed. Return what it prints."""
+    done = python_process(*arguments, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """A handler for `http_server` that logs nothing."""
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def http_server(handler):
+    """Yield a server on a free port of this machine, which runs in a thread."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 def read_data(source, splits, stored=None, skip_bad_rows=False):

@@ -1,4 +1,4 @@
-"""A server that imports TensorFlow once and runs each script in a fork of its process.
+"""A server that imports modules once and runs each script in a fork of its process.
 
 Importing TensorFlow takes seconds, a fork takes milliseconds. The forks are safe because the server
 has not run any TensorFlow operation and has no TensorFlow threads. A fork runs a script as `python`
@@ -27,9 +27,9 @@ _OPERATIONS = ["replace", "remove", "unlink", "rmdir", "mkdir"]
 
 
 @contextlib.contextmanager
-def serving(address, environment):
+def serving(address, environment, modules=_PRELOADED):
     """Run the server while the block runs; `address` is the path of its socket."""
-    command = [sys.executable, __file__, address]
+    command = [sys.executable, __file__, address, *modules]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as server:
         try:
             assert server.stdout.readline() == b"ready\n"
@@ -60,8 +60,8 @@ def wait(connection):
     return tuple(map(int, reply.split())) if reply else (-signal.SIGKILL, 0)
 
 
-def _serve(address):
-    for module in _PRELOADED:
+def _serve(address, *modules):
+    for module in modules:
         importlib.import_module(module)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -150,4 +150,4 @@ def _count_operations(last):
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(*sys.argv[1:])

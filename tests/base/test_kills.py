@@ -22,7 +22,7 @@ from bert_tf import checkpoints
 from bert_tf.data import tfrecord
 from bert_tf.modeling import BertPretrainer
 from tests import fork_server
-from tests.common import QUICK_RUN, digests, tiny, write_model
+from tests.common import QUICK_RUN, digests, read_tensors, tiny, write_model
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
 
 SEED = int(os.environ.get("BERT_TF_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -146,16 +146,11 @@ def test_replacing_a_preset(killer, tmp_path):
     assert found == {"old", "new"}
 
 
-def tensors(prefix):
-    source = checkpoints.ReleaseCheckpoint(str(prefix))
-    return {name: source.tensor(name) for name in source.shapes}
-
-
 def check_run(whole, output):
     """Compare the folders of training runs of 20 steps."""
     assert contents(output).keys() == contents(whole).keys()
     for name in ("model.ckpt-20", "best"):
-        expected, found = tensors(whole / name), tensors(output / name)
+        expected, found = read_tensors(whole / name), read_tensors(output / name)
         assert expected.keys() == found.keys()
         for tensor in expected:
             np.testing.assert_array_equal(found[tensor], expected[tensor], err_msg=tensor)

@@ -10,10 +10,9 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.checkpoints import hugging_face
 from bert_tf.io import files
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer
-from tests.common import TINY, tiny
+from tests.common import TINY, tiny, write_hugging_face, write_release
 
 
 @pytest.fixture(scope="module")
@@ -128,15 +127,11 @@ def test_failed_write_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
 
 def test_weights_that_are_not_finite_are_refused(tmp_path):
     """Covers TF1 checkpoints and safetensors, both when loaded and when converted."""
-    model = BertModel(TINY)
-    values = {name: variable.numpy() for name, variable in checkpoints.weights(model).items()}
-    name = "bert/encoder/layer_1/output/dense/bias"
-    values[name] = np.array(values[name])
-    values[name][:3] = np.nan
-    folder = tmp_path / "release"
-    checkpoints.write(str(folder / "bert_model.ckpt"), values)
-    (folder / "bert_config.json").write_text(TINY.to_json_string())
-    hugging_face.write_hugging_face(str(tmp_path / "hf"), values, TINY)
+    model, name = BertModel(TINY), "bert/encoder/layer_1/output/dense/bias"
+    checkpoints.weights(model)[name].assign([np.nan] * 3 + [0.0] * 13)
+    (tmp_path / "release").mkdir()
+    write_release(tmp_path / "release", model)
+    write_hugging_face(tmp_path / "hf", model)
     message = f"3 of the 16 values of {name}"
     for path in ("release", "hf"):
         with pytest.raises(bert_tf.UserError, match=message):

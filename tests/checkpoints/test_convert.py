@@ -10,24 +10,19 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.device_check.checks import RECORDED
 from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, features, tiny
-
-
-def tensors_of(path):
-    source = checkpoints.ReleaseCheckpoint(str(path))
-    return {name: source.tensor(name) for name in source.shapes}
+from tests.common import TINY, WORDS, features, read_tensors, tiny, write_release, write_vocab
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
     """A model folder in the release's layout, with optimizer state."""
     folder = tmp_path_factory.mktemp("release")
-    values = {n: v.numpy() for n, v in checkpoints.weights(BertPretrainer(TINY)).items()}
+    model = BertPretrainer(TINY)
+    values = checkpoints.tensors(model)
     slots = {f"{n}/{slot}": v * 2 for n, v in values.items() for slot in ("adam_m", "adam_v")}
     step = {"global_step": np.int64(7)}
+    write_release(folder, model, WORDS[:2])
     checkpoints.write(str(folder / "bert_model.ckpt"), {**values, **slots, **step})
-    (folder / "bert_config.json").write_text(TINY.to_json_string())
-    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     return folder
 
 
@@ -38,7 +33,7 @@ def test_round_trip_through_hugging_face_is_bit_exact(tmp_path):
     checkpoints.convert(start, str(tmp_path / "a"), "release", config)
     checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "b"), "hugging_face")
     checkpoints.convert(str(tmp_path / "b"), str(tmp_path / "c"), "release")
-    expected = tensors_of(start)
+    expected = read_tensors(start)
     expected.pop("global_step")
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = [
@@ -60,8 +55,8 @@ def test_optimizer_state_is_left_out_by_default(release, tmp_path, caplog):
     checkpoints.convert(str(release), str(tmp_path / "less"), "release")
     assert "skipped 93 optimizer variables" in caplog.text
     checkpoints.convert(str(release), str(tmp_path / "all"), "release", keep_optimizer=True)
-    assert tensors_of(tmp_path / "all").keys() == tensors_of(release).keys()
-    assert len(tensors_of(tmp_path / "less")) == 46
+    assert read_tensors(tmp_path / "all").keys() == read_tensors(release).keys()
+    assert len(read_tensors(tmp_path / "less")) == 46
     assert (tmp_path / "less" / "vocab.txt").read_text() == "[PAD]\n[UNK]\n"
     assert bert_tf.BertConfig.from_json_file(str(tmp_path / "less" / "bert_config.json")) == TINY
 
@@ -71,7 +66,7 @@ def test_more_positions_and_words(release, tmp_path):
     checkpoints.convert(
         str(release), str(out), "release", max_position_embeddings=30, vocab_size=53
     )
-    before, after = tensors_of(release), tensors_of(out)
+    before, after = read_tensors(release), read_tensors(out)
     positions = "bert/embeddings/position_embeddings"
     assert after[positions].shape == (30, 16)
     for first in (0, 12):
@@ -92,7 +87,7 @@ def test_more_positions_and_words(release, tmp_path):
     assert len(np.unique(new, axis=0)) == 3
     again = tmp_path / "again"
     checkpoints.convert(str(release), str(again), "release", vocab_size=53)
-    np.testing.assert_array_equal(tensors_of(again)["bert/embeddings/word_embeddings"][50:], new)
+    np.testing.assert_array_equal(read_tensors(again)["bert/embeddings/word_embeddings"][50:], new)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +108,7 @@ def test_more_positions_and_words(release, tmp_path):
 )
 def test_errors(release, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    write_vocab(tmp_path, WORDS[:5])
     arguments = {"path": str(release), "output_dir": "out", "to_format": "release", **options}
     with pytest.raises(bert_tf.UserError, match=message):
         checkpoints.convert(**arguments)

@@ -1,13 +1,11 @@
 """Downloads of published models, from a local server."""
 
 import hashlib
-import http.server
 import io
 import multiprocessing
 import os
 import pathlib
 import signal
-import threading
 import time
 import zipfile
 
@@ -16,7 +14,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hub
-from tests.common import TINY, features
+from tests.common import TINY, WORDS, Handler, features, http_server, write_release
 
 NAME = "uncased_L-2_H-128_A-2"
 KNOWN = "uncased_L-12_H-768_A-12"  # its digests are known
@@ -26,10 +24,8 @@ def archive(tmp_path, top=f"{NAME}/", without=""):
     """Return a zip archive of a tiny model, laid out like the release's archives."""
     folder = tmp_path / "model"
     if not folder.exists():
-        values = {n: v.numpy() for n, v in checkpoints.weights(bert_tf.BertModel(TINY)).items()}
-        checkpoints.write(str(folder / "bert_model.ckpt"), values)
-        (folder / "bert_config.json").write_text(TINY.to_json_string())
-        (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+        folder.mkdir()
+        write_release(folder, bert_tf.BertModel(TINY), WORDS[:5])
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as writer:
         for path in folder.iterdir():
@@ -46,7 +42,7 @@ def server(monkeypatch, tmp_path):
     The connection closes after `server.cut` bytes.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Models(Handler):
         def do_GET(self):
             server.requests.append(self.path)
             if "L-4" in self.path:
@@ -58,17 +54,11 @@ def server(monkeypatch, tmp_path):
             time.sleep(server.delay)
             self.wfile.write(server.content[: server.cut])
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.content, server.cut, server.delay, server.requests = archive(tmp_path), None, 0, []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
-    monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path / "cache"))
-    yield server
-    server.shutdown()
-    server.server_close()
+    with http_server(Models) as server:
+        server.content, server.cut, server.delay, server.requests = archive(tmp_path), None, 0, []
+        monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
+        monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path / "cache"))
+        yield server
 
 
 def visible(folder):

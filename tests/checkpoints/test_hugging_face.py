@@ -140,32 +140,24 @@ def test_broken_folders(folder, tmp_path):
     index = folder / "model.safetensors.index.json"
     whole, arrays = weights.read_bytes(), safetensors.load_file(weights)
     decoder = {"cls.predictions.decoder.weight": np.zeros((50, 16), "float32")}
+    one_layer = {key: value for key, value in arrays.items() if "layer.1.output" not in key}
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
     model = BertPretrainer(TINY)
-    for content, message in (
-        (whole[: len(whole) // 2], "safetensors"),
-        (b"some text", "safetensors"),
-        ({f"x.{key}": value for key, value in arrays.items()}, " x."),
-        (
-            {key: value for key, value in arrays.items() if "layer.1.output" not in key},
-            "lacks bert/encoder/layer_1/output/dense/kernel",
-        ),
-        ({**arrays, **decoder}, "decoder.weight .*bert.embeddings.word_embeddings.weight"),
-        ("one.safetensors", "one.safetensors .*missing"),
-        ("../one.safetensors", "outside the folder"),
-        ("{", "index.json, line 1"),
-        (None, "save_pretrained"),
-    ):
-        if isinstance(content, bytes):
-            weights.write_bytes(content)
-        elif isinstance(content, dict):
-            safetensors.save_file(content, weights)
-        elif content:
-            weights.unlink(missing_ok=True)
-            values = json.dumps({"weight_map": {"a": content}})
-            index.write_text(content if content == "{" else values)
-        else:
-            index.unlink()
-            (folder / "pytorch_model.bin").write_bytes(pickle.dumps("never loaded"))
+    for path, content, message in (
+        (weights, whole[: len(whole) // 2], "safetensors"),
+        (weights, b"some text", "safetensors"),
+        (weights, safetensors.save({f"x.{x}": y for x, y in arrays.items()}), " x."),
+        (weights, safetensors.save(one_layer), "lacks bert/encoder/layer_1/output/dense/kernel"),
+        (weights, safetensors.save({**arrays, **decoder}),
+         "decoder.weight .*bert.embeddings.word_embeddings.weight"),
+        (index, b'{"weight_map": {"a": "one.safetensors"}}', "one.safetensors .*missing"),
+        (index, b'{"weight_map": {"a": "../one.safetensors"}}', "outside the folder"),
+        (index, b"{", "index.json, line 1"),
+        (folder / "other", b"", "save_pretrained"),
+    ):  # fmt: skip
+        for file in (weights, index):
+            file.unlink(missing_ok=True)
+        path.write_bytes(content)
         with pytest.raises(bert_tf.UserError, match=message):
             checkpoints.warm_start(model, str(folder))
     weights.write_bytes(whole)

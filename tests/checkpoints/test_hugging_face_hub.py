@@ -1,12 +1,10 @@
 """Models of the Hugging Face Hub, downloaded by its client from a local stand-in server."""
 
 import hashlib
-import http.server
 import importlib
 import json
 import os
 import re
-import threading
 import urllib.parse
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from tests.common import WORDS, tiny, write_vocab
+from tests.common import WORDS, Handler, http_server, tiny, write_hugging_face
 
 constants = pytest.importorskip("huggingface_hub.constants")
 
@@ -22,7 +20,7 @@ constants = pytest.importorskip("huggingface_hub.constants")
 MAIN, OLD = "1" * 40, "2" * 40
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Hub(Handler):
     """Responds as the Hub does; `server.repositories` maps names to dicts of files."""
 
     protocol_version = "HTTP/1.1"
@@ -71,20 +69,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture(scope="module")
 def repositories(tmp_path_factory):
     """The files that the server has for each model."""
     folder = tmp_path_factory.mktemp("hub")
-    config = tiny(vocab_size=len(WORDS))
-    tensors = checkpoints.tensors(bert_tf.BertModel(config))
-    vocab_file = str(write_vocab(folder))
-    checkpoints.write_hugging_face(
-        str(folder / "hf"), tensors, config, vocab_file, do_lower_case=False
-    )
+    model = bert_tf.BertModel(tiny(vocab_size=len(WORDS)))
+    write_hugging_face(folder / "hf", model, do_lower_case=False)
     model = {path.name: path.read_bytes() for path in (folder / "hf").iterdir()}
     pickled = {**model, "pytorch_model.bin": b"pickle"}
     del pickled["model.safetensors"]
@@ -102,20 +93,17 @@ def repositories(tmp_path_factory):
 @pytest.fixture
 def hub(repositories, monkeypatch, tmp_path):
     """The server; `hub.restart()` makes the client reread its environment variables."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.repositories, server.requests = repositories, []
-    server.restart = lambda: importlib.reload(constants)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with monkeypatch.context() as patch:
-        patch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        patch.setenv("HF_HOME", str(tmp_path / "home"))
-        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "TRANSFORMERS_OFFLINE"):
-            patch.delenv(name, raising=False)
+    with http_server(Hub) as server:
+        server.repositories, server.requests = repositories, []
+        server.restart = lambda: importlib.reload(constants)
+        with monkeypatch.context() as patch:
+            patch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+            patch.setenv("HF_HOME", str(tmp_path / "home"))
+            for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "TRANSFORMERS_OFFLINE"):
+                patch.delenv(name, raising=False)
+            server.restart()
+            yield server
         server.restart()
-        yield server
-    server.restart()
-    server.shutdown()
-    server.server_close()
 
 
 def test_model_of_the_hub(hub, tmp_path, caplog, monkeypatch):

@@ -15,9 +15,10 @@ import keras
 from bert_tf import checkpoints, configs, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
-from tests.common import WORDS, tiny
+from tests.common import WORDS, tiny, write_release, write_vocab
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
 from tests.serving.serving_models import make_servable
+from tests.squad_helpers import dataset, question
 
 CONFIG = tiny(num_hidden_layers=1, vocab_size=len(WORDS))
 
@@ -176,14 +177,11 @@ class Inputs:
 
     def _make_vocab(self, folder):
         unused = [f"[unused{i}]" for i in range(5)]
-        (folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*TOKENS, *unused]))
+        write_vocab(folder, [*TOKENS, *unused])
 
     def _make_model(self, folder):
         keras.utils.set_random_seed(0)
-        tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(CONFIG)).items()}
-        checkpoints.write(str(folder / "bert_model.ckpt"), tensors)
-        (folder / "bert_config.json").write_text(CONFIG.to_json_string())
-        (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+        write_release(folder, BertPretrainer(CONFIG))
 
     def _make_hf(self, folder):
         self.make("model")
@@ -206,13 +204,9 @@ class Inputs:
         (folder / "scores.json").write_text(json.dumps(scores))
 
     def _make_squad_data(self, folder):
-        qas = [
-            {"id": str(i), "question": word, "answers": [{"text": word, "answer_start": 2 * i}]}
-            for i, word in enumerate("abcd")
-        ]
-        paragraphs = [{"context": "a b c d e f", "qas": qas}]
-        data = {"version": "1.1", "data": [{"title": "x", "paragraphs": paragraphs}]}
-        (folder / "train.json").write_text(json.dumps(data))
+        context = "a b c d e f"
+        questions = [question(str(i), word, context, word) for i, word in enumerate("abcd")]
+        dataset(folder / "train.json", [(context, questions)])
 
     def _make_columns(self, folder):
         sentence = "a B-X\nb I-X\nc O\nd O\n\n"

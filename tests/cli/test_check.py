@@ -1,9 +1,6 @@
 """`bert-tf check` on good and on faulty devices."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ import pytest
 import bert_tf
 from bert_tf import optimization
 from bert_tf.device_check import checks, speed
-from tests.common import run_python, tiny
+from tests.common import python_process, run_python, tiny
 from tests.training.training_helpers import mirrored, one_device
 
 DTYPES = ["float32", "bfloat16", "float16"]
@@ -120,10 +117,7 @@ def test_the_command(run_script, tmp_path, monkeypatch, capsys):
 
 
 def test_other_backends_are_refused(root):
-    done = subprocess.run(
-        [sys.executable, root / "run_ner.py", "--output_dir=x"],
-        env={**os.environ, "KERAS_BACKEND": "jax"}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = python_process(root / "run_ner.py", "--output_dir=x", KERAS_BACKEND="jax")
     assert done.returncode == 1
     assert done.stderr == "run_ner.py: error: KERAS_BACKEND=jax: expected tensorflow; unset it\n"
 

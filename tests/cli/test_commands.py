@@ -2,14 +2,13 @@
 
 import os
 import shlex
-import subprocess
 import sys
 
 import pytest
 
 import bert_tf
 from bert_tf import commands
-from tests.common import run_python
+from tests.common import python_process, run_python
 
 
 def test_run_prints_command_and_output(tmp_path, capsys):
@@ -48,11 +47,9 @@ def test_start_up_messages_are_shown_if_the_import_fails_or_at_level_0(tmp_path,
         f"import os\nos.write(2, b'F0000 no AVX\\nhalf a')\n{end}\n"
         "class config: list_physical_devices = print"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", "import bert_tf.cli.tensorflow_start as x; x.import_tensorflow()"],
-        capture_output=True, text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": level,
-             "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    done = python_process(
+        "-c", "import bert_tf.cli.tensorflow_start as x; x.import_tensorflow()",
+        TF_CPP_MIN_LOG_LEVEL=level, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]),
     )  # fmt: skip
     assert bool(done.returncode) == ("no wheel" in done.stderr) == bool(end)
     assert done.stderr.startswith("F0000 no AVX\nhalf a")
@@ -66,7 +63,7 @@ def main():
     raise {error}
 flags.run(main, needs_tensorflow=False)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    done = python_process("-c", code, cwd=root)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("-c: error: out of memory (")

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bert_tf import BertConfig, checkpoints
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -14,7 +13,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from tests.common import TINY, WORDS, enlarge_weights, tiny, write_vocab
+from tests.common import WORDS, enlarge_weights, tiny, write_hugging_face
 from tests.data.pretraining_helpers import write_records
 from tests.serving.conftest import assert_alike
 
@@ -23,19 +22,15 @@ from tests.serving.conftest import assert_alike
 def folders(tmp_path_factory):
     """The paths of a Hugging Face folder without vocab.txt and of a record file."""
     folder = tmp_path_factory.mktemp("folders")
-    config = BertConfig.from_dict({**TINY.to_dict(), "vocab_size": len(WORDS)})
-    tensors = {k: v.numpy() for k, v in checkpoints.weights(BertPretrainer(config)).items()}
-    checkpoints.write_hugging_face(
-        str(folder / "hf"), tensors, config, str(write_vocab(folder)), do_lower_case=False,
-        strip_accents=True,
-    )  # fmt: skip
+    model = BertPretrainer(tiny(vocab_size=len(WORDS)))
+    hf = write_hugging_face(folder / "hf", model, do_lower_case=False, strip_accents=True)
     (folder / "hf" / "vocab.txt").unlink()
     write_records(folder / "data.tfrecord", 4)
-    return str(folder / "hf"), str(folder / "data.tfrecord")
+    return hf, str(folder / "data.tfrecord")
 
 
 @pytest.mark.slow
-def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folders, tmp_path):
+def test_pretraining_run_has_the_vocabulary_of_its_model(run_script, folders, tmp_path):
     hf, data = folders
     run = tmp_path / "run"
     log = run_script(
@@ -50,17 +45,6 @@ def test_pretraining_run_is_exported_without_a_vocabulary_flag(run_script, folde
     settings = json.loads((run / "tokenizer_config.json").read_text())
     assert {name: settings[name] for name in expected} == expected
 
-    pytest.importorskip("tensorflow_text")
-    export = tmp_path / "export"
-    log = run_script(
-        "export_model", "--task=fill_mask", f"--init_checkpoint={run}", f"--export_dir={export}",
-        "--max_seq_length=8", "--nowarm_up",
-    )  # fmt: skip
-    found = "bert_config_file (bert_config.json), vocab_file (vocab.txt), do_lower_case=False"
-    assert f"from {run}: {found}, strip_accents=True" in log
-    metadata = json.loads((export / "1/assets.extra/model.json").read_text())
-    assert {name: metadata[name] for name in expected} == expected
-
 
 def test_model_is_a_folder(run_script, folders, capsys):
     hf, _ = folders
@@ -71,8 +55,6 @@ def test_model_is_a_folder(run_script, folders, capsys):
     found = "bert_config_file (config.json), vocab_file (tokenizer.json), do_lower_case=False"
     assert f"from {hf}: {found}, strip_accents=True" in log
     assert "[MASK]" in capsys.readouterr().out
-    with pytest.raises(UserError, match="--model: 'nothing' is neither a folder nor one of"):
-        run_script("bert-tf fill-mask", "--model=nothing", "--text=a [MASK]")
 
 
 ANSWERS = [
@@ -94,11 +76,7 @@ def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, li
     labels = ["x", "y", "z"] if answer in ("label", "entities") else None
     model = model_class(config, **({"num_labels": 3} if labels else {}))
     enlarge_weights(model)
-    hf = str(tmp_path / "hf")
-    checkpoints.write_hugging_face(
-        hf, checkpoints.tensors(model), config, str(write_vocab(tmp_path)), labels=labels,
-        architecture=name,
-    )  # fmt: skip
+    hf = write_hugging_face(tmp_path / "hf", model, labels=labels, architecture=name)
     (tmp_path / "in.txt").write_text(f"{line}\n")
     log = run_script(
         "export_model", f"--model_dir={hf}", f"--export_dir={tmp_path}/out", "--nowarm_up"

@@ -9,9 +9,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import checkpoints
 from bert_tf.errors import UserError
-from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_model, write_vocab
+from tests.common import QUICK_RUN, WORDS, tiny, write_files, write_hugging_face, write_model
 
 TEXTS = [("a b", "x"), ("b a", "x"), ("c d", "y"), ("d c d", "y")] * 8
 TEXT = "".join(f"{text}\t{label}\n" for text, label in TEXTS)
@@ -68,13 +67,11 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
 
 
 def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
-    config = tiny(vocab_size=len(WORDS), num_hidden_layers=1)
-    tensors = checkpoints.tensors(bert_tf.BertModel(config))
-    vocab_file = str(write_vocab(tmp_path))
     commit = "1" * 40
     folder = tmp_path / "models--a--b" / "snapshots" / commit
     folder.parent.mkdir(parents=True)
-    checkpoints.write_hugging_face(str(folder), tensors, config, vocab_file)
+    model = bert_tf.BertModel(tiny(vocab_size=len(WORDS), num_hidden_layers=1))
+    write_hugging_face(folder, model)
     write_files(tmp_path, train__tsv=TEXT)
     out, path = tmp_path / "out", tmp_path / "train.tsv"
 
@@ -87,8 +84,8 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     run(1)
     weights = read(out)["weights"]
     assert weights["revision"] == commit
-    model = folder / "model.safetensors"
-    assert weights["files"] == {str(model): digest(model)}
+    file = folder / "model.safetensors"
+    assert weights["files"] == {str(file): digest(file)}
 
     write_files(tmp_path, train__tsv=TEXT + TEXT)
     run(2)

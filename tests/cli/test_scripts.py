@@ -14,7 +14,8 @@ from bert_tf import checkpoints
 from bert_tf.__main__ import COMMANDS
 from bert_tf.cli import flags
 from bert_tf.errors import UserError
-from tests.common import TINY, read_results, write_model
+from tests import fork_server
+from tests.common import TINY, read_results, read_tensors, write_model
 from tests.data.pretraining_helpers import write_records
 
 
@@ -48,13 +49,9 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     log = run_script("run_pretraining", *pretraining_flags(folder, a), *flags, "--do_eval")
     results = read_results(a / "eval_results.txt")
     assert list(results) == [
-        "global_step",
-        "loss",
-        "masked_lm_accuracy",
-        "masked_lm_loss",
-        "next_sentence_accuracy",
+        "global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "next_sentence_accuracy",
         "next_sentence_loss",
-    ]
+    ]  # fmt: skip
     record = json.loads((a / "best/best.json").read_text())
     assert int(results["global_step"]) == record["step"]
     run = json.loads((a / "run.json").read_text())
@@ -75,11 +72,9 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     log = run_script("run_pretraining", *pretraining_flags(folder, b), *flags)
     assert "counting the records of 1 files" in log  # without side files
     assert "training files changed" not in log
-    tensors, resumed = (
-        checkpoints.ReleaseCheckpoint(str(tmp_path / run / "model.ckpt-6")) for run in "ab"
-    )
-    for name in tensors.shapes:
-        np.testing.assert_array_equal(tensors.tensor(name), resumed.tensor(name), err_msg=name)
+    tensors, resumed = (read_tensors(tmp_path / run / "model.ckpt-6") for run in "ab")
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
 
     # The change of records is logged.
     data = (folder / "data.tfrecord").read_bytes()
@@ -120,37 +115,6 @@ def test_sigterm_saves_and_exits_with_a_status(root, folder, tmp_path):
     assert checkpoints.ReleaseCheckpoint(prefix).tensor("global_step") == step
 
 
-# Each command runs in a fork, because two scripts cannot define the same flag in one process.
-PROGRAM = """
-import json, os, runpy, sys, traceback
-import bert_tf.cli.flags
-commands, scripts = json.loads(sys.argv[1])
-for name, arguments in commands:
-    print("==", name, flush=True)
-    print("==", name, file=sys.stderr, flush=True)
-    if child := os.fork():
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print("status", status, flush=True)
-        continue
-    sys.argv = arguments
-    status = 99
-    try:
-        if arguments[0].removeprefix("./") in scripts:
-            runpy.run_path(arguments[0], run_name="__main__")
-        else:
-            runpy.run_module("bert_tf", run_name="__main__")
-    except SystemExit as exit:
-        status = exit.code or 0
-    except BaseException:
-        traceback.print_exc()
-    if "tensorflow" in sys.modules:
-        status = 98
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-"""
-
-
 # Command lines of run_classifier.py and their errors. Absl prints two lines for some.
 FLAG_ERRORS = {
     " ": "--output_dir is required",
@@ -175,33 +139,35 @@ def check_help(text):
 def test_help_and_flag_errors_do_not_wait_for_tensorflow(root, tmp_path):
     scripts = sorted({path.name for path in root.glob("*.py")} - {"setup.py"})
     commands = {f"{name} --help": [name, "--help"] for name in scripts}
-    commands |= {f"bert-tf {x} --help": ["bert-tf", *x.split(), "--help"] for x in COMMANDS}
+    commands |= {f"bert-tf {x} --help": ["-m", "bert_tf", *x.split(), "--help"] for x in COMMANDS}
     commands |= {name: ["run_squad.py", f"--{name}"] for name in ("helpshort", "helpfull")}
     commands["unknown"] = ["run_ner.py", "--output_dir=x", "--max_seq_lenth=8"]
     commands |= {line: ["./run_classifier.py", *line.split()] for line in FLAG_ERRORS}
-    words = ["bert-tf", "vocab", "learn", "--input_file=none.txt", f"--vocab_file={tmp_path}/x"]
-    commands["missing"] = words
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([list(commands.items()), scripts])],
-        cwd=root, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(root), "COLUMNS": "80"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    outputs, errors = (
-        dict(part.split("\n", 1) for part in text.split("== ")[1:])
-        for text in (done.stdout, done.stderr)
-    )
+    commands["missing"] = ["-m", "bert_tf", "vocab", "learn", "--input_file=none.txt",
+                           f"--vocab_file={tmp_path}/x"]  # fmt: skip
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit(99)")
+    path = f"{root}{os.pathsep}{tmp_path}"
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
+    outputs, errors, address = {}, {}, str(tmp_path / "server")
+    with fork_server.serving(address, environment, ["bert_tf.cli.flags"]):
+        for name, words in commands.items():
+            paths = tmp_path / "out", tmp_path / "err"
+            with open(paths[0], "w") as out, open(paths[1], "w") as err:
+                files = [out.fileno(), out.fileno(), err.fileno()]
+                _, connection = fork_server.start(address, words, root, environment, files)
+                status, _ = fork_server.wait(connection)
+            assert status == (0 if "--help" in words[-1] else 1), name
+            outputs[name], errors[name] = (x.read_text() for x in paths)
     for name in commands:
         if name.endswith("--help"):
-            assert outputs[name].endswith("\nstatus 0\n"), errors[name]
-            check_help(outputs[name].removesuffix("status 0\n"))
+            check_help(outputs[name])
     assert outputs["helpshort"] == outputs["run_squad.py --help"]
     assert "--n_best_size:" in outputs["helpfull"] and "--flagfile:" in outputs["helpfull"]
     for name, message in FLAG_ERRORS.items():
-        assert outputs[name] == "status 1\n"
+        assert not outputs[name]
         (line,) = errors[name].splitlines()
         assert line.startswith(f"run_classifier.py: error: {message}")
-    assert outputs["unknown"] == outputs["missing"] == "status 1\n"
+    assert not outputs["unknown"] and not outputs["missing"]
     assert errors["missing"] == (
         "bert-tf vocab learn: error: --input_file: no file matches none.txt\n"
     )

@@ -61,7 +61,8 @@ def test_only_own_lines(script, inputs, run_alone, tmp_path):
     inputs.copy(command_line, tmp_path)
     if script == "create_pretraining_data":  # remote paths make it import TensorFlow
         command_line = command_line.replace("=text/", f"=file://{tmp_path}/text/")
-    check_lines(run_alone(script, tmp_path, command_line.split()))
+    lines = run_alone(script, tmp_path, command_line.split()).splitlines()
+    assert lines and not [line for line in lines if not line.startswith("bert_tf: ")]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,3 @@ def test_a_gpu_that_tensorflow_cannot_use(
     (tmp_path / "nvidia0").touch()
     tensorflow_start.warn_of_unused_gpu()
     assert ("TensorFlow cannot use the GPU of this machine" in caplog.text) == is_expected
-
-
-def check_lines(text):
-    lines = text.splitlines()
-    assert lines and not [line for line in lines if not line.startswith("bert_tf: ")]

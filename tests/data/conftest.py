@@ -6,14 +6,14 @@ import pytest
 
 from bert_tf import tokenization
 from bert_tf.data.pretraining import corpus as corpus_module
+from tests.common import write_vocab
 from tests.data.pretraining_helpers import TOKENS, random_text, read_corpus
 
 
 @pytest.fixture
 def tokenizer(tmp_path):
     """A `FullTokenizer` of the tokens in `pretraining_helpers`."""
-    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
-    return tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+    return tokenization.FullTokenizer(str(write_vocab(tmp_path, TOKENS)))
 
 
 @pytest.fixture

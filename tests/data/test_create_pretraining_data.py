@@ -76,6 +76,7 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
     ("flags", "message"),
     [
         (["--input_file=empty.txt"], r"^empty\.txt: no text"),
+        (["--input_file=short.txt", "--objective=sop"], r"^short\.txt: no instance"),
         (["--vocab_file=unmasked.txt"], r"^--vocab_file: .*\[MASK\] among its 4 pieces"),
         (["--output_file=made/x,made/y"], r"^--output_file: .*--num_shards"),
         (["--vocab_file="], "^--vocab_file or --model"),
@@ -94,6 +95,7 @@ def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folde
 )  # fmt: skip
 def test_errors_leave_no_files(create, text_folder, flags, message):
     (text_folder / "empty.txt").write_text("\n\n")
+    (text_folder / "short.txt").write_text("a\n\nthe\n")
     (text_folder / "empty").mkdir()
     (text_folder / "unmasked.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     before = {path for path in text_folder.rglob("*") if path.is_file()}

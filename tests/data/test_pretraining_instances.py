@@ -19,6 +19,7 @@ from bert_tf.data.pretraining import compiled
 from bert_tf.data.pretraining.writing import warn_about_limits
 from bert_tf.errors import UserError
 from tests import golden_inputs
+from tests.common import write_vocab
 from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus, unpacked
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
@@ -207,10 +208,10 @@ def test_ngrams_are_masked(corpus):
     assert ngrams[3] / ngrams[1] > 2 * singles[3] / singles[1]
 
 
-def test_words_between_spaces(tokenizer, tmp_path):
+def test_words_between_spaces(tmp_path):
     """In segmented text without ## tokens, the characters of a word are masked together."""
-    (tmp_path / "vocab.txt").write_text("\n".join([*TOKENS[:5], *"我喜欢北京天安门"]))
-    tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
+    pieces = [*TOKENS[:5], *"我喜欢北京天安门"]
+    tokenizer = tokenization.FullTokenizer(str(write_vocab(tmp_path, pieces)))
     words = ["我", "喜欢", "北京", "天安门"]
     rng = random.Random(0)
     lines = [" ".join(rng.choices(words, k=9)) for _ in range(20)]

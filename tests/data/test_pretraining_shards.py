@@ -114,17 +114,6 @@ def test_compiled_shards_are_those_of_python(num_processes, monkeypatch):
     assert len(calls) == 3 * CONFIG.dupe_factor if num_processes == 1 else not calls
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("\n\n", r"^c.txt: no text"), ("a\n\nthe\n", "^c.txt: no instance")]
-)
-def test_text_without_instances_leaves_no_files(text_folder, text, message):
-    (text_folder / "c.txt").write_text(text)
-    config = dataclasses.replace(CONFIG, objective="sop")
-    with pytest.raises(UserError, match=message):
-        make_shards(config=config, source=pretraining.TextFileSource(["c.txt"])).create()
-    assert not list((text_folder / "made").iterdir())
-
-
 def test_remote_file_systems(text_folder, monkeypatch):
     """Only TensorFlow can read and write these paths; its processes cannot be forked."""
     import tensorflow as tf

@@ -1,14 +1,10 @@
 """The benchmarks run in their smallest settings."""
 
-import http.server
-import threading
-
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints
 from examples import toy_corpus
-from tests.common import WORDS, run_python, tiny, write_vocab
+from tests.common import WORDS, Handler, http_server, run_python, tiny, write_hugging_face
 from tests.docs.test_rehearsal import write_glue
 
 SIZES = "--layers=1 --width=8 --heads=2 --intermediate=16 --vocab=300 --batch=2 --length=32"
@@ -44,29 +40,22 @@ BENCHMARKS = {
 def folder(tmp_path_factory):
     """The folder in which the benchmarks run, with their input files."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    write_vocab(folder)
     write_glue(folder)
     (folder / "corpus.txt").write_text(toy_corpus.make(corpus=5, heldout=1)["corpus"])
     (folder / "lines.txt").write_text("a b\nc d e\n")
     (folder / "rows.jsonl").write_text('{"text": "a"}\n')
     model = bert_tf.BertModel(tiny(vocab_size=len(WORDS), max_position_embeddings=512))
-    vocab_file = str(folder / "vocab.txt")
-    checkpoints.write_hugging_face(
-        str(folder / "model"), checkpoints.tensors(model), model.config, vocab_file
-    )
+    write_hugging_face(folder / "model", model)
     return folder
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Model(Handler):
     """Answers every request, like a model server."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.end_headers()
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.mark.slow
@@ -80,11 +69,9 @@ def test_runs(root, name, folder):
             root / "create_pretraining_data.py", "--input_file=corpus.txt",
             "--vocab_file=vocab.txt", "--output_file=records", "--max_seq_length=32", cwd=folder,
         )  # fmt: skip
-    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with http_server(Model) as server:
         flags = flags.replace("SERVER", f"localhost:{server.server_port}")
         output = run_python(root / "benchmarks" / name, *flags.split(), cwd=folder)
-        server.shutdown()
     assert "per second" in output or output.count("\n| ") > 1, output
 
 

@@ -64,9 +64,6 @@ def test_bash_blocks_are_bash(root):
     text = "\n".join(f"(\n{b.text})" for b in pages.blocks(root) if b.language == "bash")
     done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for block in pages.blocks(root):
-        if block.language == "python":
-            ast.parse(block.text, block.place)
 
 
 def test_flags_in_the_text_exist(root, run_script):

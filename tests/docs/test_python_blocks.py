@@ -3,6 +3,7 @@
 import os
 import shutil
 import types
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -68,14 +69,11 @@ def folder(tmp_path, monkeypatch, eagerly):
     toy_corpus.write(tmp_path / "toy", corpus=1, heldout=1, train=20, dev=4, test=4)
     (tmp_path / "tmp").mkdir()
     preset = tmp_path / "cache" / "uncased_L-12_H-768_A-12"
-    for path in preset.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(preset, tmp_path, dirs_exist_ok=True)
     write_squad(tmp_path / "dev-v1.1.json", 1)
-    registries = [(registry, dict(registry)) for registry in (TASKS, files.TASK_CONFIG_FILES)]
-    yield tmp_path
-    for registry, before in registries:  # a page registers a task
-        registry.clear()
-        registry.update(before)
+    # A page registers a task.
+    with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
+        yield tmp_path
 
 
 # Pages whose blocks train.

@@ -11,10 +11,9 @@ import sys
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints
 from examples import toy_corpus
 from tests import fork_server
-from tests.common import TINY
+from tests.common import TINY, write_release
 from tests.docs import pages
 from tests.squad_helpers import dataset, question
 
@@ -104,11 +103,9 @@ def write_presets(cache, monkeypatch=None):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "fine", "inn"]
     words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
     model = bert_tf.BertPretrainer(bert_tf.BertConfig(**SMALL))
-    values = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
     for name in PRESETS:
-        checkpoints.write(str(cache / name / "bert_model.ckpt"), values)
-        (cache / name / "bert_config.json").write_text(json.dumps(SMALL))
-        (cache / name / "vocab.txt").write_text("\n".join(words) + "\n")
+        (cache / name).mkdir(parents=True)
+        write_release(cache / name, model, words)
 
 
 def write_glue(folder):

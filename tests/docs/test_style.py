@@ -2,10 +2,10 @@
 
 import ast
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.common import python_process
 
 # A module imports from its own and earlier layers.
 LAYERS = [
@@ -38,9 +38,7 @@ def modules(root):
 def test_tools_have_no_complaints(root, command):
     module, *arguments = command.split()
     pytest.importorskip(module)
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], cwd=root, capture_output=True, text=True
-    )
+    done = python_process("-m", module, *arguments, cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -5,13 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
-from tests.common import run_python
+from tests.common import python_process, run_python
 
 # The scripts of the 2018 release, and bert_tf's three more tasks and export.
 SCRIPTS = {
@@ -100,10 +98,8 @@ def test_no_package_of_a_runtime_is_replaced(metadata):
 
 def test_import_without_tensorflow(root, tmp_path):
     (tmp_path / "lazy_loader.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import bert_tf"],
-        env={"PYTHONPATH": f"{root}{os.pathsep}{tmp_path}"}, capture_output=True, text=True,
-    )  # fmt: skip
+    path = f"{root}{os.pathsep}{tmp_path}"
+    done = python_process("-S", "-c", "import bert_tf", PYTHONPATH=path)
     assert done.returncode and done.stderr.splitlines()[-1].startswith(
         "ImportError: bert_tf requires TensorFlow, which is not installed: pip install "
     )

@@ -14,19 +14,14 @@ from tensorflow.python.framework import kernels, op_def_registry
 import bert_tf
 from bert_tf import configs, optimization, training
 from bert_tf.data import records
-from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
-from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from bert_tf.training.pretraining import PretrainingTask
-from tests.common import TINY
+from tests.common import tiny
+from tests.tasks.task_helpers import classification_task, span_task, tag_task
 
 # One layer is enough, since all layers have the same operations.
-CONFIG = bert_tf.BertConfig.from_dict({**TINY.to_dict(), "num_hidden_layers": 1})
+CONFIG = tiny(num_hidden_layers=1)
 LENGTHS = {"S": 8, "P": 2, "L": 3, "F": 2, "C": 3}
-TAGS = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
 KINDS = {"int64": tf.int32, "float32": tf.float32}
 
 
@@ -34,32 +29,15 @@ def pretraining(dtype=None):
     return PretrainingTask(CONFIG, dtype)
 
 
-def classification(task_type="classification", dtype=None, class_weights=None, **options):
-    model = bert_tf.BertClassifier(CONFIG, 1 if task_type == "regression" else 3, dtype, **options)
-    return TASK_CLASSES[task_type](model, class_weights=class_weights)
-
-
-def question_answering():
-    config = QuestionAnsweringConfig(CONFIG, n_best_size=3)
-    return QuestionAnsweringTask(bert_tf.BertSpanLabeler(CONFIG), config)
-
-
-def token_classification():
-    config = TokenClassificationConfig(CONFIG, "", max_seq_length=8, tags=TAGS)
-    return TokenClassificationTask(bert_tf.BertTokenClassifier(CONFIG, 3), config)
-
-
-def numeric():
-    return classification(num_numeric_features=2, class_weights=(1.0, 2.0, 0.5))
-
-
+classification = functools.partial(classification_task, CONFIG)
+numeric = functools.partial(classification, num_numeric_features=2, class_weights=(1.0, 2.0, 0.5))
 CASES = {
     "pretraining": (pretraining, records.PRETRAINING),
     "classification": (classification, records.CLASSIFICATION),
     "regression": (lambda: classification("regression"), records.REGRESSION),
     "multi_label": (lambda: classification("multi_label"), records.MULTI_LABEL),
-    "question_answering": (question_answering, records.SQUAD_TRAINING),
-    "token_classification": (token_classification, records.TAGGING),
+    "question_answering": (lambda: span_task(CONFIG), records.SQUAD_TRAINING),
+    "token_classification": (lambda: tag_task(CONFIG), records.TAGGING),
     "choice": (lambda: MultipleChoiceTask(bert_tf.BertMultipleChoice(CONFIG)), records.CHOICE),
     "numeric": (numeric, {**records.CLASSIFICATION, **records.NUMBERS}),
 }

@@ -1,7 +1,6 @@
 """The model on Keras' JAX backend without TensorFlow; test_fit_equals_loop.py has its numbers."""
 
 import importlib.util
-import os
 
 import pytest
 
@@ -10,10 +9,9 @@ from tests.common import run_python
 
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
-def test_skipped_padding_dropout_and_recomputation():
+def test_skipped_padding_dropout_and_recomputation(root):
     code = """
 import sys
-sys.path += sys.argv[1:]
 import bert_tf
 sys.modules["tensorflow"] = None
 import keras, numpy as np
@@ -39,5 +37,4 @@ np.testing.assert_allclose(packed, plain, atol=0.02)
 history = model.fit(batch, np.array([0, 1, 0]), epochs=2, verbose=0).history
 assert np.isfinite(history["loss"]).all()
 """
-    folder = os.path.dirname(os.path.dirname(__file__))
-    run_python("-c", code, folder, KERAS_BACKEND="jax")
+    run_python("-c", code, KERAS_BACKEND="jax", PYTHONPATH=str(root))

@@ -70,7 +70,7 @@ NAMES = {
 def test_names_of_other_libraries():
     """They are used in every kind of call, also in a mapping such as a `BatchEncoding`."""
     model, labels = BertClassifier(TINY, 2), np.zeros(3)
-    model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy", run_eagerly=True)
     variables = model.trainable_variables, model.non_trainable_variables
 
     def extended(x):
@@ -89,8 +89,7 @@ def test_names_of_other_libraries():
     for names, is_known in NAMES.items():
         values = [*batch.values(), batch["input_mask"]]
         x = collections.UserDict(zip(names.split(), values, strict=False))
-        count = 5 if "attention_mask" in names else 3  # tracing takes most of the time
-        for call, value in zip(calls[:count], expected, strict=False):
+        for call, value in zip(calls, expected, strict=True):
             if is_known:
                 np.testing.assert_allclose(call(x), value, atol=1e-6)
             else:
@@ -224,10 +223,9 @@ def test_config_file(tmp_path):
     path.write_text(TINY.to_json_string().replace("{", '{"pooler_type": "first",', 1))
     config = bert_tf.BertConfig.from_json_file(str(path))
     assert config.to_dict() == {**TINY.to_dict(), "pooler_type": "first"}
-    for text, found in (("{\n  nonsense", "line 2"), ("[]", "vocab_size")):
-        path.write_text(text)
-        with pytest.raises(bert_tf.UserError, match=rf"bert_config\.json.*{found}"):
-            bert_tf.BertConfig.from_json_file(str(path))
+    path.write_text("[]")
+    with pytest.raises(bert_tf.UserError, match=r"bert_config\.json.*vocab_size"):
+        bert_tf.BertConfig.from_json_file(str(path))
 
 
 @pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])

@@ -29,18 +29,19 @@ def batch_of_step(step):
     return {name: tf.constant(value) for name, value in Batches().make(step).items()}
 
 
-def make_step(task, optimizer, **options):
-    loss_scale = training.LossScale.of(task.model)
-    return training.make_train_step(task, optimizer, configs.TrainConfig(**options), loss_scale)
+def make_step(task, rate, **options):
+    """Return a training step of a task and its optimizer."""
+    optimizer, loss_scale = optimization.AdamWeightDecay(rate), training.LossScale.of(task.model)
+    optimizer.build(training.checkpointing.weights(task.model))
+    config = configs.TrainConfig(**options)
+    return training.make_train_step(task, optimizer, config, loss_scale), optimizer
 
 
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps; return all variables by name, including dropout's seeds."""
     keras.utils.set_random_seed(7)
     task = PretrainingTask(training_helpers.config(dropout), dtype)
-    optimizer = optimization.AdamWeightDecay(optimization.LinearWarmupDecay(1e-3, steps))
-    optimizer.build(training.checkpointing.weights(task.model))
-    step = make_step(task, optimizer, **options)
+    step, optimizer = make_step(task, optimization.LinearWarmupDecay(1e-3, steps), **options)
     for i in range(steps):
         step(batch_of_step(i))
     variables = {**optimizer.weights, **optimizer.slots}
@@ -73,9 +74,7 @@ def test_the_same_steps_on_two_devices(tmp_path, common, changes, atol):
 def graph_of_step(**options):
     """Return the graph of a traced step, and all nodes including its functions' nodes."""
     task = PretrainingTask(training_helpers.config(0.1))
-    optimizer = optimization.AdamWeightDecay(1e-3)
-    optimizer.build(training.checkpointing.weights(task.model))
-    step = make_step(task, optimizer, **options)
+    step, _ = make_step(task, 1e-3, **options)
     batch = batch_of_step(0)
     graph = tf.function(step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -170,9 +169,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     def gradients(float16):
         keras.utils.set_random_seed(7)
         task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
-        optimizer = optimization.AdamWeightDecay(0.0)
-        optimizer.build(training.checkpointing.weights(task.model))
-        step = make_step(task, optimizer)
+        step, optimizer = make_step(task, 0.0)
         batch = batch_of_step(0)
         step(batch)
         # The first moment is a tenth of the gradient.

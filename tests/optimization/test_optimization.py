@@ -5,18 +5,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.device_check.checks import RECORDED
-from bert_tf.optimization import (
-    OPTIMIZERS,
-    AdamWeightDecay,
-    LinearWarmupDecay,
-    optimizers,
-    rate_factors,
-)
+from bert_tf.optimization import OPTIMIZERS, LinearWarmupDecay, optimizers, rate_factors
 
 
-def make(weights, **options):
+def make(kind, weights, learning_rate, **options):
+    """Return an optimizer and its variables, by name."""
     variables = {name: tf.Variable(value) for name, value in weights.items()}
-    optimizer = AdamWeightDecay(**options)
+    optimizer = OPTIMIZERS[kind](learning_rate, **options)
     optimizer.build(variables)
     return optimizer, variables
 
@@ -28,10 +23,8 @@ def test_equals_the_release(case, compiled_size, monkeypatch):
     golden = np.load(RECORDED / f"{case}.npz")
     rate, total, warmup, steps = golden["hyper"]
     names = [key.removeprefix("init|") for key in golden.files if key.startswith("init|")]
-    optimizer, variables = make(
-        {name: golden[f"init|{name}"] for name in names},
-        learning_rate=LinearWarmupDecay(float(rate), int(total), int(warmup)),
-    )
+    rate = LinearWarmupDecay(float(rate), int(total), int(warmup))
+    optimizer, variables = make("bert_adam", {x: golden[f"init|{x}"] for x in names}, rate)
     for i in range(int(steps)):
         gradients = {name: tf.constant(golden[f"grad{i}|{name}"]) for name in names}
         norm = optimizer.apply_reduced(gradients)
@@ -65,9 +58,7 @@ def start(request, monkeypatch):
 
 def test_adamw_equals_pytorch(start):
     torch = pytest.importorskip("torch")
-    variables = {name: tf.Variable(value) for name, value in start.items()}
-    optimizer = OPTIMIZERS["adamw"](0.1)
-    optimizer.build(variables)
+    optimizer, variables = make("adamw", start, 0.1)
     weights = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start.items()}
     groups = [
         {"params": [weight], "weight_decay": 0.01 if name.endswith("kernel") else 0.0}
@@ -88,9 +79,7 @@ def test_adamw_equals_pytorch(start):
 
 def test_lamb(start):
     """You et al., algorithm 2."""
-    variables = {name: tf.Variable(value) for name, value in start.items()}
-    optimizer = OPTIMIZERS["lamb"](0.1)
-    optimizer.build(variables)
+    optimizer, variables = make("lamb", start, 0.1)
     rng = np.random.default_rng(1)
     expected = {name: value.astype("float64") for name, value in start.items()}
     m, v = dict.fromkeys(start, 0.0), dict.fromkeys(start, 0.0)
@@ -126,9 +115,7 @@ def test_layer_decay():
     for kind in OPTIMIZERS:
         steps = {}
         for layer_decay in (1.0, 0.5):
-            variables = {name: tf.Variable(value) for name, value in ones.items()}
-            optimizer = OPTIMIZERS[kind](0.1, layer_decay=layer_decay)
-            optimizer.build(variables)
+            optimizer, variables = make(kind, ones, 0.1, layer_decay=layer_decay)
             optimizer.apply_reduced({name: tf.constant([0.1, -0.2, 0.3]) for name in names})
             steps[layer_decay] = {name: 1.0 - v.numpy() for name, v in variables.items()}
         for name, factor in names.items():

@@ -8,7 +8,7 @@ import bert_tf
 from bert_tf import checkpoints, serving
 from bert_tf.modeling import BertPretrainer
 from bert_tf.tasks.registry import load_config
-from tests.common import WITHOUT_DROPOUT, WORDS, tiny, write_vocab
+from tests.common import WITHOUT_DROPOUT, WORDS, tiny, write_release
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.serving.conftest import assert_alike
 
@@ -71,15 +71,11 @@ def write_release_folder(folder, config):
     """Write a release folder with random weights, a vocabulary and texts.txt."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
-    tensors = {
-        name: v.numpy() + 0.3 * rng.normal(size=v.shape).astype("float32")
-        for name, v in checkpoints.weights(BertPretrainer(config)).items()
-    }
-    checkpoints.write(str(folder / "bert_model.ckpt"), tensors)
-    (folder / "bert_config.json").write_text(config.to_json_string())
+    model = BertPretrainer(config)
+    for variable in checkpoints.weights(model).values():
+        variable.assign_add(0.3 * rng.normal(size=variable.shape).astype("float32"))
     (folder / "texts.txt").write_text("".join(f"{line}\n" for line in LINES))
-    write_vocab(folder)
-    return folder
+    return write_release(folder, model)
 
 
 def model_outputs(folder):

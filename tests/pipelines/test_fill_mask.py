@@ -10,8 +10,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.modeling import BertModel
-from tests.common import TINY, WORDS, write_vocab
-from tests.modeling.conftest import load_with_transformers
+from tests.common import TINY, WORDS, write_hugging_face
+from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.pipelines.conftest import run_pipeline_test
 from tests.pipelines.pipeline_texts import encode
 
@@ -42,16 +42,6 @@ def pipeline(hugging_face_folder):
     return make(hugging_face_folder)
 
 
-def log_probabilities(model, tokens):
-    """Return the log-probability of each word at each position, from transformers."""
-    import torch
-
-    ids, segment_ids = encode(tokens)
-    with torch.no_grad():
-        outputs = model(torch.tensor([ids]), token_type_ids=torch.tensor([segment_ids]))
-    return torch.log_softmax(outputs.logits[0], -1).numpy()
-
-
 def assert_best_equal(results, expected):
     """Compare two texts' lists of (token, probability)."""
     for best, expected_best in zip(results, expected, strict=True):
@@ -65,7 +55,10 @@ def test_equals_transformers(transformers, hugging_face_folder, pipeline):
     for result, tokens in zip(pipeline.predict(TEXTS, 4), TOKENS, strict=True):
         assert result.tokens == tokens
         assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
-        probabilities = np.exp(log_probabilities(model, tokens))
+        ids, segment_ids = map(np.array, encode(tokens))
+        batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": segment_ids}
+        outputs = run_with_transformers(model, {name: x[None] for name, x in batch.items()})
+        probabilities = tf.nn.softmax(outputs["logits"][0]).numpy()
         expected = [
             [(WORDS[i], probabilities[position][i]) for i in np.argsort(-probabilities[position])]
             for position in result.positions
@@ -109,10 +102,7 @@ def test_command(run_script, model_folder, pipeline, tmp_path, monkeypatch, caps
 
 
 def test_a_model_without_masked_lm_head_is_an_error(tmp_path):
-    tensors = checkpoints.tensors(BertModel(TINY))
-    path = str(tmp_path / "encoder")
-    vocab_file = str(write_vocab(tmp_path, [*WORDS, *"klmnopq"]))
-    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file)
+    path = write_hugging_face(tmp_path / "hf", BertModel(TINY), [*WORDS, *"klmnopq"])
     with pytest.raises(bert_tf.UserError, match=f"`preset`: .*cls/predictions/.* {path}"):
         bert_tf.FillMask.from_preset(path, max_seq_length=12)
 

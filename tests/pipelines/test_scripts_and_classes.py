@@ -1,12 +1,11 @@
 """Classes and scripts use each other's folders, and give equal metrics and answers."""
 
-import json
-
 import pytest
 
 import bert_tf
 from tests.common import read_results, read_table
 from tests.pipelines.classifier_helpers import LABELS, TEXTS
+from tests.squad_helpers import dataset, question
 
 pytest.importorskip("tensorflow_text")
 
@@ -21,32 +20,23 @@ def rows(*columns):
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True))
 
 
-def squad():
-    paragraphs = [
-        {"context": text, "qas": [{"id": str(i), "question": "a", "answers": [
-            {"text": answer, "answer_start": start}]}]}
-        for i, (text, (answer, start)) in enumerate(zip(TEXTS, ANSWERS, strict=True))
-    ]  # fmt: skip
-    return json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]})
-
-
 # By class: its script, flags, the text of the file, options and the arguments of `evaluate`.
 CASES = {
     "TextClassifier": (
         "run_classifier", [*CLASSIFICATION, "--dev_file"],
-        lambda: "text\tlabel\n" + rows(TEXTS, LABELS), {"labels": ["neg", "pos"]}, (TEXTS, LABELS),
+        "text\tlabel\n" + rows(TEXTS, LABELS), {"labels": ["neg", "pos"]}, (TEXTS, LABELS),
     ),
     "TokenClassification": (
         "run_ner", ["--dev_file"],
-        lambda: "\n".join(map(rows, WORDS, TAGS)), {"labels": ["O", "B-L", "I-L"]}, (WORDS, TAGS),
+        "\n".join(map(rows, WORDS, TAGS)), {"labels": ["O", "B-L", "I-L"]}, (WORDS, TAGS),
     ),
     "QuestionAnswering": (
-        "run_squad", ["--predict_file"], squad, {"max_query_length": 4, "doc_stride": 4},
+        "run_squad", ["--predict_file"], None, {"max_query_length": 4, "doc_stride": 4},
         (["a"] * 12, TEXTS, ANSWERS),
     ),
     "MultipleChoice": (
         "run_multiple_choice", ["--dev_file"],
-        lambda: "context\tending0\tending1\tlabel\n"
+        "context\tending0\tending1\tlabel\n"
         + rows(TEXTS, *zip(*ENDINGS, strict=True), "010101010101"),
         {}, (TEXTS, [list(x) for x in ENDINGS], [0, 1] * 6),
     ),
@@ -60,8 +50,13 @@ def test_metrics_are_those_of_the_script(name, encoder_folder, run_script, tmp_p
     pipeline = getattr(bert_tf, name).from_preset(encoder_folder, max_seq_length=16, **options)
     pipeline.fit(*data, epochs=1, learning_rate=1e-3, verbose=0)
     pipeline.save_to_preset(tmp_path / "saved")
-    path = tmp_path / ("dev.json" if name == "QuestionAnswering" else "dev.tsv")
-    path.write_text(text())
+    path = tmp_path / "dev.tsv"
+    if text is None:
+        answers = zip(TEXTS, ANSWERS, strict=True)
+        qas = [(x, [question(str(i), "a", x, y)]) for i, (x, (y, _)) in enumerate(answers)]
+        dataset(path, qas)
+    else:
+        path.write_text(text)
     *flags, file_flag = flags
     run_script(
         script, *flags, f"{file_flag}={path}", "--do_eval", f"--output_dir={tmp_path}/saved",

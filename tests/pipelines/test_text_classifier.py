@@ -11,6 +11,7 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.tasks.registry import load_config
 from bert_tf.tokenization.packing import pack_pair
+from tests.common import write_hugging_face
 from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fit, make
 from tests.pipelines.conftest import run_pipeline_test
 
@@ -225,10 +226,9 @@ def test_one_trace_covers_all_lengths(encoder_folder):
 
 def test_hugging_face_folder(encoder_folder, tmp_path):
     config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
-    tensors = checkpoints.tensors(bert_tf.BertClassifier(config, 2))
-    checkpoints.write_hugging_face(
-        str(tmp_path / "hf"), tensors, config, str(encoder_folder / "vocab.txt"),
-        ["x", "y"], task_type="multi_label", do_lower_case=False,
+    write_hugging_face(
+        tmp_path / "hf", bert_tf.BertClassifier(config, 2), labels=["x", "y"],
+        task_type="multi_label", do_lower_case=False,
     )  # fmt: skip
     classifier = bert_tf.TextClassifier.from_preset(tmp_path / "hf")
     assert classifier.config.labels == ("x", "y") and not classifier._is_random
@@ -246,9 +246,7 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
 
     keras.utils.set_random_seed(0)
     config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
-    model = bert_tf.BertClassifier(config, 1)
-    vocab_file, folder = str(encoder_folder / "vocab.txt"), str(tmp_path / "hf")
-    checkpoints.write_hugging_face(folder, checkpoints.tensors(model), config, vocab_file)
+    folder = write_hugging_face(tmp_path / "hf", bert_tf.BertClassifier(config, 1))
     assert "problem_type" not in (tmp_path / "hf" / "config.json").read_text()
     classifier = bert_tf.TextClassifier.from_preset(folder)
     assert classifier.config.task_type == "regression"
@@ -265,10 +263,7 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
     assert peer.config.problem_type == "regression"  # transformers treats one output as a score
 
     # A multiple-choice head has one output too.
-    checkpoints.write_hugging_face(
-        str(tmp_path / "choice"), checkpoints.tensors(bert_tf.BertMultipleChoice(config)), config,
-        vocab_file,
-    )  # fmt: skip
+    write_hugging_face(tmp_path / "choice", bert_tf.BertMultipleChoice(config))
     with pytest.raises(bert_tf.UserError, match=r"`labels`: found .*, expected at least two"):
         bert_tf.TextClassifier.from_preset(tmp_path / "choice")
 

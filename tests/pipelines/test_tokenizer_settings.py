@@ -5,9 +5,8 @@ import os
 import pytest
 
 import bert_tf
-from bert_tf import checkpoints
 from bert_tf.modeling import BertPretrainer
-from tests.common import TINY, WORDS, write_vocab
+from tests.common import TINY, WORDS, write_hugging_face
 
 pytest.importorskip("tensorflow_text")
 
@@ -24,9 +23,7 @@ SETTINGS = {
 @pytest.fixture
 def folder(tmp_path):
     """A Hugging Face folder without `vocab.txt`."""
-    path, tensors = os.path.join(tmp_path, "hf"), checkpoints.tensors(BertPretrainer(TINY))
-    vocab_file = write_vocab(tmp_path, PIECES)
-    checkpoints.write_hugging_face(path, tensors, TINY, vocab_file, **SETTINGS)
+    path = write_hugging_face(tmp_path / "hf", BertPretrainer(TINY), PIECES, **SETTINGS)
     os.remove(os.path.join(path, "vocab.txt"))
     return path
 
@@ -43,6 +40,8 @@ def test_task_pipelines(folder, tmp_path):
     pipeline = make.from_preset(folder, labels=["a", "b"])
     assert pipeline.config.tokenizer_settings == SETTINGS
     assert first_id(pipeline.tokenizer) == PIECES.index("über")
+    served = bert_tf.serving.Predictor(pipeline.export(tmp_path / "export", warm_up=False))
+    assert SETTINGS.items() <= served.metadata.items()
     pipeline.save_to_preset(tmp_path / "saved")
     again = make.from_preset(tmp_path / "saved")
     assert again.config.tokenizer_settings == SETTINGS

@@ -3,8 +3,6 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -13,7 +11,7 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.io import processes
 from bert_tf.serving import exporting
-from tests.common import digests
+from tests.common import digests, run_python
 from tests.serving.serving_models import LENGTH, make_servable
 
 # Files that an export writes next to the versions.
@@ -114,8 +112,7 @@ def test_exports_of_a_model_are_equal(vocab_file, tmp_path):
     """All bytes are equal, except the random id that TensorFlow writes to fingerprint.pb."""
     found = []
     for name in "ab":
-        command = [sys.executable, "-c", _EXPORT, vocab_file, str(tmp_path / name)]
-        subprocess.run(command, check=True, timeout=300)
+        run_python("-c", _EXPORT, vocab_file, tmp_path / name)
         found.append(digests(tmp_path / name / "1"))
         del found[-1]["fingerprint.pb"]
     assert len(found[0]) > 4

@@ -3,10 +3,6 @@
 Skipped unless these are installed: `pip install ai-edge-litert tf2onnx onnxruntime`.
 """
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +11,7 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import classification_servable
+from tests.common import python_process
 from tests.serving.serving_models import TINY, randomized
 
 SHAPES = [(1, 5), (3, 9)]
@@ -77,12 +74,8 @@ def test_litert(litert, saved):
 def test_onnx(onnxruntime, saved, root, tmp_path):
     path, cases = saved
     script, output = str(root / "tools" / "convert_to_onnx.py"), str(tmp_path / "m.onnx")
-    done = subprocess.run(
-        [sys.executable, script, "--saved-model", path, "--output", output],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-    )
+    arguments = (script, "--saved-model", path, "--output", output)
+    done = python_process(*arguments, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0 and "not supported" not in done.stderr, done.stderr
     session = onnxruntime.InferenceSession(output)
     names = [output.name for output in session.get_outputs()]

@@ -10,9 +10,7 @@ from bert_tf.tasks.question_answering import decoding as decoding_module
 from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering import features
 from bert_tf.tasks.question_answering import served as serving
-from bert_tf.tasks.question_answering.options import (
-    QuestionAnsweringConfig,
-)
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tokenization import packing_graph
 from bert_tf.tokenization.packing import SlidingWindows
 from bert_tf.tokenization.packing_graph import Windows

@@ -5,8 +5,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
-from bert_tf.modeling import BertClassifier
+from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
 from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from tests.common import WITHOUT_DROPOUT, tiny
 
 # Like TINY, but without dropout and quicker to build and trace.
@@ -16,6 +20,27 @@ SMALL = {"num_hidden_layers": 1, **WITHOUT_DROPOUT}
 def small_config(**changes):
     """Return a `BertConfig` of one layer without dropout."""
     return tiny(**{**SMALL, **changes})
+
+
+def classification_task(
+    config, task_type="classification", dtype=None, class_weights=None, **options
+):
+    """Return a task of `TASK_CLASSES` with three labels."""
+    model = BertClassifier(config, 1 if task_type == "regression" else 3, dtype, **options)
+    return TASK_CLASSES[task_type](model, class_weights=class_weights)
+
+
+def span_task(config):
+    """Return a `QuestionAnsweringTask`."""
+    options = QuestionAnsweringConfig(config, n_best_size=3)
+    return QuestionAnsweringTask(BertSpanLabeler(config), options)
+
+
+def tag_task(config):
+    """Return a `TokenClassificationTask` with three tags."""
+    tags = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
+    options = TokenClassificationConfig(config, "", max_seq_length=8, tags=tags)
+    return TokenClassificationTask(BertTokenClassifier(config, 3), options)
 
 
 def first_batch(features, length_multiple=None):

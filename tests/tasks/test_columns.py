@@ -35,6 +35,9 @@ def read(tmp_path):
         ("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tx\n", [("a", "b", "x")]),
         ("\ufefftext\tlabel\ngood\tyes\n", [("good", None, "yes")]),
         ('"quoted\tyes\n\n', [('"quoted', None, "yes")]),
+        ("sentiment,id,review\nx,7,a\n", [("a", None, "x")]),
+        ("Text,target\na,x", [("a", None, "x")]),
+        ("comment,title,label\na,7,x", [("a", None, "x")]),
     ],
 )
 def test_columns_that_are_not_named(read, text, examples):
@@ -66,22 +69,6 @@ def test_test_files_with_and_without_labels(read, text):
     assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
     with pytest.raises(bert_tf.UserError, match=r"line 1: .*`header=no`"):
         read("good\tyes\n", "test")
-
-
-IMDB = """review,sentiment
-"A ""must see"".<br /><br />Go, now.",positive
-"Two lines,
-and a comma",negative
-"""
-
-
-def test_the_file_of_imdb(read):
-    """Kaggle's file has common column names, quotes, doubled quotes and line breaks."""
-    rows = [x[0::2] for x in read(IMDB, name="a.csv")]
-    assert rows[0] == ('A "must see".<br /><br />Go, now.', "positive")
-    assert rows[1] == ("Two lines,\nand a comma", "negative")
-    for text in ("sentiment,id,review\nx,7,a\n", "Text,target\na,x", "comment,title,label\na,7,x"):
-        assert [x[0::2] for x in read(text)] == [("a", "x")]
 
 
 ROWS = ["a,x", "b,y", "c,x", "d,y"]

@@ -78,18 +78,6 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
         source.splits("dev")
 
 
-def test_the_diagnostic_set_is_only_predicted(tmp_path):
-    folder = write_files(tmp_path, diagnostic__tsv="index\tsentence1\tsentence2\n0\tA\tB\n")
-    source = FileSource(find_task("ax"), folder)
-    data = read_data(source, ["test"])
-    assert data.labels == find_task("mnli").labels
-    # The results are next to the MNLI results of the run.
-    (split,) = data.examples
-    assert result_file("", "test_results", split, ".tsv") == "test_results_ax.tsv"
-    with pytest.raises(bert_tf.UserError, match=r"`do_train`.*only test_ax"):
-        source.splits("train")
-
-
 def test_xnli(tmp_path):
     (tmp_path / "multinli").mkdir()
     text = "premise\thypo\tlabel\nA\tB\tcontradictory\nC\tD\tneutral\n"

@@ -20,9 +20,9 @@ from bert_tf.tasks.classification.options import (
 from bert_tf.tasks.classification.served import classification_servable
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
-from tests.common import QUICK_RUN, WORDS, write_files, write_model
+from tests.common import write_vocab
 from tests.data.record_helpers import writing
-from tests.tasks.task_helpers import SMALL, first_batch, small_config
+from tests.tasks.task_helpers import first_batch, small_config
 
 LENGTH = 6
 TEXTS = ["a b", "a b c d", "a b c d e", "a b c d e f g h i j a b", "j", "c " * 50]
@@ -30,8 +30,7 @@ TEXTS = ["a b", "a b c d", "a b c d e", "a b c d e f g h i j a b", "j", "c " * 5
 
 @pytest.fixture
 def tokenizer(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    return bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"))
+    return bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
 
 
 def models(pooling, num_numeric_features=0):
@@ -156,18 +155,3 @@ def test_keras_saves_the_pooling(tmp_path):
     loaded = keras.saving.load_model(tmp_path / "m.keras")
     inputs = {name: np.ones((2, 3, 4), "int32") for name in INPUTS}
     np.testing.assert_allclose(loaded(inputs)["logits"], pooled(inputs)["logits"], atol=1e-6)
-
-
-def test_what_does_not_fit(run_script, tmp_path, experiments):
-    def run(*rows):
-        write_files(tmp_path, train__tsv="".join(f"{row}\n" for row in rows))
-        return run_script(
-            "run_classifier", f"--data_dir={tmp_path}", "--task_name=tsv", "--do_train",
-            f"--output_dir={tmp_path}/out", *write_model(tmp_path, **SMALL), *QUICK_RUN,
-            "--long_documents=windows", "--doc_stride=1", "--max_windows=2",
-        )  # fmt: skip
-
-    log = run("text\tlabel", "a b c d e f g h\t0", *["a b c d e f g\t1"] * 3)
-    assert "1 of 4 texts (25.0%) have more than 9 tokens" in log
-    with pytest.raises(bert_tf.UserError, match="--long_documents=windows: found pairs of texts"):
-        run("text_a\ttext_b\tlabel", *["a\tb\t0", "c\td\t1"] * 2)

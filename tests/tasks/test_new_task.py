@@ -1,8 +1,8 @@
 """The example in docs/adding_a_task.md: a module and a registry entry make a new task."""
 
-import functools
 import importlib
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,22 +16,15 @@ from tests.common import TINY, WORDS, write_model
 from tests.docs import pages
 
 
-def restore(registry, before):
-    registry.clear()
-    registry.update(before)
-
-
 @pytest.fixture
-def topics(root, tmp_path, monkeypatch, request):
+def topics(root, tmp_path, monkeypatch):
     """The module from the page, registered for these tests."""
-    for registry in (TASKS, files.TASK_CONFIG_FILES):
-        before = dict(registry)
-        request.addfinalizer(functools.partial(restore, registry, before))
     (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
     (tmp_path / "topics.py").write_text(block.text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "topics", raising=False)
-    return importlib.import_module("topics")
+    with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
+        yield importlib.import_module("topics")
 
 
 @pytest.fixture

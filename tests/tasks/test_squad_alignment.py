@@ -5,15 +5,14 @@ import pytest
 import bert_tf
 from bert_tf.tasks.question_answering import alignment
 from bert_tf.tasks.question_answering.examples import Answer
-from tests.common import WORDS
+from tests.common import WORDS, write_vocab
 
 
 @pytest.fixture
 def tokenizer(tmp_path):
-    path = tmp_path / "vocab.txt"
     hangul = ["\u1112", "##\u1161", "##\u11ab"]
-    path.write_text("\n".join([*WORDS, *"([.,:-)]", "##d", "##e", *hangul]) + "\n")
-    return bert_tf.FullTokenizer(str(path))
+    words = [*WORDS, *"([.,:-)]", "##d", "##e", *hangul]
+    return bert_tf.FullTokenizer(str(write_vocab(tmp_path, words)))
 
 
 @pytest.mark.parametrize(

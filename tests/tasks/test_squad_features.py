@@ -3,8 +3,6 @@
 import functools
 import hashlib
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -19,7 +17,7 @@ from bert_tf.tasks.question_answering.options import (
 from tests.common import read_results, write_model, write_vocab
 from tests.squad_helpers import letters, record_values, window_logits
 from tests.tasks.task_helpers import small_config
-from tests.training.training_helpers import worker_environments
+from tests.training.training_helpers import log, start_python, worker_environments
 
 
 def described(window, tokenizer, config, unique_id, example_index):
@@ -116,17 +114,6 @@ def test_the_longest_question_must_leave_space_for_a_window():
         QuestionAnsweringConfig(small_config(), max_seq_length=12, max_query_length=9)
 
 
-def start(logs, *command):
-    """Start a process that writes its output to the file `log` in a folder."""
-    logs.mkdir()
-    with open(logs / "log", "w") as output:
-        return subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
-
-
-def log(folder):
-    return (folder / "log").read_text()
-
-
 def read(path):
     return json.loads(path.read_text())
 
@@ -146,10 +133,11 @@ def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
     for index, environment in enumerate(worker_environments()):
         monkeypatch.setenv("TF_CONFIG", environment)
         more = [f"--output_dir={two}", "--distribution_strategy=auto"]
-        processes.append(start(tmp_path / f"worker{index}", root / "run_squad.py", *flags, *more))
+        logs = tmp_path / f"worker{index}"
+        processes.append(start_python(logs, root / "run_squad.py", *flags, *more))
     monkeypatch.delenv("TF_CONFIG")
     more = [f"--output_dir={one}", "--distribution_strategy=one_device"]
-    processes.append(start(tmp_path / "single", root / "run_squad.py", *flags, *more))
+    processes.append(start_python(tmp_path / "single", root / "run_squad.py", *flags, *more))
     assert [process.wait(200) for process in processes] == [0, 0, 0], log(tmp_path / "worker0")
     assert "training: step 0 to 60" in log(tmp_path / "worker1")
     assert read(two / "predictions.json") == read(one / "predictions.json")

@@ -12,7 +12,7 @@ import bert_tf
 from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
 from tests.common import write_tfds
-from tests.squad_helpers import letters
+from tests.squad_helpers import dataset, letters
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,25 @@ from tests.squad_helpers import letters
         (b'{"data": ["caf\xe9"]}', "byte 14"),
         ('{"data": [7]}', r"data\[0\]"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"paragraphs\[0\]: context is missing"),
+        ('{"data": [{"paragraphs": [{"context": "", "qas": [{}]}]}]}', r"qas\[0\]: id is missing"),
     ],
 )
 def test_invalid_json_is_located(tmp_path, text, where):
     path = tmp_path / "data.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(bert_tf.UserError, match=rf"data\.json.*{where}"):
-        list(reading.JsonSource(str(path), "x").paragraphs())
+        list(JsonSource(str(path), "x").paragraphs())
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start"), [("a", "a", 4), ("a b", " ", 1), ("", "a", 0)]
+)
+def test_data_without_valid_questions(tmp_path, context, text, start):
+    answers = [{"text": text, "answer_start": start}]
+    qas = [{"id": "1", "question": "a", "answers": answers}]
+    path = dataset(tmp_path / "data.json", [(context, qas)])
+    with pytest.raises(bert_tf.UserError, match=f"{path}: no valid questions"):
+        validate_and_count(JsonSource(str(path), "x"), "train")
 
 
 def rows_of(path):
@@ -61,7 +73,7 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
         pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
     else:
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    sources = [reading.JsonSource(str(x), "train_file") for x in (path, original)]
+    sources = [JsonSource(str(x), "train_file") for x in (path, original)]
     paragraphs, expected = (list(source.paragraphs()) for source in sources)
     assert questions(sources[0]) == questions(sources[1])
     assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
@@ -72,7 +84,7 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
 def test_numbers_as_ids(tmp_path):
     text = letters(tmp_path / "data.json").read_text().replace('"0c"', "7")
     (tmp_path / "data.json").write_text(text)
-    (first, *_) = reading.JsonSource(str(tmp_path / "data.json"), "x").paragraphs()
+    (first, *_) = JsonSource(str(tmp_path / "data.json"), "x").paragraphs()
     assert first.questions[0].id == "7"
 
 
@@ -92,7 +104,7 @@ def test_invalid_rows_are_located(tmp_path, changes, named):
     rows[1] = {**rows[1], **changes}
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
-        list(reading.JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
+        list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
 ANSWER = reading.Answer("a", 0)

@@ -19,7 +19,7 @@ from bert_tf.tasks.token_classification.task import (
     write_columns,
 )
 from bert_tf.tokenization.normalization import IDEOGRAPHS
-from tests.common import TINY, tiny, write_tfds
+from tests.common import TINY, tiny, write_tfds, write_vocab
 from tests.tasks.task_helpers import first_batch
 
 Span = schemes.Span
@@ -277,8 +277,7 @@ def test_tfds_sentences(tmp_path):
 
 @pytest.fixture
 def tokenizer(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(LETTERS) + "\n")
-    return bert_tf.FullTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False)
+    return bert_tf.FullTokenizer(str(write_vocab(tmp_path, LETTERS)), do_lower_case=False)
 
 
 def sentence(words, tags, leading_lines=()):
@@ -355,10 +354,9 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     All tags of this model are entities, so every word is found. The default suite omits most
     ideographs, Hangul and unassigned code points.
     """
-    vocab_file = tmp_path / "vocab.txt"
     # Pieces of Hangul syllables and marks; all other characters are unknown.
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
-    vocab_file.write_text("\n".join([*LETTERS, *more]) + "\n")
+    vocab_file = write_vocab(tmp_path, [*LETTERS, *more])
     config = TokenClassificationConfig(
         tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, max_seq_length=8192,
         tags=Tags(("X",), "none", "none"),

@@ -9,17 +9,6 @@ import sys
 
 from bert_tf.tokenization import normalization
 
-# sha256 of the release's tokens of every code point except surrogates, with Unicode 14.0 and the
-# vocabulary of the uncased models; see `digest`.
-CODE_POINT_DIGESTS = {
-    ("the{}of", True): "23d133eb831e8d592dbff9be51a74ec32e1418be2a28126b9f158767ab1f370a",
-    ("the{}of", False): "809df483c6f71fc36ddf1e91572fbdb9480e80e6ed771ac52c8507bb311981b9",
-    ("-{}of", True): "0b7b506807d0e0497e245b913e190d73b120d90cd70a4be9904f97d9f7996e0b",
-    ("-{}of", False): "6165d34d0a1036126b7a5361f2dc7554777ee11db938a0a1e41bbeddf82f2155",
-    ("the {} of", True): "82d2fe99cc4851a6bf397cb10f3788fc5b745b2f721f6b9b0348dda2d881bbe1",
-    ("the {} of", False): "7675b29059af2862f9b2629c23cb4839a5559dd1966105fe72782f122d985e4a",
-}
-
 # Blocks of letters of many scripts, and of symbols.
 BLOCKS = """
 0020-007e 00a0-00ff 0100-017f 0180-024f 0250-02af 02b0-02ff 0370-03ff 0400-04ff 0531-058f 0590-05ff
@@ -117,14 +106,6 @@ def write_vocabulary(path, pieces):
     """Write a vocabulary file; return its path as a str."""
     path.write_bytes("\n".join(pieces).encode() + b"\n")
     return str(path)
-
-
-def digests_of(manifest):
-    """Return the digests of a golden manifest in the form of `CODE_POINT_DIGESTS`."""
-    return {
-        (case["context"], case["mode"] == "uncased"): case["sha256"]
-        for case in manifest["code_points"]
-    }
 
 
 def digest(encode_batch, pieces, context):

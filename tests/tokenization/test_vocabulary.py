@@ -121,12 +121,7 @@ def test_vocab_add(run_script, tmp_path):
     flags = [f"--vocab_file={vocab}", f"--words_file={words}", f"--output_file={output}"]
     log = run_script("bert-tf vocab add", *flags)
     assert f"{output}: 1 words added in [unusedN] slots, 1 already in the vocabulary" in log
-    before = tokenization.FullTokenizer(str(vocab))
-    after = tokenization.FullTokenizer(str(output))
-    assert before.tokenize("A lynx, cats") == ["[UNK]", "[UNK]", "[UNK]", "cat", "##s"]
-    assert after.tokenize("lynx cats") == ["lynx", "cat", "##s"]
-    assert after.vocab["lynx"] == before.vocab["[unused0]"]
-    assert {**after.vocab, "[unused0]": 1}.items() >= before.vocab.items()
+    assert output.read_text().split() == [PIECES[0], "lynx", *PIECES[2:]]
     words.write_text("Lynx\n")
     with pytest.raises(UserError, match="'Lynx'"):
         run_script("bert-tf vocab add", *flags)

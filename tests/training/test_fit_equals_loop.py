@@ -12,42 +12,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.modeling import (
-    BertClassifier,
-    BertMultipleChoice,
-    BertSpanLabeler,
-    BertTokenClassifier,
-    Dropout,
-)
+from bert_tf.modeling import BertMultipleChoice, Dropout
 from bert_tf.modeling.base import named_layers
-from bert_tf.tasks.classification.task import TASK_CLASSES
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from bert_tf.tasks.sentence_embedding.task import make_model as make_sentence_model
-from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from bert_tf.training.pretraining import PretrainingTask
 from tests.common import features, run_python
+from tests.tasks.task_helpers import classification_task, span_task, tag_task
 from tests.training.training_helpers import config, mirrored
 
 S, RATE, COUNTS = 8, 0.1, (8, 7, 5)
-TAGS = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
-
-
-def classification_task(task_type, num_outputs=3, **options):
-    return TASK_CLASSES[task_type](BertClassifier(config(), num_outputs), **options)
-
-
-def span_task():
-    return QuestionAnsweringTask(BertSpanLabeler(config()), QuestionAnsweringConfig(config()))
-
-
-def tag_task():
-    options = TokenClassificationConfig(config(), "", max_seq_length=S, tags=TAGS)
-    return TokenClassificationTask(BertTokenClassifier(config(), 3), options)
 
 
 def sentence_task(loss, num_texts, has_scores):
@@ -58,20 +34,23 @@ def sentence_task(loss, num_texts, has_scores):
 
 # Functions that make the task, and the names of the labels with their upper bounds and shapes.
 CASES = {
-    "classification": (lambda: classification_task("classification"), {"label_ids": (3, ())}),
+    "classification": (lambda: classification_task(config()), {"label_ids": (3, ())}),
     "class_weights": (
-        lambda: classification_task("classification", class_weights=(0.5, 1, 3)),
+        lambda: classification_task(config(), class_weights=(0.5, 1, 3)),
         {"label_ids": (3, ()), "sample_weight": (None, ()), "is_real_example": (2, ())},
     ),
-    "soft_labels": (
-        lambda: classification_task("classification"), {"label_values": (None, (3,))}
+    "soft_labels": (lambda: classification_task(config()), {"label_values": (None, (3,))}),
+    "regression": (
+        lambda: classification_task(config(), "regression"), {"label_value": (None, ())}
     ),
-    "regression": (lambda: classification_task("regression", 1), {"label_value": (None, ())}),
-    "multi_label": (lambda: classification_task("multi_label"), {"label_values": (2, (3,))}),
+    "multi_label": (
+        lambda: classification_task(config(), "multi_label"), {"label_values": (2, (3,))}
+    ),
     "choice": (lambda: MultipleChoiceTask(BertMultipleChoice(config())), {"label_ids": (2, ())}),
-    "span": (span_task, {"start_positions": (S, ()), "end_positions": (S, ())}),
+    "span": (lambda: span_task(config()), {"start_positions": (S, ()), "end_positions": (S, ())}),
     "tags": (
-        tag_task, {"tag_ids": (3, (S,)), "word_starts": (2, (S,)), "sample_weight": (None, ())}
+        lambda: tag_task(config()),
+        {"tag_ids": (3, (S,)), "word_starts": (2, (S,)), "sample_weight": (None, ())},
     ),
     "contrastive": (lambda: sentence_task("contrastive", 2, False), {"label_value": (None, ())}),
     "cosent": (lambda: sentence_task("cosent", 2, True), {"label_value": (None, ())}),

@@ -87,9 +87,7 @@ def start_workers(folder, options, monkeypatch):
     processes = []
     for index, environment in enumerate(worker_environments()):
         monkeypatch.setenv("TF_CONFIG", environment)
-        logs = folder / f"worker{index}"
-        logs.mkdir(exist_ok=True)
-        processes.append(start(folder / "run", options, logs))
+        processes.append(start(folder / "run", options, folder / f"worker{index}"))
     monkeypatch.delenv("TF_CONFIG")
     return processes
 

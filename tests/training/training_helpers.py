@@ -11,10 +11,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import checkpoints, configs, optimization, training
+from bert_tf import configs, optimization, training
 from bert_tf.data import input_pipeline
 from bert_tf.training.pretraining import PretrainingTask
-from tests.common import tiny
+from tests.common import read_tensors, tiny
 
 
 class Batches:
@@ -137,8 +137,7 @@ def run(
 
 def tensors(output_dir):
     """Return the tensors of a run's newest checkpoint by name."""
-    source = checkpoints.ReleaseCheckpoint(training.latest(str(output_dir)))
-    return {name: source.tensor(name) for name in source.shapes}
+    return read_tensors(training.latest(str(output_dir)))
 
 
 def assert_same(a, b, atol=0.0):
@@ -162,8 +161,14 @@ def curves(output_dir):
 def start(folder, options, logs=None):
     """Start train_alone.py; it writes its output to `log` in `logs` or in the folder."""
     script = os.path.join(os.path.dirname(__file__), "train_alone.py")
-    command = [sys.executable, script, str(folder), json.dumps(options)]
-    with open(os.path.join(logs or folder, "log"), "a") as output:
+    return start_python(logs or folder, script, folder, json.dumps(options))
+
+
+def start_python(folder, *arguments):
+    """Start Python; it writes its output to `log` in a folder."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "log"), "a") as output:
+        command = [sys.executable, *map(str, arguments)]
         return subprocess.Popen(command, stdout=output, stderr=output)
 
 
