@@ -12,6 +12,8 @@ A pre-trained model with 8-bit weights:
       --export_dir=/models/embeddings
 """
 
+import os
+
 from absl import flags
 
 import bert_tf
@@ -24,12 +26,15 @@ from bert_tf.configs.model import ModelConfig
 define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
 
+# Attributes of `ExportConfig` that are arguments of `from_preset`.
+_OPTIONS = ("labels", "max_seq_length", "num_texts", "num_best", "version_2_with_negative")
 # Flags whose values are stored in --model_dir.
-_WITHOUT_FOLDER = ("task", "labels", "max_seq_length", "num_texts", "num_best",
-                   "version_2_with_negative", *hints_of(ModelConfig))  # fmt: skip
+_WITHOUT_FOLDER = ("task", *_OPTIONS, *hints_of(ModelConfig))
 
 
 def main():
+    from bert_tf.tasks import registry  # imports TensorFlow
+
     if not (FLAGS.model_dir or FLAGS.model or FLAGS.init_checkpoint):
         raise bert_tf.UserError(
             "--model_dir (a fine-tuned model), --model or --init_checkpoint is required"
@@ -38,56 +43,29 @@ def main():
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
     config = from_flags(ExportConfig)
-    servable = from_run(config) if config.model_dir else from_pretrained(config)
+    model_files = run_files(config) if config.model_dir else pipelines.model_files()
+    options = {name: getattr(config, name) for name in _OPTIONS if config.is_given(name)}
+    pipeline = registry.load(model_files, config.task, **options)
+    servable = pipeline.make_servable(pipeline.model, pipeline.config, config.serving)
     bert_tf.serving.export(servable, config.export_dir, config.version, config.model_dir)
 
 
-def from_run(export_config):
-    from bert_tf.tasks import registry  # imports TensorFlow
-
-    folder, serving_config = export_config.model_dir, export_config.serving
-    spec, config = registry.load_config(folder)
-    if spec is None and bert_tf.checkpoints.hugging_face.is_folder(folder):
-        return registry.load_servable(bert_tf.checkpoints.resolve(folder), serving_config)
-    if spec is None:
-        names = bert_tf.io.files.TASK_CONFIG_FILES
+def run_files(config):
+    """Return the `PretrainedFiles` of --model_dir, with the weights of --checkpoint."""
+    folder, checkpoint = config.model_dir, None
+    names = bert_tf.io.files.TASK_CONFIG_FILES
+    if any(bert_tf.io.files.exists(os.path.join(folder, name)) for name in names):
+        if not config.checkpoint:
+            bert_tf.training.checkpointing.log_best_checkpoint(folder, "checkpoint")
+        argument = "checkpoint" if config.checkpoint else "model_dir"
+        checkpoint = bert_tf.checkpoints.find(config.checkpoint or folder, argument)
+    elif not bert_tf.checkpoints.hugging_face.is_folder(folder):
         raise bert_tf.UserError(
             f"--model_dir: found none of {', '.join(names)} in {folder}, expected a Hugging Face "
             f"folder or the output_dir of a training run ({', '.join(names.values())}); for a "
             "checkpoint of the release, use --task, --labels and --init_checkpoint"
         )
-    if export_config.checkpoint:
-        checkpoint = bert_tf.checkpoints.find(export_config.checkpoint, "checkpoint")
-    else:
-        bert_tf.training.checkpointing.log_best_checkpoint(folder, "checkpoint")
-        checkpoint = bert_tf.checkpoints.find(folder, "model_dir")
-    return registry.make_servable(spec, config, checkpoint, serving_config)
-
-
-def from_pretrained(export_config):
-    """Return the `Servable` of --init_checkpoint or --model; by default, its head sets the task."""
-    from bert_tf.tasks import registry
-
-    preset, serving = pipelines.model_files(), export_config.serving
-    if export_config.task is None:
-        return registry.load_servable(preset, serving)
-    spec, served = registry.served_tasks()[export_config.task]
-    options = {name: getattr(export_config, name) for name in served.options}
-    options["max_seq_length"] = export_config.max_seq_length
-    # Checkpoints for these tasks may lack weights that are not used, such as the pooler.
-    lenient = {"sentence_embedding": bert_tf.SentenceEncoder, "fill_mask": bert_tf.FillMask}
-    if pipeline := lenient.get(export_config.task):
-        loaded = pipeline.from_preset(preset, **options)
-        return loaded.spec.make_servable(loaded.model, loaded.config, serving)
-    metadata = bert_tf.checkpoints.read_metadata(preset.checkpoint)
-    config = spec.config_class.from_pretrained(
-        preset.bert_config,
-        preset.vocab_file,
-        **preset.tokenizer.settings,
-        **served.config,
-        **{**options, "labels": export_config.labels or metadata.get("labels", ())},
-    )
-    return registry.make_servable(spec, config, preset.checkpoint, serving)
+    return bert_tf.checkpoints.resolve(ModelConfig(folder, init_checkpoint=checkpoint))
 
 
 if __name__ == "__main__":

@@ -54,15 +54,13 @@ def main():
 
     layers, weights = parse_numbers("layers", int), parse_numbers("layer_weights", float)
     check_flags()
-    with pipelines.make_strategy().scope():
-        vectors = bert_tf.TokenVectors.from_preset(
-            pipelines.model_files(),
-            layers=layers,
-            layer_combination=FLAGS.layer_combination,
-            layer_weights=weights,
-            words=FLAGS.words,
-            **pipelines.pipeline_options(),
-        )
+    vectors = pipelines.load(
+        bert_tf.TokenVectors,
+        layers=layers,
+        layer_combination=FLAGS.layer_combination,
+        layer_weights=weights,
+        words=FLAGS.words,
+    )
     count = 0
     texts = bert_tf.io.files.read_lines(FLAGS.input_file)
     with bert_tf.io.files.writing_text(FLAGS.output_file) as write:

@@ -62,15 +62,12 @@ _REQUIRES = {
 def main():
     check_flags()
     options, reranker = from_flags(SentenceEmbeddingOptions), None
-    with pipelines.make_strategy().scope():
-        encoder = bert_tf.SentenceEncoder.from_preset(
-            pipelines.model_files(),
-            **{x: getattr(options, x) for x in _OPTIONS if options.is_given(x)},
-            **pipelines.pipeline_options(),
-        )
-        if FLAGS.rerank_model:
+    given = {x: getattr(options, x) for x in _OPTIONS if options.is_given(x)}
+    encoder = pipelines.load(bert_tf.SentenceEncoder, **given)
+    if FLAGS.rerank_model:
+        with bert_tf.training.strategy.model_strategy(encoder.model).scope():
             classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
-            reranker = Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
+        reranker = Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
     if FLAGS.export_dir:
         encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:

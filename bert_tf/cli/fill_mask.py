@@ -36,10 +36,7 @@ def main():
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
     check_files()
-    with pipelines.make_strategy().scope():
-        pipeline = bert_tf.FillMask.from_preset(
-            pipelines.model_files(), num_best=FLAGS.num_best, **pipelines.pipeline_options()
-        )
+    pipeline = pipelines.load(bert_tf.FillMask, num_best=FLAGS.num_best)
     with lines.open_output() as write:
         write_predictions(pipeline, read_chunks(), write)
     if FLAGS.output_file:

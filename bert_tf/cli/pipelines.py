@@ -39,9 +39,11 @@ def make_strategy():
     return bert_tf.training.make_strategy(device)
 
 
-def pipeline_options():
-    return {
-        "dtype": TrainConfig(dtype=FLAGS.dtype).dtype_policy,
-        # The default depends on the model.
-        "max_seq_length": FLAGS.max_seq_length if FLAGS["max_seq_length"].present else None,
-    }
+def load(pipeline_class, **options):
+    # The default depends on the model.
+    length = FLAGS.max_seq_length if FLAGS["max_seq_length"].present else None
+    dtype = TrainConfig(dtype=FLAGS.dtype).dtype_policy
+    with make_strategy().scope():
+        return pipeline_class.from_preset(
+            model_files(), max_seq_length=length, dtype=dtype, **options
+        )

@@ -39,10 +39,9 @@ def main():
     if bert_tf.serving.find_version(model) or not is_other:
         predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
     else:
-        from bert_tf.tasks.registry import load_servable  # imports TensorFlow
+        from bert_tf.tasks import registry  # imports TensorFlow
 
-        needs = ("init_checkpoint", "bert_config_file", "vocab_file")
-        model_files = bert_tf.checkpoints.resolve(ModelConfig(model), needs)
-        servable = load_servable(model_files, ServingConfig())
+        pipeline = registry.load(ModelConfig(model))
+        servable = pipeline.make_servable(pipeline.model, pipeline.config, ServingConfig())
         predictor = bert_tf.serving.ServablePredictor(servable, FLAGS.batch_size)
     lines.answer_lines(predictor, FLAGS.model)

@@ -194,19 +194,6 @@ class TaskConfig(TaskOptions):
             **{**given, **values},
         )
 
-    @classmethod
-    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        """Make the config of a model that was fine-tuned elsewhere, to export it.
-
-        `**options` are other attributes, None for the default.
-        """
-        given = {name: value for name, value in options.items() if value is not None}
-        length = min(cls.max_seq_length, bert_config.max_position_embeddings)
-        given = {"max_seq_length": length, **given}
-        config = cls(bert_config, vocab_file, do_lower_case=do_lower_case, **given)
-        check_length(config.max_seq_length, bert_config)
-        return config
-
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
         texts = {

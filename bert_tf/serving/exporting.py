@@ -21,7 +21,6 @@ from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import to_text
 from bert_tf.training.run import read_record
@@ -36,9 +35,7 @@ WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # .inputs, a map; ModelSpec.signature_name.
 _PREDICT_LOG, _REQUEST, _MODEL_SPEC, _INPUTS, _SIGNATURE_NAME = 6, 1, 1, 2, 3
 
-# The model card, next to the versions of the model.
-MODEL_CARD = "README.md"
-# The first line. A file without it is the user's.
+# The first line of a model card. A file without it is the user's.
 _MARK = "<!-- Written by bert_tf; the next export to this folder replaces it. -->"
 
 _LIMITS = """\
@@ -68,7 +65,6 @@ class Servable(NamedTuple):
     Attributes:
       task: name of the task in `model.json`.
       prepared: the `PreparedModel`.
-      tokenizer: the `GraphTokenizer` of the texts.
       serve_text: function from the inputs in `text_signature`, a dict, to a dict of outputs.
       serve_ids: function from the inputs in `ids_signature`, a dict, to a dict of outputs.
       text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
@@ -83,7 +79,6 @@ class Servable(NamedTuple):
 
     task: str
     prepared: PreparedModel
-    tokenizer: GraphTokenizer
     serve_text: Callable
     serve_ids: Callable
     text_signature: dict = string_specs("text")
@@ -92,14 +87,6 @@ class Servable(NamedTuple):
     module: Any = None
     metadata: dict | None = None
     has_variable_width: bool = False
-
-
-def text_servable(task, prepared, config, serve_ids, keep_special_tokens=False, **options):
-    """Return a `Servable` with the single input `text`."""
-    settings = config.tokenizer_settings
-    tokenizer = GraphTokenizer(config.vocab, keep_special_tokens=keep_special_tokens, **settings)
-    serve_text = prepared.with_tokenizer(serve_ids, tokenizer, "text")
-    return Servable(task, prepared, tokenizer, serve_text, serve_ids, **options)
 
 
 def export(
@@ -159,11 +146,11 @@ def _sort_variables(archive):
 
 def _write(servable, folder):
     """Write the SavedModel; return the contents of its `model.json`."""
-    model, _, buckets, serving_config = servable.prepared
+    model, _, buckets, serving_config, tokenizer = servable.prepared
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
-    for trackable in (model, servable.module or servable.tokenizer) if takes_text else (model,):
+    for trackable in (model, servable.module or tokenizer) if takes_text else (model,):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
@@ -181,15 +168,15 @@ def _write(servable, folder):
         "max_seq_length": buckets.max_length,
         "sequence_buckets": buckets.lengths,
         "weights": serving_config.stored_type,
-        "do_lower_case": servable.tokenizer.do_lower_case,
-        **extra_settings(servable.tokenizer.settings),
+        "do_lower_case": tokenizer.do_lower_case,
+        **extra_settings(tokenizer.settings),
         **(servable.metadata or {}),
     }
     with files.replacing(folder) as (temporary,):
         with console.only_errors("tensorflow"):  # TensorFlow would log the temporary folder
             archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
-        files.write_text(os.path.join(extra, files.VOCABULARY), to_text(servable.tokenizer.vocab))
+        files.write_text(os.path.join(extra, files.VOCABULARY), to_text(tokenizer.vocab))
         for name in ("labels", "numbers"):
             if lines := metadata.get(name):
                 files.write_text(
@@ -251,8 +238,8 @@ def _write_batching_parameters(export_dir, has_variable_width):
 def _warm_up_requests(servable, endpoints, lengths):
     """Yield (inputs, signature name) for a single row and a full batch of each length."""
     # The word must be a single token.
-    words = (x for x in servable.tokenizer.vocab if x.isascii() and x.isalpha() and x.islower())
-    word = next(words, "a")
+    vocab = servable.prepared.tokenizer.vocab
+    word = next((x for x in vocab if x.isascii() and x.isalpha() and x.islower()), "a")
     for name, (_, signature) in endpoints.items():
         for length in lengths:
             for size in (1, _MAX_BATCH_SIZE):
@@ -305,7 +292,7 @@ def _write_model_card(folder, metadata, inputs, sample, record):
       record: the result of `read_record` for the run that trained the model.
     """
     export_dir, version = os.path.split(folder)
-    path = os.path.join(export_dir, MODEL_CARD)
+    path = os.path.join(export_dir, "README.md")
     if files.exists(path):
         with files.open_file(path, "rb") as reader:
             if reader.read(len(_MARK)) != _MARK.encode():

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.base import named_layers
+from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.strategy import predict_on_batch
 
@@ -111,31 +112,40 @@ def substrings(texts, indices, starts, ends):
 
 
 class PreparedModel(NamedTuple):
-    """A model to which a `ServingConfig` was applied; `call` runs it in inference mode."""
+    """A model to which a `ServingConfig` was applied, with its tokenizer.
+
+    `call` runs the model in inference mode.
+    """
 
     model: Any
     call: Callable
     buckets: Buckets
     serving_config: ServingConfig
+    tokenizer: GraphTokenizer
 
-    def with_tokenizer(self, serve_ids, tokenizer, *names):
+    def with_tokenizer(self, serve_ids, *names):
         """Return a function like `serve_ids` that takes one or two texts, named `names`."""
 
         def serve_text(inputs):
             others = {name: value for name, value in inputs.items() if name not in names}
-            batch = self.buckets.tokenize(tokenizer, *(inputs[name] for name in names))
+            batch = self.buckets.tokenize(self.tokenizer, *(inputs[name] for name in names))
             return serve_ids({**batch, **others})
 
         return serve_text
 
 
-def prepare_model(model, serving_config, max_seq_length):
-    """Return the `PreparedModel` of a Keras model; raise UserError for unsupported options."""
+def prepare_model(model, config, serving_config, keep_special_tokens=False):
+    """Return the `PreparedModel` of a Keras model with a `TaskConfig`.
+
+    Raises UserError for unsupported options.
+    """
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
-    buckets = Buckets(serving_config.sequence_buckets, max_seq_length)
+    buckets = Buckets(serving_config.sequence_buckets, config.max_seq_length)
+    settings = config.tokenizer_settings
+    tokenizer = GraphTokenizer(config.vocab, keep_special_tokens=keep_special_tokens, **settings)
     if keras.backend.backend() != "tensorflow":
-        return PreparedModel(model, _through_numpy(model), buckets, serving_config)
+        return PreparedModel(model, _through_numpy(model), buckets, serving_config, tokenizer)
     if serving_config.dtype and {model.compute_type, model.weight_type} != {serving_config.dtype}:
         model = _convert(model, serving_config.dtype)
     has_constants = False
@@ -145,7 +155,7 @@ def prepare_model(model, serving_config, max_seq_length):
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
     call = _with_constants(model) if has_constants else functools.partial(call_model, model)
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
-    return PreparedModel(model, call, buckets, serving_config)
+    return PreparedModel(model, call, buckets, serving_config, tokenizer)
 
 
 def _through_numpy(model):
@@ -210,9 +220,9 @@ def _with_constants(model):
     return call
 
 
-def call_model(model, inputs, skip_padding, **options):
+def call_model(model, inputs, skip_padding):
     """Call a model in inference mode; for a single row, skipping padding takes more time."""
-    call = functools.partial(model, inputs, training=False, **options)
+    call = functools.partial(model, inputs, training=False)
     if not skip_padding:
         return call(skip_padding=False)
     return tf.cond(

@@ -1,7 +1,11 @@
-"""`Pipeline`, the base of the classes on strings: presets, training, evaluation, prediction."""
+"""`Pipeline`, the base of the classes on strings: presets, prediction, export."""
 
 import dataclasses
+import json
 import os
+import subprocess
+import sys
+import tempfile
 from typing import Any, TypeVar
 
 import keras
@@ -10,31 +14,29 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.configs.export import ServingConfig
+from bert_tf.checkpoints.release import check_path
+from bert_tf.commands import environment
+from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
-from bert_tf.configs.train import FitConfig, OptimizerConfig
-from bert_tf.data.containers import split_last
-from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError, abbreviate
+from bert_tf.io import files, folders
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.tasks import saving
-from bert_tf.tasks.fitting import check_options, fit_in_folder, fit_in_memory
+from bert_tf.tasks.fitting import Trainable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing
-from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
-from bert_tf.training.strategy import default_strategy, divide_batches, model_strategy, use_xla
-from bert_tf.training.task import TaskSpec
+from bert_tf.training.prediction import ModelCache
+from bert_tf.training.strategy import default_strategy, model_strategy
 
 _Pipeline = TypeVar("_Pipeline", bound="Pipeline")
 
 
-class Pipeline:
+class Pipeline(Trainable):
     """Base class of the classes that train, apply, save and export a model on strings.
 
-    A task defines `_examples` and `_data`, and the methods `fit`, `evaluate` and `predict` with
-    the names of its columns. To train on some of the devices only, create the pipeline in the
-    scope of a `tf.distribute` strategy; by default, it uses all devices.
+    A task defines the attributes of `TaskSpec`, `_examples` and `_data`, and the methods `fit`,
+    `evaluate` and `predict` with the names of its columns. To train on some of the devices only,
+    create the pipeline in the scope of a `tf.distribute` strategy; by default, it uses all devices.
 
     Attributes:
       model: the Keras model on token ids.
@@ -42,22 +44,10 @@ class Pipeline:
       tokenizer: the `FullTokenizer`.
     """
 
-    spec: TaskSpec
-    config: Any
-    # The first arguments of `fit` and `evaluate`, for messages.
-    arguments: tuple[str, ...] = ("texts", "labels")
-    # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
-    has_head = True
     pretrained_head = ""  # the prefix of weights that a model must have
-    keras_loss = "sparse_categorical_crossentropy"
+    # Whether predictions use all weights, apart from a pooler that the model declares unused.
+    uses_all_weights = True
     keep_special_tokens = False
-    # The optimizer unless one was given, and the arguments of `compile`.
-    _default_optimizer = None
-    _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
-    # Whether the head was neither loaded nor trained.
-    _is_random = False
-    # What the compiled training step depends on.
-    _fit_key: tuple | None = None
 
     def __init__(self, model: keras.Model, config: TaskConfig):
         self.model, self.config = model, config.keep_vocabulary()
@@ -84,7 +74,7 @@ class Pipeline:
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
         dtype: str | None = None,
-        load_weights: bool = True,
+        load_weights: bool | str = True,
         **options: Any,
     ) -> _Pipeline:
         """Create the pipeline from a pre-trained or fine-tuned model.
@@ -98,46 +88,54 @@ class Pipeline:
             default of the task.
           do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
-          load_weights: whether to load the weights; if False, they are random.
+          load_weights: whether to load the weights; if False, they are random; "all" raises an
+            error if weights that predictions use, such as a head, are missing.
           **options: attributes of the `config` of this class, None for saved values or defaults.
 
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
         """
-        known = {field.name for field in dataclasses.fields(cls.spec.config_class)}
-        known |= {"labels"} & vars(cls.spec.config_class).keys()  # may be a property
+        config_class = cls.config_class
+        known = {field.name for field in dataclasses.fields(config_class)}
         for name in options.keys() - known | options.keys() & {"bert_config", "vocab_file"}:
             raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset")
         # A task for uncased models warns if no file specifies the casing.
-        default = None if cls.spec.config_class.do_lower_case else False
-        files = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
-        stored = cls.spec.config_class.load(files.folder)
+        default = None if config_class.do_lower_case else False
+        found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
+        stored = config_class.load(found.folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        values = cls._config_values(files.checkpoint, stored, given)
-        values = {**values, **files.tokenizer_settings}
+        values = {
+            **cls._config_values(found, stored, given),
+            "bert_config": found.bert_config,
+            "vocab_file": found.vocab_file,
+            **found.tokenizer_settings,
+        }
         if stored:
-            config = stored.with_options(vocab_file=files.vocab_file, **values)
+            config = stored.with_options(**values)
         else:
-            config = cls.spec.config_class.from_pretrained(
-                files.bert_config, files.vocab_file, **values
-            )
+            length = min(config_class.max_seq_length, found.bert_config.max_position_embeddings)
+            config = config_class(**{"max_seq_length": length, **values})
         check_length(config.max_seq_length, config.bert_config)
         check_vocabulary(
-            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, files.config
+            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, found.config
         )
         has_scope = tf.distribute.has_strategy()
         strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
         with strategy.scope():
-            pipeline = cls(cls.spec.make_model(config, dtype), config)
+            pipeline = cls(cls.make_model(config, dtype), config)
         loaded = []
         if load_weights:
             loaded = checkpoints.warm_start(
-                pipeline.model, files.checkpoint, labels=config.labels or None, argument="preset"
+                pipeline.model,
+                found.checkpoint,
+                require_all=load_weights == "all" and cls.uses_all_weights,
+                labels=config.labels or None,
+                argument="preset",
             )
             if not any(x.startswith(cls.pretrained_head) for x in loaded):
                 raise UserError(
-                    f"`preset`: found no {cls.pretrained_head} in {files.checkpoint}, expected a "
+                    f"`preset`: found no {cls.pretrained_head} in {found.checkpoint}, expected a "
                     "pre-trained model"
                 )
         pipeline._is_random = cls.has_head and all(x.startswith("bert/") for x in loaded)
@@ -146,162 +144,12 @@ class Pipeline:
         return pipeline
 
     @classmethod
-    def _config_values(cls, checkpoint, stored, values):
-        """Return the config attributes that differ from the config `stored` or the defaults."""
+    def _config_values(cls, files, stored, values):
+        """Return the config attributes that differ from the config `stored` or the defaults.
+
+        `files` are the `PretrainedFiles`, and `values` the given attributes.
+        """
         return values
-
-    def _examples(self, columns, names, split):
-        """Return the examples of the columns of `fit`, which have `names` in messages."""
-        raise NotImplementedError
-
-    def _trained_config(self, examples):
-        """Return the config after training on a dict from split to examples."""
-        return self.config
-
-    def _data(self, examples, **options):
-        """Return the `TaskData` of a dict from split to examples, for `options` of `fit`."""
-        raise NotImplementedError
-
-    def compile(
-        self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
-    ) -> None:
-        """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
-
-        Args:
-          optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
-            over the steps of each `fit`.
-          loss: a Keras loss of logits; None, or the name of the task's cross entropy, for the loss
-            of the task.
-          metrics: Keras metrics of logits; None for the metrics of the task.
-          **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
-
-        Raises:
-          UserError: if the loss or a metric does not take logits.
-        """
-        if loss in (self.keras_loss, self.keras_loss.removeprefix("sparse_")):
-            loss = None  # that of the task
-        given = {"loss": loss, "metrics": metrics, **options}
-        given = {name: x for name, x in given.items() if x is not None}
-        is_binary = self.keras_loss == "binary_crossentropy"
-        for name in keras.tree.flatten(metrics) if is_binary else ():
-            if isinstance(name, str) and name.removeprefix("binary_") in ("accuracy", "acc"):
-                raise UserError(
-                    f"`metrics={name}`: expected a metric of logits, such as "
-                    "BinaryAccuracy(threshold=0.0)"
-                )
-        default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
-        with model_strategy(self.model).scope():
-            self.model.compile(optimizer or default, **given)
-        self._compile_arguments, self._default_optimizer, self._fit_key = given, default, None
-
-    def _fit(self, columns, validation_data, options, **task_options):
-        """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
-        config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
-        check_options(self, config, options)
-        examples = {"train": self._examples(columns, self.arguments, "train")}
-        if config.validation_split:
-            if validation_data is not None:
-                raise UserError("`validation_split` cannot be combined with `validation_data`")
-            examples = split_last(examples["train"], config.validation_split)
-        elif validation_data is not None:
-            names = ["validation_data"] * len(self.arguments)
-            examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
-        self.config = self._trained_config(examples)
-        data = self._data(examples, **task_options)
-        fit = fit_in_folder if config.output_dir else fit_in_memory
-        history = fit(self, data, config, optimizer_config, options)
-        self._is_random = False
-        return history
-
-    def _columns(self, data):
-        """Return `validation_data` as the first arguments of `fit`; a list may be like a tuple."""
-        is_list = isinstance(data, list) and 1 < len(data) <= len(self.arguments)
-        is_list = is_list and all(isinstance(x, (list, tuple)) or hasattr(x, "ndim") for x in data)
-        # For a class without labels, a list of lists of str is a list of pairs.
-        is_list = is_list and (self.has_head or not isinstance(next(iter(data[-1]), ""), str))
-        return tuple(data) if is_list or isinstance(data, tuple) else (data,)
-
-    def _batches(self, records, task, config):
-        """Return an endless dataset of batches, and the number of batches per epoch."""
-        strategy, limit = model_strategy(self.model), self.config.max_seq_length
-        features, serialized = records
-        is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
-        batches = FitInput(
-            serialized,
-            batch_size=config.batch_size,
-            shuffle=config.shuffle,
-            bucket_by_length=config.bucket_by_length,
-            length_multiple=length_multiple(strategy, is_compiled, limit),
-            masking=features.masking,
-            **features.record_format(self.config.bert_config),
-        )
-        batches = divide_batches(batches.batches(), can_repeat=not task.compares_replicas)
-        return batches, config.steps_per_epoch or -(-len(serialized) // config.batch_size)
-
-    def _features(self, data, split, argument=None):
-        """Return the `Features` of a split, and its records; log how many texts are truncated."""
-        features = data.features(split, self.tokenizer)
-        name = f"`{argument or self.arguments[0]}`"
-        serialized = features.in_memory(f"reading {name}")
-        if features.log_truncated:
-            features.log_truncated(name, features.counts)
-        return features, serialized
-
-    @property
-    def _own_optimizer(self):
-        """The optimizer set by `compile`, or None."""
-        optimizer = self.model.optimizer if self.model.compiled else None
-        # With float16, Keras has wrapped the optimizer.
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        return None if optimizer is self._default_optimizer else optimizer
-
-    def _evaluate(self, columns, batch_size, options, **task_options):
-        """Return a dict of the script's metrics of the columns, the first arguments of `fit`."""
-        examples = {"dev": self._examples(columns, self.arguments, "dev")}
-        data = self._data(examples, **task_options)
-        task, records = data.make_task(self.model), self._features(data, "dev")
-        scores = self._scores(task, records, batch_size)
-        if self._has_own_scores:
-            self.model.task = self.model.task or task
-            batches, steps = self._validation(data, records, task, batch_size)
-            scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
-        else:
-            for name in options.keys() - {"verbose"}:
-                raise UserError(f"`{name}` requires a loss or metrics set by `compile`")
-        return scores
-
-    @property
-    def _has_own_scores(self):
-        return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
-
-    def _validation(self, data, records, task, batch_size):
-        """Return the batches of the "dev" records for Keras' evaluation, and their number."""
-        return self._batches(records, task, FitConfig(batch_size=batch_size, shuffle=False))
-
-    def _scores(self, task, records, batch_size):
-        scores = task.metrics(self._predictions(task, records, batch_size))
-        return {name.removeprefix("eval_"): float(value) for name, value in scores.items()}
-
-    def _predictions(self, task, records, batch_size):
-        """Return the `predictions` of the task for the result of `_features`, arrays (N, ...)."""
-        features, serialized = records
-        form = features.record_format(self.config.bert_config)
-        schema, lengths = form["schema"], form["lengths"]
-        # An equal task has equal predictions.
-        runner = self._runner(task.predictions, schema, lengths, (type(task), task.key))
-        rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
-        rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-    def _runner(self, function, schema, lengths, key=None):
-        """Return the `BatchRunner` of a function of outputs; `key` identifies it, None for itself.
-
-        The function may depend on the config.
-        """
-        key = key or function
-        arguments = function, self.model, model_strategy(self.model), schema, lengths
-        name, settings = function.__qualname__, (key, self.config, schema, lengths)
-        return self._cache.get(self.model, name, settings, lambda: BatchRunner(*arguments))
 
     def _warn_if_blank(self, argument, texts):
         if count := sum(not text.strip() for text in texts):
@@ -315,16 +163,12 @@ class Pipeline:
         def make():
             skip_padding = can_skip_padding(model_strategy(self.model))
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
-            servable = self.spec.make_servable(self.model, config, serving_config)
+            servable = self.make_servable(self.model, config, serving_config)
             return serving.ServablePredictor(servable)
 
         # By number of texts, because a caller may alternate between texts and pairs.
         name = "predictor", config.num_texts
         return self._cache.get(self.model, name, config, make)(rows, batch_size)
-
-    def summary(self, **options: Any) -> None:
-        """Print the layers of the model; see `keras.Model.summary`."""
-        self.model.summary(**options)
 
     def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
@@ -344,7 +188,18 @@ class Pipeline:
           UserError: if the version exists or an argument is invalid.
         """
         self._warn_if_random("the answers of the exported model")
-        return saving.export(self, folder, version, options)
+        dtype = self.model.compute_type
+        if options.get("dtype") is None:
+            options["dtype"] = None if dtype == "float64" else dtype
+        config = ExportConfig(os.fspath(folder), version=version, serving=ServingConfig(**options))
+        if keras.backend.backend() != "tensorflow":
+            return _export_by_tensorflow(self, config.export_dir, config.version, options)
+        servable = self.make_servable(self.model, self.config, config.serving)
+        return serving.export(servable, config.export_dir, config.version)
+
+    def summary(self, **options: Any) -> None:
+        """Print the layers of the model; see `keras.Model.summary`."""
+        self.model.summary(**options)
 
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.
@@ -361,7 +216,12 @@ class Pipeline:
           UserError: if the folder exists and is not to be replaced, or cannot be written.
         """
         self._warn_if_random("the saved weights")
-        saving.save(self, folder, overwrite)
+        folder = os.fspath(folder).rstrip("/")
+        if self.has_head:  # written as a checkpoint
+            check_path(folder, "folder")
+        folders.check_preset(folder, overwrite)
+        with files.replacing(folder, check_folder=folders.check_preset) as (temporary,):
+            self._write_preset(temporary)
 
     def _warn_if_random(self, what):
         if self._is_random:
@@ -389,3 +249,29 @@ def _restore(pipeline_class, model, config, compile_arguments, is_default, is_ra
     if is_default and model.compiled:
         pipeline._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     return pipeline
+
+
+def _export_by_tensorflow(pipeline, folder, version, options):
+    """Export the model, through a preset, in a process with the TensorFlow backend."""
+    with tempfile.TemporaryDirectory() as temporary:
+        preset = os.path.join(temporary, "preset")
+        pipeline.save_to_preset(preset)
+        arguments = json.dumps([os.path.abspath(folder), version, options])
+        program = (
+            "import json, sys, bert_tf; "
+            f"pipeline = bert_tf.{type(pipeline).__name__}.from_preset(sys.argv[1]); "
+            "folder, version, options = json.loads(sys.argv[2]); "
+            "print(pipeline.export(folder, version, **options))"
+        )
+        # No GPUs, because JAX has reserved their memory.
+        variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
+        done = subprocess.run(
+            [sys.executable, "-c", program, preset, arguments],
+            env={**environment(), **variables},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"the export with TensorFlow failed: {message}")
+    return os.path.join(folder, os.path.basename(done.stdout.splitlines()[-1]))

@@ -1,10 +1,8 @@
 """The registry of tasks.
 
-To add a task, write a package with a `TaskSpec` and add it here, or call `register` (see
+To add a task, write a package with its class and add it here, or call `register` (see
 docs/adding_a_task.md).
 """
-
-import dataclasses
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import detect_architecture
@@ -18,7 +16,7 @@ from bert_tf.tasks.multiple_choice import pipeline as multiple_choice
 from bert_tf.tasks.question_answering import pipeline as question_answering
 from bert_tf.tasks.sentence_embedding import pipeline as sentence_embedding
 from bert_tf.tasks.token_classification import pipeline as token_classification
-from bert_tf.training.task import ServedTask, TaskSpec
+from bert_tf.training.task import ServedTask
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".
@@ -32,58 +30,60 @@ _PIPELINES: dict[str, type[Pipeline]] = {
     "ForMultipleChoice": multiple_choice.MultipleChoice,
 }
 
-TASKS: dict[str, TaskSpec] = {
-    spec.name: spec for spec in (features.SPEC, *(x.spec for x in _PIPELINES.values()))
+TASKS: dict[str, type[Pipeline]] = {
+    "encoder": features.TokenVectors,
+    **{x.name: x for x in _PIPELINES.values()},
 }
 
 
-def register(spec):
-    """Add a `TaskSpec` to `TASKS`, and register its side file as part of a model."""
-    TASKS[spec.name] = spec
-    if spec.read:
-        files.TASK_CONFIG_FILES[spec.config_class.FILE] = spec.name
+def register(task):
+    """Add the class of a task to `TASKS`, and register its side file as part of a model."""
+    TASKS[task.name] = task
+    if task.read:
+        files.TASK_CONFIG_FILES[task.config_class.FILE] = task.name
 
 
 def served_tasks():
-    """Return a dict from names of exported models to (`TaskSpec`, `ServedTask`)."""
+    """Return a dict from names of exported models to (class of the task, `ServedTask`)."""
     return {
-        name: (spec, served)
-        for spec in TASKS.values()
-        for name, served in (spec.served or {spec.name: ServedTask()}).items()
+        name: (task, served)
+        for task in TASKS.values()
+        for name, served in (task.served or {task.name: ServedTask()}).items()
     }
 
 
 def load_config(folder):
-    """Return the (`TaskSpec`, `TaskConfig`) of the output folder of a run, or (None, None)."""
-    for spec in TASKS.values():
-        if config := spec.config_class.load(folder):
-            return spec, config
+    """Return (class, `TaskConfig`) of the task in a run's output folder, or (None, None)."""
+    for task in TASKS.values():
+        if config := task.config_class.load(folder):
+            return task, config
     return None, None
 
 
-def load_servable(model_files, serving_config):
-    """Load `PretrainedFiles` as a `Servable`; the run or the head determines the task."""
-    spec, config = load_config(model_files.folder)
-    if spec is None:
-        pipeline = _find_pipeline(model_files.checkpoint).from_preset(model_files)
-        return pipeline.spec.make_servable(pipeline.model, pipeline.config, serving_config)
-    config = dataclasses.replace(
-        config,
-        bert_config=model_files.bert_config,
-        vocab_file=model_files.vocab_file,
-        **model_files.tokenizer_settings,
-    )
-    return make_servable(spec, config, model_files.checkpoint, serving_config)
+def load(preset, task=None, **options):
+    """Load a model with all its weights, to predict or to export, as a `Pipeline`.
+
+    Args:
+      preset: see `Pipeline.from_preset`.
+      task: name of an exported model, such as "regression". None for the task of the run in the
+        folder, else of the model's head.
+      **options: other arguments of `from_preset`.
+
+    Raises:
+      UserError: if the model does not exist, or lacks weights that predictions use.
+    """
+    needs = ("init_checkpoint", "bert_config_file", "vocab_file")
+    model_files = checkpoints.resolve(preset, needs)
+    if task:
+        found, served = served_tasks()[task]
+        options |= served.config
+    else:
+        found, _ = load_config(model_files.folder)
+    found = found or _find_class(model_files.checkpoint)
+    return found.from_preset(model_files, load_weights="all", **options)
 
 
-def make_servable(spec, config, checkpoint, serving_config):
-    """Make the model of a `TaskConfig`, load its weights, and return it as a `Servable`."""
-    model = spec.make_model(config)
-    checkpoints.warm_start(model, checkpoint, require_all=True, labels=config.labels or None)
-    return spec.make_servable(model, config, serving_config)
-
-
-def _find_pipeline(checkpoint):
+def _find_class(checkpoint):
     architectures = checkpoints.read_metadata(checkpoint).get("architectures")
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else detect_architecture(shapes)

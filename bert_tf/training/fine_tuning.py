@@ -22,8 +22,10 @@ from bert_tf.training.task import TaskSpec
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-def fine_tune(spec: TaskSpec, config: FineTuneConfig, command_line: str | None = None) -> dict:
-    """Train, evaluate and predict with a `TaskSpec`, as the run_*.py scripts do.
+def fine_tune(
+    spec: type[TaskSpec], config: FineTuneConfig, command_line: str | None = None
+) -> dict:
+    """Train, evaluate and predict with a task, the class `spec`, as the run_*.py scripts do.
 
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
     >>> from bert_tf.tasks.classification.options import ClassificationOptions
@@ -87,7 +89,7 @@ class FineTuning(Run):
         self, spec, config, data, tokenizer, strategy, model, command_line=None, keras_model=None,
         callbacks=(),
     ):  # fmt: skip
-        """Check the data of a `TaskSpec`, a `TaskData`, against the options.
+        """Check the data of a task, a `TaskData`, against the options.
 
         `keras_model` is a model with its initial weights, None to make it. With a model, Keras
         `callbacks` are called at the end of each epoch.

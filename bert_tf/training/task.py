@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from keras import ops
@@ -194,18 +194,15 @@ class ServedTask:
         to the answer, a dict for `json.dumps`. None returns all outputs.
       table_columns: function from an answer to the columns that it adds to a row of a table.
       config: the values of the task's `TaskConfig` that distinguish this kind.
-      options: names of the `export_model.py` options for models fine-tuned elsewhere.
     """
 
     answer: Callable | None = None
     table_columns: Callable = dict
     config: dict = dataclasses.field(default_factory=dict)
-    options: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """The components of a task for `fine_tune`, the scripts, the pipelines and export.
+    """The components of a task: the part of its class on strings that scripts and export use.
 
     A task without a script has no `read`, and no side file in `config_class`.
 
@@ -222,8 +219,8 @@ class TaskSpec:
     """
 
     name: str
-    config_class: Any = None
+    config_class: Any
     read: Any = None
-    make_model: Any = None
-    make_servable: Any = None
-    served: dict[str, ServedTask] = dataclasses.field(default_factory=dict)
+    make_model: Any
+    make_servable: Any
+    served: ClassVar[dict[str, ServedTask]] = {}

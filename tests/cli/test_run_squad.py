@@ -7,10 +7,6 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
-from bert_tf.tasks.question_answering.task import PredictionWriter
 from bert_tf.tasks.registry import load_config
 from tests.common import read_results
 from tests.squad_helpers import CONTEXTS, dataset, letters, question
@@ -134,22 +130,3 @@ def test_unusual_contexts_and_questions(run, tmp_path):
     with pytest.raises(bert_tf.UserError, match=r"twice\.json.*qas\[1\] \(id 1\).*same id"):
         twice = dataset(tmp_path / "twice.json", [("a b C", [good, good])])
         run(*predict, f"--predict_file={twice}")
-
-
-def test_prediction_files_appear_together(tmp_path):
-    null = decoding.Candidate(None, 0, 0, 1.0, 2.0)
-    prediction = decoding.QuestionPrediction([null], None, decoding.MAX_NULL_ODDS)
-    predictions = [(reading.Question("", "1", "x", (), True), prediction)]
-    writer = PredictionWriter(QuestionAnsweringOptions(version_2_with_negative=True))
-    with pytest.raises(KeyboardInterrupt), writer.writing(str(tmp_path)):
-        writer.collect(predictions)
-        writer.write()
-        assert len(list(tmp_path.iterdir())) == 3 and not list(tmp_path.glob("*.json"))
-        raise KeyboardInterrupt
-    assert not list(tmp_path.iterdir())
-    with writer.writing(str(tmp_path)):
-        writer.collect(predictions)
-        writer.write()
-    names = ["nbest_predictions.json", "null_odds.json", "predictions.json"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert read(tmp_path / "null_odds.json") == {"1": decoding.MAX_NULL_ODDS}

@@ -41,7 +41,7 @@ def run_pipeline_test(
     pipeline.save_to_preset(folder / "saved")
     if pipeline.has_head:
         spec, config = load_config(str(folder / "saved"))
-        assert spec is pipeline.spec and config.to_json() == pipeline.config.to_json()
+        assert spec is type(pipeline) and config.to_json() == pipeline.config.to_json()
     loaded = type(pipeline).from_preset(folder / "saved", **options)
     answers = list(loaded.predict(*inputs.values()))
     if assert_same:

@@ -3,7 +3,6 @@
 import pytest
 
 import bert_tf
-from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from tests.common import QUICK_RUN, WITHOUT_DROPOUT, WORDS, tiny, write_files
 from tests.pipelines.conftest import write_release_folder
 
@@ -30,7 +29,7 @@ def test_pairs_are_an_error(run_script, tmp_path):
         lambda: classifier.predict(PAIRS),
         lambda: bert_tf.QuestionAnswering.from_preset(folder, max_seq_length=16),
         lambda: vectors.predict(["a", "a ||| b"]),
-        lambda: MultipleChoiceConfig.from_pretrained(CONFIG, "", True, max_seq_length=16),
+        lambda: bert_tf.MultipleChoice.from_preset(folder),
         lambda: run_script("run_classifier", *flags.split(), "--do_train", *QUICK_RUN),
     ):
         with pytest.raises(bert_tf.UserError, match=r"^the model has 1 segment id .* single texts"):

@@ -62,7 +62,7 @@ class ServableTest:
         assert metadata["task"] == self.task and metadata["sequence_buckets"] == lengths
         if self.task == "classification":
             assert (extra / "numbers.txt").read_text() == "x\ny\n"
-        vocab = [*servable.tokenizer.vocab]
+        vocab = [*servable.prepared.tokenizer.vocab]
         assert (extra / "vocab.txt").read_text() == "\n".join(vocab) + "\n"
         path = os.path.join(predictor.path, exporting.WARM_UP_REQUESTS)
         requests = list(tf.data.TFRecordDataset(path).as_numpy_iterator())

@@ -10,7 +10,7 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.prepared_model import prepare_model
 from tests.common import TINY
 from tests.serving.conftest import BUCKETS
-from tests.serving.serving_models import LENGTH, make_servable, model_of, padded_ids
+from tests.serving.serving_models import make_servable, model_of, padded_ids, task_config
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,8 @@ def test_half_precision_is_that_of_keras(vocab_file):
     types = {None: ("bfloat16", "float32"), "bfloat16": ("bfloat16",) * 2,
              "float32": ("float32",) * 2}  # fmt: skip
     for dtype, (compute_type, weight_type) in types.items():
-        model, call, *_ = prepare_model(mixed, configs.ServingConfig(dtype=dtype), LENGTH)
+        serving_config = configs.ServingConfig(dtype=dtype)
+        model, call, *_ = prepare_model(mixed, task_config("encoder", vocab_file), serving_config)
         assert (model is mixed) == (dtype is None)
         assert model.compute_type == compute_type and model.weight_type == weight_type
         pooled = call(inputs)["pooled_output"]
@@ -54,18 +55,20 @@ def test_half_precision_is_that_of_keras(vocab_file):
     assert mixed.weight_type == "float32"
 
 
-def test_float64():
+def test_float64(vocab_file):
     """TensorFlow's fused normalization lacks float64."""
     model = bert_tf.BertModel(TINY, dtype="float64")
-    _, call, *_ = prepare_model(model, configs.ServingConfig(), LENGTH)
+    config = task_config("encoder", vocab_file)
+    _, call, *_ = prepare_model(model, config, configs.ServingConfig())
     inputs = {name: tf.ones((2, 3), tf.int32) for name in INPUTS}
     pooled = tf.function(call)(inputs)["pooled_output"]
     np.testing.assert_allclose(pooled, model(inputs)["pooled_output"], atol=1e-6)
 
 
-def test_keras_quantized_models_keep_their_precision():
+def test_keras_quantized_models_keep_their_precision(vocab_file):
+    config = task_config("encoder", vocab_file)
     model = bert_tf.BertModel(model_of("encoder").config)
     model.quantize("int8")
-    assert prepare_model(model, configs.ServingConfig(dtype="float32"), LENGTH).model is model
+    assert prepare_model(model, config, configs.ServingConfig(dtype="float32")).model is model
     with pytest.raises(bert_tf.UserError, match="`dtype=bfloat16`"):
-        prepare_model(model, configs.ServingConfig(dtype="bfloat16"), LENGTH)
+        prepare_model(model, config, configs.ServingConfig(dtype="bfloat16"))

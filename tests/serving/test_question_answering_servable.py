@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.serving.prepared_model import Buckets
+from bert_tf import configs
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.question_answering import decoding as decoding_module
 from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering import features
@@ -75,7 +76,8 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
         max_answer_length=3, answer_alignment="offsets", version_2_with_negative=version_2,
     )  # fmt: skip
     model = model_of("question_answering")
-    answer = serving.QuestionAnsweringModule(model, config, Buckets((8,), 12))
+    prepared = prepare_model(model, config, configs.ServingConfig(sequence_buckets=(8,)))
+    answer = serving.QuestionAnsweringModule(prepared, config)
     results = answer(*map(tf.constant, zip(*TEXTS, strict=True)))
     results = {name: value.numpy() for name, value in results.items()}
     names = {"answer", "score", "start", "end"} | ({"null_odds"} if version_2 else set())

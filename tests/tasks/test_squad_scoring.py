@@ -8,7 +8,7 @@ from bert_tf.tasks.question_answering import scoring
 from bert_tf.tasks.question_answering.decoding import QuestionPrediction
 from bert_tf.tasks.question_answering.examples import Answer, Question
 from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
-from bert_tf.tasks.question_answering.task import PredictionWriter
+from bert_tf.tasks.question_answering.task import Answers
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_best_threshold_is_the_official_one(most):
     ],
 )
 def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
-    writer = PredictionWriter(QuestionAnsweringOptions(version_2_with_negative=True))
-    writer.collect(
+    predictions = (
         (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
         for i, (answers, text, odds) in enumerate(rows)
     )
+    found = Answers(QuestionAnsweringOptions(version_2_with_negative=True), predictions)
     caplog.set_level("INFO", "bert_tf")
-    threshold = writer.best_threshold()
-    results = writer.score(threshold).results()
-    assert threshold == results["best_f1_thresh"]
+    found.find_threshold()
+    results = found.score().results()
+    assert found.config.null_score_diff_threshold == results["best_f1_thresh"]
     assert results["f1"] == achieved
     assert (f"only {achieved:.2f}" in caplog.text) == (achieved < results["best_f1"])

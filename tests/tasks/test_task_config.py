@@ -55,7 +55,7 @@ def test_every_task_is_tested():
 
 @pytest.fixture(params=CASES)
 def case(request, tmp_path):
-    """Return (`TaskSpec`, `TaskConfig`, a fixed attribute, an option), see `CASES`."""
+    """Return (class, `TaskConfig`, a fixed attribute, an option), see `CASES`."""
     attributes, fixed, option = CASES[request.param]
     spec = TASKS[request.param]
     (tmp_path / "model").mkdir()
@@ -185,10 +185,6 @@ def test_options_that_require_others():
                 refused()
 
 
-def of_classifier(**values):
-    return ClassificationConfig.from_pretrained(TINY, "", True, max_seq_length=8, **values)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -202,9 +198,8 @@ def of_classifier(**values):
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
         (lambda: ClassificationOptions(labels=("pos", "neg", "")), "`labels`: label 2"),
-        (of_classifier, "`labels` must be given"),
-        (lambda: dataclasses.replace(of_classifier(labels=("x", "y"), long_documents="windows"),
-                                     num_texts=2), "`long_documents=windows`: .*pairs"),
+        (lambda: ClassificationConfig(TINY, long_documents="windows", num_texts=2),
+         "`long_documents=windows`: .*pairs"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_used(make, message):

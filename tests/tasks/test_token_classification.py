@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.data.columns import BadRows
+from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tasks.token_classification import examples, features, schemes, served
 from bert_tf.tasks.token_classification.features import valid_sentences
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
@@ -361,11 +362,13 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
         tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, max_seq_length=8192,
         tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
-    module = served.TokenClassificationModule(
-        lambda inputs: {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])},
-        config,
-        lambda length: length,
-    )
+
+    def call(inputs):
+        return {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])}
+
+    tokenizer = bert_tf.GraphTokenizer(str(vocab_file), do_lower_case)
+    prepared = PreparedModel(None, call, lambda length: length, None, tokenizer)
+    module = served.TokenClassificationModule(prepared, config)
     tf.saved_model.save(module, str(tmp_path / "saved"))
     exported = tf.saved_model.load(str(tmp_path / "saved"))
     tokenize = bert_tf.tokenization.BasicTokenizer(do_lower_case).tokenize

@@ -219,16 +219,6 @@ class ClassificationConfig(ClassificationOptions, TaskConfig):
     def fixed_values(self):
         return {**super().fixed_values(), "numeric_columns": self.numeric_names}
 
-    @classmethod
-    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        if options.get("num_texts") is None:
-            is_single = options.get("long_documents") == "windows"
-            options["num_texts"] = 1 if is_single else min(2, bert_config.type_vocab_size)
-        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
-        if config.task_type == "regression":
-            return config
-        return dataclasses.replace(config, labels=check_labels(labels))
-
     def resumed(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""
         stored = self.load(folder)

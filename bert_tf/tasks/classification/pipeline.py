@@ -4,7 +4,7 @@ import dataclasses
 import operator
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -28,26 +28,9 @@ from bert_tf.tasks.classification.served import (
     classification_servable,
     label_columns,
     multi_label_answer,
-    score_column,
 )
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationData, make_model, read
-from bert_tf.training.task import ServedTask, TaskSpec
-
-SPEC = TaskSpec(
-    name="classification",
-    config_class=ClassificationConfig,
-    read=read,
-    make_model=make_model,
-    make_servable=classification_servable,
-    served={
-        task_type: ServedTask(answer, columns, {"task_type": task_type}, options)
-        for task_type, answer, columns, options in (
-            ("classification", classification_answer, label_columns, ("labels", "num_texts")),
-            ("multi_label", multi_label_answer, label_columns, ("labels", "num_texts")),
-            ("regression", None, score_column, ("num_texts",)),
-        )
-    },
-)
+from bert_tf.training.task import ServedTask
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
@@ -72,7 +55,19 @@ class TextClassifier(Pipeline):
     a score ("regression"). `model` is a `BertClassifier`, `config` a `ClassificationConfig`.
     """
 
-    spec = SPEC
+    name = "classification"
+    config_class = ClassificationConfig
+    read = staticmethod(read)
+    make_model = staticmethod(make_model)
+    make_servable = staticmethod(classification_servable)
+    served: ClassVar = {
+        task_type: ServedTask(answer, columns, {"task_type": task_type})
+        for task_type, answer, columns in (
+            ("classification", classification_answer, label_columns),
+            ("multi_label", multi_label_answer, label_columns),
+            ("regression", None, lambda answer: {"prediction": answer["score"]}),
+        )
+    }
     arguments = ("texts", "labels", "sample_weight")
     config: ClassificationConfig
 
@@ -111,18 +106,15 @@ class TextClassifier(Pipeline):
         )
 
     @classmethod
-    def _config_values(cls, checkpoint, stored, values):
+    def _config_values(cls, files, stored, values):
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
-            task_type = _recorded_task_type(checkpoint)
+            task_type = _recorded_task_type(files.checkpoint)
         if task_type not in TASK_CLASSES:
             raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
-        labels = _choose_labels(values.get("labels"), task_type, stored, checkpoint)
-        values = {**values, "task_type": task_type, "labels": labels}
-        if not stored:
-            return {**values, "num_texts": 1}
-        # These describe the old training data.
-        return {**values, "columns": {}, "dev_split": None}
+        labels = _choose_labels(values.get("labels"), task_type, stored, files.checkpoint)
+        num_texts = stored.num_texts if stored else 1
+        return {"num_texts": num_texts, **values, "task_type": task_type, "labels": labels}
 
     def fit(
         self,
@@ -228,6 +220,8 @@ class TextClassifier(Pipeline):
 
     def _trained_config(self, examples):
         config: Any = self.config
+        # The columns and the split describe the old training data.
+        config = dataclasses.replace(config, columns={}, dev_split=None)
         if not any(x.text_b for rows in examples.values() for x in rows):
             return config
         config.bert_config.check_num_texts(2)

@@ -11,7 +11,6 @@ from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
-from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.packing_graph import Windows, pack
 
 
@@ -27,8 +26,7 @@ def classification_servable(model, config, serving_config):
 
     With `long_documents=windows`, token ids are (B, W, S); windows with mask 0 are ignored.
     """
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    prepared = prepare_model(model, config, serving_config)
     numbers = config.numeric_inputs
 
     def normalized(inputs):
@@ -48,7 +46,7 @@ def classification_servable(model, config, serving_config):
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
     documents, ids_specs = None, token_id_specs()
     if config.windows:
-        documents = DocumentClassifier(prepared.call, config, prepared.buckets, tokenizer)
+        documents = DocumentClassifier(prepared, config)
         ids_specs = token_id_specs(None, None, None)
 
         def serve_text(inputs):
@@ -56,7 +54,7 @@ def classification_servable(model, config, serving_config):
             values = normalized(inputs) if numbers else tf.zeros((tf.size(texts), 0))
             return make_outputs(documents(texts, values))
     else:
-        serve_text = prepared.with_tokenizer(serve_ids, tokenizer, *names)
+        serve_text = prepared.with_tokenizer(serve_ids, *names)
 
     number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}
@@ -79,7 +77,6 @@ def classification_servable(model, config, serving_config):
     return Servable(
         task=config.task_type,
         prepared=prepared,
-        tokenizer=tokenizer,
         serve_text=serve_text,
         serve_ids=serve_ids,
         text_signature={**string_specs(*names), **number_specs},
@@ -104,9 +101,9 @@ def _label_names(config, logits):
 class DocumentClassifier(tf.Module):
     """Classifies texts of any length by pooling the logits of their windows, as in training."""
 
-    def __init__(self, call, config, buckets, tokenizer):
+    def __init__(self, prepared, config):
         super().__init__()
-        self._call, self._buckets, self.tokenizer = call, buckets, tokenizer
+        _, self._call, self._buckets, _, self.tokenizer = prepared
         self._windows, self._num_labels = config.windows, config.num_outputs
         self._num_numbers = len(config.numeric_inputs)
 
@@ -153,10 +150,6 @@ def multi_label_answer(outputs, metadata):
 def label_columns(answer):
     prediction, probabilities = answer.values()
     return {"prediction": prediction, "probabilities": probabilities}
-
-
-def score_column(answer):
-    return {"prediction": answer["score"]}
 
 
 def _by_label(outputs, metadata):

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,14 +20,12 @@ from bert_tf.data import records
 from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
-from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.exporting import Servable
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
 from bert_tf.tokenization.settings import INPUTS
-from bert_tf.training.task import ServedTask, TaskSpec
-
-WORD_POOLINGS = ("first", "mean")
+from bert_tf.training.task import ServedTask
 
 _SCHEMA = {name: records.PRETRAINING[name] for name in INPUTS}
 
@@ -49,7 +47,7 @@ class TokenVectorsConfig(TaskConfig):
     layers: tuple[int, ...] = derived((-1,))
     layer_combination: str | None = derived(None, choices=LAYER_COMBINATIONS)
     layer_weights: tuple[float, ...] | None = derived(None)
-    words: str | None = derived(None, choices=WORD_POOLINGS)
+    words: str | None = derived(None, choices=("first", "mean"))
 
 
 def encoder_servable(model, config, serving_config):
@@ -58,7 +56,7 @@ def encoder_servable(model, config, serving_config):
     Text input: `text`. Outputs: `sequence_output` (B, S, H), `pooled_output` (B, H), and `tokens`,
     int32 (B, S), the token ids with [CLS] and [SEP], 0 for padding.
     """
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    prepared = prepare_model(model, config, serving_config)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)
@@ -66,7 +64,8 @@ def encoder_servable(model, config, serving_config):
         outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
-    return text_servable("encoder", prepared, config, serve_ids, has_variable_width=True)
+    serve_text = prepared.with_tokenizer(serve_ids, "text")
+    return Servable("encoder", prepared, serve_text, serve_ids, has_variable_width=True)
 
 
 def encoder_answer(outputs, metadata):
@@ -74,15 +73,6 @@ def encoder_answer(outputs, metadata):
     size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
     cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
     return all_outputs({**outputs, **cut}, metadata)
-
-
-SPEC = TaskSpec(
-    name="encoder",
-    config_class=TokenVectorsConfig,
-    make_model=lambda config, dtype=None: BertModel(config.bert_config, dtype),
-    make_servable=encoder_servable,
-    served={"encoder": ServedTask(encoder_answer)},
-)
 
 
 class TextVectors(NamedTuple):
@@ -111,7 +101,11 @@ class TokenVectors(StreamingPipeline):
     `model` is a `BertModel`.
     """
 
-    spec = SPEC
+    name = "encoder"
+    config_class = TokenVectorsConfig
+    make_model = staticmethod(lambda config, dtype=None: BertModel(config.bert_config, dtype))
+    make_servable = staticmethod(encoder_servable)
+    served: ClassVar = {"encoder": ServedTask(encoder_answer)}
     config: TokenVectorsConfig
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):

@@ -1,7 +1,7 @@
 """`FillMask`: prediction of masked tokens, and training on the masked words of texts."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 
@@ -22,20 +22,11 @@ from bert_tf.tasks.fill_mask.task import (
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
 from bert_tf.tokenization.settings import MASK
 from bert_tf.tokenization.vocabulary import mask_id
-from bert_tf.training.task import ServedTask, TaskSpec
+from bert_tf.training.task import ServedTask
 
 # Positions per record; each needs V probabilities in memory. Texts with more have several records.
 _NUM_SLOTS = 8
 _SCHEMA = {name: records.PRETRAINING[name] for name in (*INPUTS, "masked_lm_positions")}
-
-
-SPEC = TaskSpec(
-    name="fill_mask",
-    config_class=FillMaskConfig,
-    make_model=lambda config, dtype=None: BertPretrainer(config.bert_config, dtype),
-    make_servable=fill_mask_servable,
-    served={"fill_mask": ServedTask(fill_mask_answer, options=("num_best",))},
-)
 
 
 class MaskPredictions(NamedTuple):
@@ -61,10 +52,14 @@ class FillMask(StreamingPipeline):
     `save_to_preset` writes a Hugging Face folder. `model` is a `BertPretrainer`.
     """
 
-    spec = SPEC
+    name = "fill_mask"
+    config_class = FillMaskConfig
+    make_model = staticmethod(lambda config, dtype=None: BertPretrainer(config.bert_config, dtype))
+    make_servable = staticmethod(fill_mask_servable)
+    served: ClassVar = {"fill_mask": ServedTask(fill_mask_answer)}
     arguments = ("texts",)
     keep_special_tokens = True
-    pretrained_head = "cls/predictions/"
+    pretrained_head, uses_all_weights = "cls/predictions/", False
     config: FillMaskConfig
 
     def __init__(self, model: BertPretrainer, config: FillMaskConfig):

@@ -12,7 +12,7 @@ from bert_tf.data import records
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.features import Features, encode_batches, make_records
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.exporting import Servable
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tokenization.packing import pack_pair
@@ -101,7 +101,7 @@ def fill_mask_servable(model, config, serving_config):
     and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P masks, best
     first, padded with "" and 0.
     """
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
+    prepared = prepare_model(model, config, serving_config, keep_special_tokens=True)
     token_id, id_to_token = mask_id(config.vocab), {i: x for x, i in config.vocab.items()}
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
 
@@ -125,9 +125,9 @@ def fill_mask_servable(model, config, serving_config):
     def sample_text(text):
         return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
 
-    return text_servable(
-        "fill_mask", prepared, config, serve_ids,
-        keep_special_tokens=True, sample_text=sample_text, has_variable_width=True,
+    return Servable(
+        "fill_mask", prepared, prepared.with_tokenizer(serve_ids, "text"), serve_ids,
+        sample_text=sample_text, has_variable_width=True,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """`MultipleChoice`: fine-tuning and prediction on contexts and their endings."""
 
 import operator
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -18,17 +18,7 @@ from bert_tf.tasks.multiple_choice.task import (
     multiple_choice_servable,
     read,
 )
-from bert_tf.training.task import ServedTask, TaskSpec
-
-SPEC = TaskSpec(
-    name="multiple_choice",
-    config_class=MultipleChoiceConfig,
-    read=read,
-    make_model=lambda config, dtype=None: BertMultipleChoice(config.bert_config, dtype),
-    make_servable=multiple_choice_servable,
-    served={"multiple_choice": ServedTask(multiple_choice_answer)},
-)
-
+from bert_tf.training.task import ServedTask
 
 # Column names of the arguments of `fit`.
 _COLUMNS = ("context", "endings", "label")
@@ -46,7 +36,14 @@ class MultipleChoice(Pipeline):
     `model` is a `BertMultipleChoice`, `config` a `MultipleChoiceConfig`.
     """
 
-    spec = SPEC
+    name = "multiple_choice"
+    config_class = MultipleChoiceConfig
+    read = staticmethod(read)
+    make_model = staticmethod(
+        lambda config, dtype=None: BertMultipleChoice(config.bert_config, dtype)
+    )
+    make_servable = staticmethod(multiple_choice_servable)
+    served: ClassVar = {"multiple_choice": ServedTask(multiple_choice_answer)}
     arguments = ("contexts", "endings", "labels")
 
     def fit(

@@ -1,5 +1,7 @@
 """Multiple choice: model, loss, metrics, runs and servable."""
 
+import functools
+
 import tensorflow as tf
 
 from bert_tf.data.columns import find_file
@@ -11,7 +13,6 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.examples import make_examples, make_features
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
-from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.training.task import TaskData
 
 
@@ -72,8 +73,8 @@ def multiple_choice_servable(model, config, serving_config):
     (B, C, S). Outputs: `logits` and `probabilities`, float32 (B, C); `choice`, int32 (B,), the
     index of the most probable ending; for text inputs also `ending`, string (B,).
     """
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
-    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    prepared = prepare_model(model, config, serving_config)
+    tokenize = functools.partial(prepared.buckets.tokenize, prepared.tokenizer)
 
     def serve_ids(inputs):
         logits = prepared.call(inputs)["logits"]
@@ -83,7 +84,7 @@ def multiple_choice_servable(model, config, serving_config):
     def serve_text(inputs):
         num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
         contexts = tf.repeat(inputs["context"], num_endings)
-        batch = prepared.buckets.tokenize(tokenizer, contexts, tf.reshape(inputs["endings"], (-1,)))
+        batch = tokenize(contexts, tf.reshape(inputs["endings"], (-1,)))
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
         outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
         ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
@@ -93,7 +94,6 @@ def multiple_choice_servable(model, config, serving_config):
     return Servable(
         task="multiple_choice",
         prepared=prepared,
-        tokenizer=tokenizer,
         serve_text=serve_text,
         serve_ids=serve_ids,
         text_signature={**string_specs("context"), "endings": endings},

@@ -45,13 +45,12 @@ class QuestionPrediction(NamedTuple):
     best: str | None
     null_odds: float
 
-    def answer(self, config, threshold=None):
-        """Return the text of the answer, "" for "no answer"; `threshold` overrides the config's."""
+    def answer(self, config):
+        """Return the text of the answer, "" for "no answer"."""
         if not config.version_2_with_negative:
             return self.candidates[0].text
-        if threshold is None:
-            threshold = config.null_score_diff_threshold
-        return "" if self.best is None or self.null_odds > threshold else self.best
+        is_null = self.best is None or self.null_odds > config.null_score_diff_threshold
+        return "" if is_null else self.best
 
     def n_best(self):
         """Return the question's entry in `nbest_predictions.json`, a list of dicts."""

@@ -111,14 +111,3 @@ class QuestionAnsweringConfig(QuestionAnsweringOptions, TaskConfig):
                 f"`max_seq_length={self.max_seq_length}`: expected more than "
                 f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
             )
-
-    @classmethod
-    def from_pretrained(cls, bert_config, vocab_file, do_lower_case, labels=(), **options):
-        config = super().from_pretrained(bert_config, vocab_file, do_lower_case, **options)
-        if options.get("doc_stride") is not None:
-            return config
-        # If the default stride exceeds the window of a short sequence, windows do not overlap and
-        # answers between them are lost.
-        num_tokens = config.max_seq_length - config.max_query_length - NUM_SPECIAL_TOKENS
-        doc_stride = min(config.doc_stride, max(1, num_tokens // 2))
-        return dataclasses.replace(config, doc_stride=doc_stride)

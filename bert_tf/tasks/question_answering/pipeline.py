@@ -12,20 +12,9 @@ from bert_tf.data.features import log_long_texts
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.question_answering.task import QuestionAnsweringData, read
-from bert_tf.training.task import ServedTask, TaskSpec
-
-SPEC = TaskSpec(
-    name="question_answering",
-    config_class=QuestionAnsweringConfig,
-    read=read,
-    make_model=lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype),
-    make_servable=question_answering_servable,
-    served={"question_answering": ServedTask(options=("version_2_with_negative",))},
-)
-
 
 # Column names of the arguments of `fit`.
 _COLUMNS = ("question", "context", "answers")
@@ -43,9 +32,27 @@ class QuestionAnswering(Pipeline):
     `model` is a `BertSpanLabeler`, `config` a `QuestionAnsweringConfig`.
     """
 
-    spec = SPEC
+    name = "question_answering"
+    config_class = QuestionAnsweringConfig
+    read = staticmethod(read)
+    make_model = staticmethod(
+        lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype)
+    )
+    make_servable = staticmethod(question_answering_servable)
     arguments = ("questions", "contexts", "answers")
     config: QuestionAnsweringConfig
+
+    @classmethod
+    def _config_values(cls, files, stored, values):
+        if stored or "doc_stride" in values:
+            return values
+        default, limit = QuestionAnsweringConfig, files.bert_config.max_position_embeddings
+        length = values.get("max_seq_length", min(default.max_seq_length, limit))
+        query_length = values.get("max_query_length", default.max_query_length)
+        # If the default stride exceeds the window of a short sequence, windows do not overlap and
+        # answers between them are lost.
+        doc_stride = max(1, (length - query_length - NUM_SPECIAL_TOKENS) // 2)
+        return {**values, "doc_stride": min(default.doc_stride, doc_stride)}
 
     def fit(
         self,

@@ -11,7 +11,6 @@ from bert_tf.serving.exporting import Servable, string_specs
 from bert_tf.serving.prepared_model import prepare_model, substrings
 from bert_tf.tasks.question_answering.decoding import MAX_NULL_ODDS
 from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS
-from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.tokenization.packing_graph import Segment, Windows, pack
 
@@ -26,10 +25,9 @@ class QuestionAnsweringModule(tf.Module):
     `n_best_size` best starts and ends of each window, so it may miss the best span.
     """
 
-    def __init__(self, call, config, buckets):
+    def __init__(self, prepared, config):
         super().__init__()
-        self._call, self._buckets = call, buckets
-        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+        _, self._call, self._buckets, _, self.tokenizer = prepared
         self._config = config
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])
@@ -150,8 +148,8 @@ def _top_spans(scores, counts, size):
 
 def question_answering_servable(model, config, serving_config):
     """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
-    module = QuestionAnsweringModule(prepared.call, config, prepared.buckets)
+    prepared = prepare_model(model, config, serving_config)
+    module = QuestionAnsweringModule(prepared, config)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)
@@ -160,7 +158,6 @@ def question_answering_servable(model, config, serving_config):
     return Servable(
         task="question_answering",
         prepared=prepared,
-        tokenizer=module.tokenizer,
         serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
         serve_ids=serve_ids,
         text_signature=string_specs("question", "context"),

@@ -1,8 +1,6 @@
 """Question answering: losses, answers, metrics and runs."""
 
-import contextlib
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -94,45 +92,10 @@ class QuestionAnsweringTask(Task):
         return ops.where(batch["input_mask"] > 0, logits, 0.5 * _LOWEST)
 
     def metrics(self, predictions):
-        scorer = Scorer(self._config.version_2_with_negative)
-        for question, prediction in self._extract([predictions]):
-            answer = prediction.answer(self._config)
-            scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
+        scores = Answers(self._config, self._extract([predictions])).score().results()
         # Metrics without questions are NaN, which is never the best.
         missing = dict.fromkeys(self.metric_names, float("nan"))
-        return missing | {f"eval_{name}": value for name, value in scorer.results().items()}
-
-
-def extract_answers(source, tokenizer, config, predictions):
-    """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
-
-    The questions are read again, to save memory.
-    """
-
-    def check(unique_id, expected):
-        if unique_id != expected:
-            raise UserError(
-                f"{source.name}: found a prediction with the unique id {unique_id}, expected "
-                f"{expected}; the file may have changed"
-            )
-
-    decoder = AnswerDecoder(config)
-    rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
-    for paragraph in source.paragraphs():
-        for question, windows, _ in convert(paragraph, tokenizer, config, is_training=False):
-            logits = []
-            for _ in windows:
-                unique_id, row = next(rows, (None, None))
-                check(unique_id, next(count))
-                logits.append(row)
-            yield question, decoder.decode(windows, logits)
-    check(next(rows, (None, None))[0], None)
-    if decoder.num_unaligned:
-        console.info(
-            "%d candidates could not be aligned and were expanded to whole words; "
-            "`answer_alignment=offsets` gives the exact text",
-            decoder.num_unaligned,
-        )
+        return missing | {f"eval_{name}": value for name, value in scores.items()}
 
 
 def _rows(predictions):
@@ -165,11 +128,7 @@ class QuestionAnsweringData(TaskData):
             split: validate_and_count(source, purposes[split], *checks)
             for split, source in sources.items()
         }
-        self.extract_answers = None
-        if "dev" in sources:
-            self.extract_answers = functools.partial(
-                extract_answers, sources["dev"], tokenizer, config
-            )
+        self._tokenizer = tokenizer
 
     def features(self, split, tokenizer):
         paragraphs = self.examples[split].paragraphs()
@@ -178,6 +137,39 @@ class QuestionAnsweringData(TaskData):
 
     def num_train_examples(self, features=None):
         return self._summaries["train"].questions
+
+    def extract_answers(self, predictions):
+        """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
+
+        The questions are read again, to save memory.
+        """
+        source, config = self.examples["dev"], self.config
+
+        def check(unique_id, expected):
+            if unique_id != expected:
+                raise UserError(
+                    f"{source.name}: found a prediction with the unique id {unique_id}, expected "
+                    f"{expected}; the file may have changed"
+                )
+
+        decoder = AnswerDecoder(config)
+        rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
+        for paragraph in source.paragraphs():
+            converted = convert(paragraph, self._tokenizer, config, is_training=False)
+            for question, windows, _ in converted:
+                logits = []
+                for _ in windows:
+                    unique_id, row = next(rows, (None, None))
+                    check(unique_id, next(count))
+                    logits.append(row)
+                yield question, decoder.decode(windows, logits)
+        check(next(rows, (None, None))[0], None)
+        if decoder.num_unaligned:
+            console.info(
+                "%d candidates could not be aligned and were expanded to whole words; "
+                "`answer_alignment=offsets` gives the exact text",
+                decoder.num_unaligned,
+            )
 
     def make_task(self, model, pad_to_max_length=False):
         return QuestionAnsweringTask(
@@ -189,16 +181,13 @@ class QuestionAnsweringData(TaskData):
 
         The config gets the threshold of `find_null_score_diff_threshold`.
         """
-        writer, writes = PredictionWriter(self.config), predicts and folder
-        threshold = None
-        with writer.writing(folder) if writes else contextlib.nullcontext():
-            writer.collect(self.extract_answers(batches))
-            if self.config.find_null_score_diff_threshold:
-                threshold = writer.best_threshold()
-                self.config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
-            if writes:
-                writer.write(threshold)
-        scores = writer.score(threshold).results() if evaluates else {}
+        answers = Answers(self.config, self.extract_answers(batches))
+        if self.config.find_null_score_diff_threshold:
+            answers.find_threshold()
+            self.config = answers.config
+        if predicts and folder:
+            answers.write(folder)
+        scores = answers.score().results() if evaluates else {}
         return {f"eval_{name}": value for name, value in scores.items()}
 
 
@@ -234,87 +223,46 @@ def _make_source(options, split):
     return JsonSource(path, argument)
 
 
-class PredictionWriter:
-    """Collects the predictions; candidates are written immediately to save memory."""
+class Answers:
+    """The predictions for all questions of a split."""
 
-    def __init__(self, config):
-        self._config = config
-        self._predictions, self._answers, self._paths = {}, {}, {}
+    def __init__(self, config, predictions):
+        """Collect `predictions`, pairs of a `Question` and its `QuestionPrediction`."""
+        self.config = config
+        self._pairs = {question.id: (question, x) for question, x in predictions}
 
-    @contextlib.contextmanager
-    def writing(self, output_dir):
-        """Open the files for `collect` and `write`; they appear at the end of the context."""
-        names = [N_BEST, PREDICTIONS]
-        if self._config.version_2_with_negative:
-            names.append(NULL_ODDS)
-        with files.replacing(*(os.path.join(output_dir, name) for name in names)) as paths:
-            self._paths = dict(zip(names, paths, strict=True))
-            yield
-        self._paths = {}
-        console.info("wrote the answers to %d questions to %s", len(self._predictions), output_dir)
-
-    def collect(self, predictions):
-        path = self._paths.get(N_BEST)
-        with _writing_json(path) if path else contextlib.nullcontext() as write:
-            for question, prediction in predictions:
-                if write:
-                    write(question.id, prediction.n_best())
-                # Later steps need only the best candidate.
-                short = prediction._replace(candidates=prediction.candidates[:1])
-                self._predictions[question.id] = short
-                self._answers[question.id] = question.answers or ()
-
-    def texts(self, threshold=None):
-        """Return a dict from question id to answer; see `QuestionPrediction.answer`."""
-        return {
-            name: prediction.answer(self._config, threshold)
-            for name, prediction in self._predictions.items()
-        }
-
-    def score(self, threshold=None):
-        scorer = Scorer(self._config.version_2_with_negative)
-        for name, text in self.texts(threshold).items():
-            prediction = self._predictions[name]
-            scorer.add(self._answers[name], text, prediction.best, prediction.null_odds)
+    def score(self):
+        scorer = Scorer(self.config.version_2_with_negative)
+        for question, prediction in self._pairs.values():
+            answer = prediction.answer(self.config)
+            scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
         return scorer
 
-    def best_threshold(self):
-        """Log and return the threshold with the best F1 (`best_f1_thresh`)."""
+    def find_threshold(self):
+        """Log the threshold with the best F1 (`best_f1_thresh`), and set it in `config`."""
         score, threshold = self.score().best_threshold("f1")
         console.info(
             "best null_score_diff_threshold on this data: %r, with an F1 of %.2f", threshold, score
         )
-        achieved = self.score(threshold).results()["f1"]
+        self.config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
+        achieved = self.score().results()["f1"]
         if achieved < score - 1e-6:
             console.warning(
                 "this threshold achieves an F1 of only %.2f: the official search adds questions "
                 "with equal odds one at a time, and returns 0 if leaving all unanswered is best",
                 achieved,
             )
-        return threshold
 
-    def write(self, threshold=None):
-        """Write the answers, and for SQuAD 2.0 the null odds, in the context of `writing`."""
-        with _writing_json(self._paths[PREDICTIONS]) as write:
-            for name, text in self.texts(threshold).items():
-                write(name, text)
-        if NULL_ODDS in self._paths:
-            with _writing_json(self._paths[NULL_ODDS]) as write:
-                for name, prediction in self._predictions.items():
-                    write(name, prediction.null_odds)
-
-
-@contextlib.contextmanager
-def _writing_json(path):
-    """Yield a function that adds an entry to a JSON object, indented as in the release."""
-    with files.open_file(path, "wb") as writer:
-        before = "{\n"
-
-        def write(name, value):
-            nonlocal before
-            entry = json.dumps({name: value}, indent=4)
-            writer.write((before + entry[len("{\n") : -len("\n}")]).encode())
-            before = ",\n"
-
-        yield write
-        writer.write(b"{}\n" if before == "{\n" else b"\n}\n")
+    def write(self, folder):
+        """Write the files of the release, indented as there; they appear together."""
+        predictions = {name: x for name, (_, x) in self._pairs.items()}
+        values = {
+            N_BEST: {name: x.n_best() for name, x in predictions.items()},
+            PREDICTIONS: {name: x.answer(self.config) for name, x in predictions.items()},
+        }
+        if self.config.version_2_with_negative:
+            values[NULL_ODDS] = {name: x.null_odds for name, x in predictions.items()}
+        files.write_texts(
+            {os.path.join(folder, x): json.dumps(y, indent=4) + "\n" for x, y in values.items()}
+        )
+        console.info("wrote the answers to %d questions to %s", len(predictions), folder)

@@ -15,7 +15,7 @@ from bert_tf.data import records
 from bert_tf.data.containers import iterate_texts, read_table
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-from bert_tf.serving.exporting import text_servable
+from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
@@ -33,7 +33,6 @@ from bert_tf.tasks.sentence_embedding.task import (
 )
 from bert_tf.tasks.streaming import StreamingPipeline
 from bert_tf.tokenization.settings import INPUTS
-from bert_tf.training.task import TaskSpec
 
 # The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
@@ -54,27 +53,18 @@ def sentence_embedding_servable(model, config, serving_config):
 
     Text input: `text`. Output: `vectors`, float32 (B, H).
     """
-    prepared = prepare_model(model.bert, serving_config, config.max_seq_length)
+    prepared = prepare_model(model.bert, config, serving_config)
 
     def serve_ids(inputs):
         return {"vectors": model.pooling.compute(prepared.call, inputs)}
 
-    servable = text_servable("sentence_embedding", prepared, config, serve_ids)
-    if config.prompt:
-        serve = servable.serve_text
-        servable = servable._replace(
-            serve_text=lambda x: serve({"text": config.prompt + x["text"]})
-        )
-    return servable
+    serve_text = prepared.with_tokenizer(serve_ids, "text")
 
+    def with_prompt(inputs):
+        return serve_text({"text": config.prompt + inputs["text"]})
 
-SPEC = TaskSpec(
-    name="sentence_embedding",
-    config_class=SentenceEmbeddingConfig,
-    read=read,
-    make_model=make_model,
-    make_servable=sentence_embedding_servable,
-)
+    serve = with_prompt if config.prompt else serve_text
+    return Servable("sentence_embedding", prepared, serve, serve_ids)
 
 
 class SentenceEncoder(StreamingPipeline):
@@ -90,14 +80,19 @@ class SentenceEncoder(StreamingPipeline):
     `SentenceEmbeddingConfig`.
     """
 
-    spec = SPEC
+    name = "sentence_embedding"
+    config_class = SentenceEmbeddingConfig
+    read = staticmethod(read)
+    make_model = staticmethod(make_model)
+    make_servable = staticmethod(sentence_embedding_servable)
     arguments = ("texts", "scores")
+    uses_all_weights = False
     keras_loss = "a loss of vectors"
     config: SentenceEmbeddingConfig
 
     @classmethod
-    def _config_values(cls, checkpoint, stored, values):
-        return values if stored else encoder_settings(checkpoint, values)
+    def _config_values(cls, files, stored, values):
+        return values if stored else encoder_settings(files.checkpoint, values)
 
     @property
     def width(self) -> int:

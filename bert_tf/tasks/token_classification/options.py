@@ -158,8 +158,3 @@ class TokenClassificationConfig(TokenClassificationOptions, TaskConfig):
         json_files.check(values, {"names": list[str], "scheme": str, "data_scheme": str})
         tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
         return super().from_json(values, tags=tags, **others)
-
-    @classmethod
-    def from_pretrained(cls, *arguments, labels=(), tags=None, **options):
-        tags = tags or Tags.of_labels(labels)
-        return super().from_pretrained(*arguments, tags=tags, **options)

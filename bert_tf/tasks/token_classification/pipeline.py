@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -24,20 +24,7 @@ from bert_tf.tasks.token_classification.served import (
     token_classification_servable,
 )
 from bert_tf.tasks.token_classification.task import TokenClassificationData, read
-from bert_tf.training.task import ServedTask, TaskSpec
-
-SPEC = TaskSpec(
-    name="token_classification",
-    config_class=TokenClassificationConfig,
-    read=read,
-    make_model=lambda config, dtype=None: BertTokenClassifier(
-        config.bert_config, len(config.tags.names), dtype
-    ),
-    make_servable=token_classification_servable,
-    served={"token_classification": ServedTask(token_classification_answer, options=("labels",))},
-)
-
-_ARCHITECTURE = "BertForTokenClassification"
+from bert_tf.training.task import ServedTask
 
 
 class TokenClassification(Pipeline):
@@ -54,7 +41,16 @@ class TokenClassification(Pipeline):
     `model` is a `BertTokenClassifier`, `config` a `TokenClassificationConfig`.
     """
 
-    spec = SPEC
+    name = "token_classification"
+    config_class = TokenClassificationConfig
+    read = staticmethod(read)
+    make_model = staticmethod(
+        lambda config, dtype=None: BertTokenClassifier(
+            config.bert_config, len(config.tags.names), dtype
+        )
+    )
+    make_servable = staticmethod(token_classification_servable)
+    served: ClassVar = {"token_classification": ServedTask(token_classification_answer)}
     config: TokenClassificationConfig
 
     @classmethod
@@ -95,20 +91,21 @@ class TokenClassification(Pipeline):
         return super().from_preset(preset, **options)
 
     @classmethod
-    def _config_values(cls, checkpoint, stored, values):
+    def _config_values(cls, files, stored, values):
         if stored:
-            if values:
-                name = next(iter(values)).replace("tags", "labels")
-                raise UserError(f"`{name}` cannot be combined with the settings in {checkpoint}")
-            return values
-        if "tags" not in values:
-            metadata = read_metadata(checkpoint)
-            if _ARCHITECTURE not in metadata.get("architectures", ()):
+            for name in values:
+                name = name.replace("tags", "labels")
                 raise UserError(
-                    f"`labels` must be given: {checkpoint} has no token classifier; for example "
-                    'labels=["PER", "ORG"]'
+                    f"`{name}` cannot be combined with the settings in {files.checkpoint}"
                 )
-            values = {**values, "labels": metadata.get("labels", ())}
+        elif "tags" not in values:
+            metadata = read_metadata(files.checkpoint)
+            if "BertForTokenClassification" not in metadata.get("architectures", ()):
+                raise UserError(
+                    f"`labels` must be given: {files.checkpoint} has no token classifier; for "
+                    'example labels=["PER", "ORG"]'
+                )
+            return {**values, "tags": Tags.of_labels(metadata.get("labels", ()))}
         return values
 
     def fit(

@@ -10,7 +10,6 @@ from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model, substrings
 from bert_tf.tasks.token_classification.examples import WordTable
 from bert_tf.tasks.token_classification.schemes import split_tag
-from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import rows_of_values
 from bert_tf.tokenization.packing_graph import Windows, pack
 
@@ -20,11 +19,10 @@ _STRINGS = tf.TensorSpec((None,), tf.string)
 class TokenClassificationModule(tf.Module):
     """Finds entities in texts, in the graph, with the same windows as run_ner.py."""
 
-    def __init__(self, call, config, buckets):
+    def __init__(self, prepared, config):
         super().__init__()
-        self._call, self._config = call, config
-        self._buckets = buckets
-        self.tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+        _, self._call, self._buckets, _, self.tokenizer = prepared
+        self._config = config
         self._tags = _TagTable(config.tags)
         *rules, _ = config.tokenizer_settings.values()
         self._words = WordTable(*rules)
@@ -120,12 +118,11 @@ class _TagTable:
 
 def token_classification_servable(model, config, serving_config):
     """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
-    prepared = prepare_model(model, serving_config, config.max_seq_length)
-    module = TokenClassificationModule(prepared.call, config, prepared.buckets)
+    prepared = prepare_model(model, config, serving_config)
+    module = TokenClassificationModule(prepared, config)
     return Servable(
         task="token_classification",
         prepared=prepared,
-        tokenizer=module.tokenizer,
         serve_text=lambda inputs: module(inputs["text"]),
         serve_ids=lambda inputs: {"logits": prepared.call(inputs)["logits"]},
         module=module,
