@@ -46,7 +46,9 @@ def printable(text):
 
 
 def error(message):
-    """Print a message to standard error, on one line."""
+    """Print a message to standard error, on one line, after removing all progress bars."""
+    for bar in list(_bars):
+        bar.close()
     print(printable(str(message)).replace("\n", "\\n"), file=sys.stderr)
 
 
@@ -176,16 +178,6 @@ def _open_bar(what, unit, total, initial):
     )  # fmt: skip
     _bars.add(bar)
     return bar
-
-
-@contextlib.contextmanager
-def closing_bars():
-    """Close all progress bars at the end of the context, so that errors print below them."""
-    try:
-        yield
-    finally:
-        for bar in list(_bars):
-            bar.close()
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from bert_tf.checkpoints.warm_start import (
 from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
-from bert_tf.tokenization.settings import extra_settings, is_tokenizer_json, resolve_settings
+from bert_tf.tokenization.settings import is_tokenizer_json, resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, load_vocab, vocabulary_text
 
 _WORDS = "bert/embeddings/word_embeddings"
@@ -160,12 +160,8 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
 
 def _lost_metadata(path, tensors, settings):
     """Return the metadata next to a checkpoint that cannot be inferred from its weights."""
-    metadata = read_metadata(path)
-    architecture = (metadata.get("architectures") or [None])[0]
-    lost = []
-    if not settings["do_lower_case"]:
-        lost.append("do_lower_case=False")
-    lost += [f"{name}={value}" for name, value in extra_settings(settings).items()]
+    architecture = (read_metadata(path).get("architectures") or [None])[0]
+    lost = [f"{x}={y}" for x, y in settings.items() if y != resolve_settings()[x]]
     if read_labels(path, len(tensors.get("output_weights", ()))):
         lost.append("the labels")
     if architecture not in (None, hugging_face.detect_architecture(tensors)):

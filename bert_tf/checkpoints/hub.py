@@ -51,7 +51,7 @@ MODELS = {
 }
 
 
-def fetch(name: str) -> str:
+def fetch(name: str, argument: str = "name") -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.
 
     The configuration and the vocabulary are in the same folder. If several processes request a
@@ -62,6 +62,7 @@ def fetch(name: str) -> str:
 
     Args:
       name: one of `MODELS`.
+      argument: name of the argument with the name, for messages.
 
     Raises:
       UserError: if the name is unknown, or the model cannot be downloaded or differs from the
@@ -69,8 +70,8 @@ def fetch(name: str) -> str:
     """
     if name not in MODELS:
         raise UserError(
-            f"`model`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}; models "
-            "of the Hugging Face hub are named hf://OWNER/NAME"
+            f"`{argument}`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}; "
+            "models of the Hugging Face hub are named hf://OWNER/NAME"
         )
     cache = os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")

@@ -11,7 +11,6 @@ from bert_tf.io.json_files import Positive
 from bert_tf.tokenization.settings import (
     RELEASE_SETTINGS,
     is_tokenizer_json,
-    read_tokenizer_json_settings,
     read_tokenizer_settings,
     resolve_settings,
 )
@@ -104,7 +103,7 @@ def read_settings(path, vocab_file=None):
     """
     folder = containing_folder(path)
     if is_tokenizer_json(path):
-        settings = read_tokenizer_json_settings(path)
+        settings = read_tokenizer_settings(*os.path.split(path))
     else:
         settings = _read_folder_settings(folder, vocab_file)
     if read_json(folder, "sentence_bert_config.json").get("do_lower_case"):

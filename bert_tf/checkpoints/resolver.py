@@ -1,7 +1,6 @@
 """Resolve presets to the files and tokenizer settings of a pre-trained model."""
 
 import dataclasses
-import difflib
 import functools
 import os
 import re
@@ -169,15 +168,7 @@ def _find_source(given, is_preset):
     """Return the path of the model, downloaded if necessary, or of the checkpoint."""
     model = given.model
     if model and not any(files.exists(model + ending) for ending in ("", ".index")):
-        if is_preset and model not in MODELS:
-            similar = difflib.get_close_matches(os.path.basename(model), MODELS)
-            hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
-            raise UserError(
-                f"`preset`: {model} is neither a published model (one of "
-                f"`bert_tf.checkpoints.MODELS`) nor a folder or checkpoint{hint}; models of the "
-                "Hugging Face hub are named hf://OWNER/NAME"
-            )
-        return fetch(model)
+        return fetch(model, "preset" if is_preset else "model")
     if model in MODELS:
         console.info("using the local folder %s instead of downloading the model", model)
     return model or given.init_checkpoint

@@ -84,7 +84,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
         if found != expected:
             raise UserError(
                 f"{path}: {name}: found the shape {found}, expected {expected} as in the model; "
-                f"{_explain_shape(name, found) or hint}"
+                "do its configuration, vocabulary and labels belong to the checkpoint?"
             )
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
@@ -230,14 +230,3 @@ def _log_loaded(source, loaded, variables, on_missing):
 
 def _count_layers(shapes):
     return len({match[1] for match in map(_LAYER.match, shapes) if match})
-
-
-def _explain_shape(name, shape):
-    if name == "bert/embeddings/word_embeddings":
-        return (
-            f"its vocabulary has {shape[0]} entries; do the model's config and vocabulary belong "
-            "to a different language or casing?"
-        )
-    if name in _HEAD:
-        return f"it was trained with {shape[0]} labels"
-    return None

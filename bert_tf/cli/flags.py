@@ -46,10 +46,12 @@ _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
     """Parse the flags and call `main()`; print a UserError as one line and exit with status 1."""
-    if sys.stderr is None:  # closed by the shell
-        # TensorFlow writes to descriptor 2, which could become the next file that is opened.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sys.stderr = os.fdopen(2, "w", closefd=False)
+    # The next file that is opened would take the place of a stream closed by the shell, to which
+    # TensorFlow and child processes write.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
     def guarded(argv):
         console.show(rewrite=as_flags)
@@ -67,9 +69,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                 tensorflow_start.import_tensorflow()
                 if backend == "tensorflow":
                     tensorflow_start.warn_of_unused_gpu()
-            with console.closing_bars():
-                _check_remote_paths()
-                main()
+            _check_remote_paths()
+            main()
         except UserError as error:
             console.error(f"{name}: error: {as_flags(error)}")
             sys.exit(1)

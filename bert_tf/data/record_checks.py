@@ -107,8 +107,6 @@ def naming_bad_records(paths, check_all=None):
 
 
 def _first_record(path):
-    if files.is_stream(path):
-        raise UserError(f"{path}: a pipe can be read only once, expected a file of TFRecords")
     with files.naming_errors(f"{path}: cannot be read"), files.open_file(path, "rb") as reader:
         size = files.size_and_time(path)[0]
         header = reader.read(12)

@@ -190,8 +190,9 @@ def write_counts(counts):
         groups.setdefault(side_file(path), []).append(path)
     for side, paths in groups.items():
         try:
-            _write(side, {os.path.basename(path): path for path in paths}, counts, _read(side))
-        except UserError as error:  # complete shards may be in a read-only folder
+            _write(side, {os.path.basename(path): path for path in paths}, counts, _load(side))
+        # A file of the user has the name, or complete shards are in a read-only folder.
+        except UserError as error:
             console.warning("%s; a resumed run will count the records", error)
 
 
@@ -241,13 +242,15 @@ def _count(path):
 
 
 def _read(path):
-    if not files.exists(path):
-        return {}
     try:
-        entries = json_files.read(path, _FIELDS)["files"]
+        return _load(path)
     except UserError:
         console.warning("%s is ignored, because it is not a side file of TFRecord files", path)
         return {}
+
+
+def _load(path):
+    entries = json_files.read(path, _FIELDS)["files"] if files.exists(path) else {}
     return {name: (entry["size"], entry["records"]) for name, entry in entries.items()}
 
 

@@ -3,9 +3,8 @@
 All modules access files with these functions.
 
 A file is written under a temporary name in its folder and renamed when complete, so a crash keeps
-the previous version. Exceptions are pipes and devices, which are written to as they are, and the
-file that standard output is redirected to. Local paths do not need TensorFlow, which takes seconds
-to import and half a gigabyte of memory per process.
+the previous version. Pipes and devices are written to as they are. Local paths do not need
+TensorFlow, which takes seconds to import and half a gigabyte of memory per process.
 """
 
 import codecs
@@ -187,8 +186,8 @@ def expand(patterns, argument):
 
 def read_text(path):
     """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
-    with naming_errors(f"{path}: cannot be read"), open_file(path, "rb") as reader:
-        data = unpack(io.BytesIO(reader.read())).read()  # pipes are not seekable
+    with reading(path) as reader:
+        data = reader.read()
     check_encoding(path, data[:100])
     try:
         return data.decode("utf-8-sig")
@@ -352,6 +351,8 @@ def check_output(path, argument, others=()):
         raise UserError(f"`{argument}`: {path} is given twice or also an input file")
     if is_folder(path):
         raise UserError(f"`{argument}`: {path} is a folder, expected a file")
+    if os.path.islink(path) and path.startswith("/dev/") and not is_stream(path):
+        raise UserError(f"`{argument}`: {path} is redirected to a file; name that file instead")
 
 
 def check_writable(path, argument, others=()):

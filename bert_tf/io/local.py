@@ -8,8 +8,8 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
-from typing import Any
+
+from bert_tf.errors import UserError
 
 
 def status(path):
@@ -30,51 +30,20 @@ def identity(path):
 
 
 def is_stream(path):
-    """Return whether an output cannot be replaced: a pipe, a device, or the standard output."""
+    """Return whether an output cannot be replaced: a pipe or a device."""
     found = status(path)
-    is_plain = not found or stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return not is_plain or bool(found and _standard_output(found))
-
-
-def _standard_output(found):
-    """Return the descriptor 1 or 2 if it is redirected to the file with a status, else None."""
-    same = (x for x in (1, 2) if (opened := status(x)) and os.path.samestat(opened, found))
-    return next(same, None)
+    return bool(found) and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
 
 
 # From <fcntl.h> and <stdio.h>.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
-# Copies of pipes, which can be read only once; by identity and time of the last write.
-_copies: dict[tuple, Any] = {}
-
 
 def open_file(path, mode="r", **options):
-    """Open a file, which may be a pipe; a pipe is read to its end and may be opened again."""
-    found = status(path)
-    # Opening /dev/stdout would truncate the file that the shell appends to.
-    if found and mode[0] == "w" and (descriptor := _standard_output(found)):
-        return os.fdopen(os.dup(descriptor), mode, **options)
-    if found and mode[0] == "r" and stat.S_ISFIFO(found.st_mode):
-        path = _copy(path, found)
+    """Open a file; UserError for input from a pipe, which could be read only once."""
+    if mode[0] == "r" and is_stream(path):
+        raise UserError(f"{path}: found a pipe or a device, expected a file")
     return open(path, mode, **options)
-
-
-def _copy(path, found):
-    key = found.st_ino, found.st_mtime_ns
-    is_copied = key in _copies
-    flags = os.O_RDONLY | os.O_NONBLOCK * is_copied
-    with open(path, "rb", 0, opener=lambda name, _: os.open(name, flags)) as reader:
-        start = reader.read(1)  # None if another program has opened the pipe, but not written yet
-        if not is_copied or start != b"":
-            os.set_blocking(reader.fileno(), True)
-            copy = tempfile.NamedTemporaryFile()  # noqa: SIM115  removed at exit
-            copy.write(start or b"")
-            shutil.copyfileobj(reader, copy)
-            copy.flush()
-            key = found.st_ino, os.fstat(reader.fileno()).st_mtime_ns
-            _copies[key] = copy
-    return _copies[key].name
 
 
 def exchange_folders(source, target):

@@ -93,12 +93,12 @@ def _compiled(function):
 
 
 def _gelu_value(x):
-    y = _float32(x)
+    y = float32(x)
     return keras.ops.cast(0.5 * y * (1.0 + _gelu_tanh(y)), x.dtype)
 
 
 def _gelu_gradient(x, upstream):
-    y, upstream = _float32(x), _float32(upstream)
+    y, upstream = float32(x), float32(upstream)
     tanh = _gelu_tanh(y)
     slope = _SCALE + 3 * _CUBIC * _SCALE * y * y
     gradient = upstream * (0.5 * y * (1.0 - tanh * tanh) * slope + (0.5 * tanh + 0.5))
@@ -109,7 +109,7 @@ def _gelu_tanh(x):
     return keras.ops.tanh(_SCALE * (x + _CUBIC * x * x * x))
 
 
-def _float32(x):
+def float32(x):
     """Cast a tensor of half precision to float32."""
     return keras.ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 

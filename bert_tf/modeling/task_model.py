@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import types
 from collections.abc import Mapping
 
@@ -14,8 +15,6 @@ from bert_tf.modeling.token_layout import can_skip_padding
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
     import tensorflow as tf
-
-RATE_CALLBACKS = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
 
 
 def _replica_context():
@@ -76,18 +75,49 @@ def _arrays(inputs):
     return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
 
 
-def _of_logits(loss):
-    """Return a loss of Keras' `compile` for logits, the outputs of all heads."""
-    loss = keras.losses.get(loss)
-    name = getattr(loss, "__name__", "")
-    if name.endswith("crossentropy") and getattr(keras.losses, name, None) is loss:
-        return getattr(keras.losses, name.title().replace("_", ""))(from_logits=True)
-    if getattr(loss, "from_logits", None) is False:
+# Losses and metrics of probabilities without an option for logits -> what makes logits fit.
+_ACTIVATIONS = {
+    "KLDivergence": "softmax", "Poisson": "exponential", "Dice": "sigmoid", "Tversky": "sigmoid",
+}  # fmt: skip
+# Attributes of the others, their values for probabilities, and for logits.
+_OPTIONS = (
+    ("from_logits", False, True), ("_from_logits", False, True),
+    ("threshold", 0.5, 0.0), ("thresholds", [0.5], 0.0),
+)  # fmt: skip
+
+
+def _of_logits(given, module, argument, is_binary=False):
+    """Return a loss or metric of Keras' `compile` for logits, the outputs of all heads.
+
+    Names and functions stand for the variant for logits; an object for probabilities is an error.
+    """
+    is_accuracy = given in ("accuracy", "acc")
+    if given is None or (is_accuracy and not is_binary):
+        return given
+    found = module.get("binary_accuracy" if is_accuracy else given)
+    kind = type(found)
+    if inspect.isfunction(found):
+        name = found.__name__.replace("_", "")
+        kind = next((getattr(module, x) for x in dir(module) if x.lower() == name), None)
+        if kind is None or getattr(module, found.__name__, None) is not found:
+            return given
+        found = kind()
+    is_keras = kind.__module__.startswith("keras.")
+    if is_keras and (activation := _ACTIVATIONS.get(kind.__name__)):
         raise UserError(
-            "`loss`: found a loss of probabilities, expected a loss of logits; use "
-            f"{type(loss).__name__}(from_logits=True)"
+            f"`{argument}`: {kind.__name__} takes probabilities or rates, but the model returns "
+            f"logits; use a function that first applies keras.activations.{activation} to them"
         )
-    return loss
+    for name, default, value in _OPTIONS:
+        if getattr(found, name, None) == default:
+            option = name.removeprefix("_")
+            if isinstance(given, str) or inspect.isfunction(given):
+                return kind(name=getattr(given, "__name__", given), **{option: value})
+            raise UserError(
+                f"`{argument}`: found {kind.__name__} of probabilities, expected one of logits; "
+                f"use {kind.__name__}({option}={value})"
+            )
+    return given
 
 
 class TaskModel:
@@ -139,9 +169,23 @@ class TaskModel:
         return [loss, self._compile_metrics] if self._has_own_metrics else [loss, *means]
 
     @functools.wraps(keras.Model.compile)
-    def compile(self, optimizer="rmsprop", loss=None, *arguments, **options):
-        loss = keras.tree.map_structure(_of_logits, loss)
-        super().compile(optimizer, loss, *arguments, **options)
+    def compile(
+        self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None,
+        weighted_metrics=None, **options,
+    ):  # fmt: skip
+        is_binary = all(output.shape[-1] == 1 for output in self.outputs)
+
+        def convert(values, *arguments):
+            return keras.tree.map_structure(lambda x: _of_logits(x, *arguments), values)
+
+        super().compile(
+            optimizer,
+            convert(loss, keras.losses, "loss"),
+            loss_weights,
+            convert(metrics, keras.metrics, "metrics", is_binary),
+            convert(weighted_metrics, keras.metrics, "weighted_metrics", is_binary),
+            **options,
+        )
 
     def compile_from_config(self, config):
         # Keras' method requires its own `compile`.
@@ -151,15 +195,6 @@ class TaskModel:
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *arguments, **options):
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        if callable(getattr(optimizer, "_learning_rate", None)):
-            for callback in keras.tree.flatten(options.get("callbacks")):
-                if isinstance(callback, RATE_CALLBACKS):
-                    raise UserError(
-                        f"`callbacks`: {type(callback).__name__} cannot set the learning rate, "
-                        "because the optimizer has a schedule; compile the model with a constant "
-                        "rate, such as bert_tf.AdamWeightDecay(2e-5)"
-                    )
         with self._skipping_padding():
             return super().fit(_arrays(x), *arguments, **options)
 

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
+from bert_tf.modeling.cpu_graph import float32
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
@@ -114,9 +115,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     @property
     def hyperparameters(self):
         """The arguments that define the update, except the learning rate."""
-        names = ("weight_decay", "beta_1", "beta_2", "epsilon", "global_clipnorm")
-        names = (*names, "bias_correction", "layer_decay")
-        values = {name: getattr(self, name) for name in names}
+        names = "weight_decay beta_1 beta_2 epsilon global_clipnorm bias_correction layer_decay"
+        values = {name: getattr(self, name) for name in names.split()}
         return {**values, "exclude_from_weight_decay": list(self.no_decay_patterns)}
 
     def get_config(self):
@@ -233,7 +233,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
         """Clip the reduced gradients (dict by index) and update the weights; return the norm."""
-        gradients = {i: _float32(gradient) for i, gradient in gradients.items()}
+        gradients = {i: float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
         if skip_nonfinite:
             is_finite = ops.isfinite(norm)
@@ -297,7 +297,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
     ):
         # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
-        weight, m, v = (_float32(x) for x in (weight, m, v))
+        weight, m, v = (float32(x) for x in (weight, m, v))
         # `scale` and `rate` are float32, and weights may be float64.
         scale, rate = (ops.cast(x, weight.dtype) for x in (scale, rate))
         gradient = gradient * scale
@@ -365,11 +365,6 @@ def _global_norm(gradients):
         # In a float64 model, the gradients of the heads are float32.
         return tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients])
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
-
-
-def _float32(x):
-    """Cast smaller float types to float32."""
-    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 
 
 def rate_factors(names, layer_decay):

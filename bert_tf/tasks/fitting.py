@@ -12,7 +12,6 @@ from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, Tr
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
-from bert_tf.modeling.task_model import RATE_CALLBACKS
 from bert_tf.optimization import make_optimizer
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
@@ -189,7 +188,8 @@ class Trainable(TaskSpec):
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress
         for callback in callbacks:
-            if isinstance(callback, RATE_CALLBACKS):
+            rates = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
+            if isinstance(callback, rates):
                 name = type(callback).__name__
                 raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
         train = TrainConfig.take(

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.errors import UserError, check_unicode
+from bert_tf.errors import UserError
 from bert_tf.tokenization import graph_normalization
 from bert_tf.tokenization.graph_normalization import (
     concatenated_bytes,
@@ -126,11 +126,10 @@ class GraphTokenizer(tf.Module):
           Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
 
         Raises:
-          UserError: if `max_seq_length` is too small for two texts, or an element of a list is not
-            a valid Unicode string.
+          UserError: if `max_seq_length` is too small for two texts.
         """
-        ids_a = self.tokenize(to_strings(texts, "texts"))
-        ids_b = None if pairs is None else self.tokenize(to_strings(pairs, "pairs"))
+        ids_a = self.tokenize(tf.convert_to_tensor(texts, tf.string))
+        ids_b = None if pairs is None else self.tokenize(tf.convert_to_tensor(pairs, tf.string))
         return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
 
     def pack(
@@ -275,19 +274,6 @@ class GraphTokenizer(tf.Module):
             return ids, is_special
         special = tf.gather(self._special_ids, tf.maximum(ids - self._first_special_id, 0))
         return tf.where(is_special, special, ids), is_special
-
-
-def to_strings(texts, argument):
-    """Convert a string or list of strings to a tensor; UserError for other types."""
-    if tf.is_tensor(texts):
-        return texts
-    try:
-        return tf.convert_to_tensor(texts, tf.string)
-    except (TypeError, ValueError):
-        for i, text in enumerate(texts if isinstance(texts, (list, tuple)) else [texts]):
-            if isinstance(text, str):
-                check_unicode(text, f"`{argument}`: item {i}")
-        raise UserError(f"`{argument}`: expected a string, or a list of strings") from None
 
 
 def tensorflow_text():

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.errors import UserError
-from bert_tf.tokenization.graph import GraphTokenizer, to_strings
+from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
     INPUTS,
@@ -169,7 +169,7 @@ def _read_vocabulary(vocabulary):
 def _to_strings(texts, argument):
     """Convert strings of shape (), (B,) or (B, 1) to a tensor; a `KerasTensor` stays one."""
     if not keras.utils.is_keras_tensor(texts):
-        texts = to_strings(texts, argument)
+        texts = tf.convert_to_tensor(texts, tf.string)
     if texts.dtype != "string":
         raise UserError(f"`{argument}`: found {texts.dtype}, expected strings")
     rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank

@@ -146,11 +146,6 @@ def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
     return {**settings, **{name: values[name] for name in names if name in values}}
 
 
-def read_tokenizer_json_settings(vocab_file):
-    """Return the settings of a `tokenizer.json` and the `tokenizer_config.json` next to it."""
-    return read_tokenizer_settings(os.path.dirname(vocab_file), os.path.basename(vocab_file))
-
-
 def tokenizer_json(vocab, settings):
     """Return the contents of a `tokenizer.json` for `vocab` and `settings` of a `FullTokenizer`."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -264,7 +259,7 @@ def resolve_settings(vocab_file=None, **given):
         raise TypeError(f"found the arguments {unknown}, expected {', '.join(RELEASE_SETTINGS)}")
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
-        recorded = read_tokenizer_json_settings(vocab_file)
+        recorded = read_tokenizer_settings(*os.path.split(vocab_file))
     given = {name: value for name, value in given.items() if value is not None}
     settings = {**RELEASE_SETTINGS, **recorded, **given}
     if settings["strip_accents"] is None:

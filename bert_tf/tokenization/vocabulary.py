@@ -218,32 +218,20 @@ def count_words(paths, do_lower_case=True, max_words=MAX_WORDS):
     never dropped. Raises UserError if the files contain no words.
     """
     words = Counter()
-    last_limit = 0
     progress = console.ProgressLog("reading", "lines")
     for path in paths:
         for line in files.read_lines(path):
             words.update(normalize(line, do_lower_case).split())
             if len(words) > max_words:
-                last_limit = _drop_rare(words, max_words // 2)
+                console.notice("more than %d distinct words: rare ones are dropped", max_words)
+                limit = sorted(words.values())[-(max_words // 2) - 1]
+                for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
+                    del words[word]
             progress.add()
     progress.done()
     if not words:
         raise UserError(f"{', '.join(paths)}: no words found")
-    if last_limit:
-        console.info(
-            "found more than %d distinct words: rare words were dropped, with counts of up to %d "
-            "in the last pass",
-            max_words, last_limit,
-        )  # fmt: skip
     return words
-
-
-def _drop_rare(words, size):
-    """Drop the rarest words, except characters, down to about `size`; return the largest count."""
-    limit = sorted(words.values())[-size - 1]
-    for word in [x for x, count in words.items() if count <= limit and len(x) > 1]:
-        del words[word]
-    return limit
 
 
 def learn(words, vocab_size, min_count=2, num_unused=99):
@@ -300,6 +288,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
         # Includes the characters, because their ids break ties and are random by default.
         special_tokens=pieces,
         continuing_subword_prefix="##",
+        show_progress=False,  # it prints to standard output, where the vocabulary may go
     )
     tokenizer = Tokenizer(models.BPE())
     # Without a pre-tokenizer, each text is one word.

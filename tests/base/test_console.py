@@ -31,14 +31,14 @@ def test_progress_as_lines_and_as_a_bar(show):
     for stream, initial in ((io.StringIO(), 400), (Terminal(), 0)):
         logging.getLogger("bert_tf").handlers.clear()
         show(stream)
-        with console.closing_bars():
-            progress = console.ProgressLog("reading", "lines", total=1000, initial=initial)
-            for _ in range(1000 - initial):
-                progress.add()
-                if progress.count == 500:
-                    console.warning("line %d is empty", progress.count)
-            progress.done()
-            console.ProgressLog("failing", "lines")
+        progress = console.ProgressLog("reading", "lines", total=1000, initial=initial)
+        for _ in range(1000 - initial):
+            progress.add()
+            if progress.count == 500:
+                console.warning("line %d is empty", progress.count)
+        progress.done()
+        console.ProgressLog("failing", "lines")
+        console.error("no space")
         text = stream.getvalue()
         assert "reading: 1000 lines in 0s, " in text
         if initial:

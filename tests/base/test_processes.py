@@ -1,6 +1,7 @@
 """Worker processes: how they start, and how an error stops them."""
 
 import multiprocessing
+import os
 import platform
 import subprocess
 import sys
@@ -78,3 +79,14 @@ def test_freed_memory_is_reused():
 
     assert count_faults("") > 10_000
     assert count_faults("tensorflow_start.keep_freed_memory()") < 1_000
+
+
+def test_streams_closed_by_the_shell_keep_their_numbers(tmp_path):
+    code = (
+        "import os; from bert_tf.cli import flags\n"
+        "flags.run(lambda: os._exit(os.open('x', os.O_CREAT)), needs_tensorflow=False)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], preexec_fn=lambda: os.closerange(0, 3), cwd=tmp_path
+    )
+    assert done.returncode > 2

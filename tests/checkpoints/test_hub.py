@@ -1,4 +1,4 @@
-"""Downloads of published models, from a local server."""
+"""Downloads of published models, from a local folder."""
 
 import hashlib
 import io
@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import time
 import zipfile
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import hub
-from tests.common import TINY, WORDS, Handler, features, http_server, write_release
+from tests.common import TINY, WORDS, features, write_release
 
 NAME = "uncased_L-2_H-128_A-2"
 KNOWN = "uncased_L-12_H-768_A-12"  # its digests are known
@@ -36,29 +35,18 @@ def archive(tmp_path, top=f"{NAME}/", without=""):
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
-    """Serve `server.content` as every model, `server.delay` seconds after the header.
+def published(monkeypatch, tmp_path):
+    """A function that writes the published archive of a model, and returns its path."""
+    monkeypatch.setenv("BERT_TF_MODELS_URL", f"file://{tmp_path}/models/")
+    monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path / "cache"))
 
-    The connection closes after `server.cut` bytes.
-    """
+    def write(data, name=NAME):
+        path = tmp_path / "models" / checkpoints.MODELS[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
 
-    class Models(Handler):
-        def do_GET(self):
-            server.requests.append(self.path)
-            if "L-4" in self.path:
-                self.send_error(404)
-                return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(server.content)))
-            self.end_headers()
-            time.sleep(server.delay)
-            self.wfile.write(server.content[: server.cut])
-
-    with http_server(Models) as server:
-        server.content, server.cut, server.delay, server.requests = archive(tmp_path), None, 0, []
-        monkeypatch.setenv("BERT_TF_MODELS_URL", f"http://127.0.0.1:{server.server_port}/models/")
-        monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path / "cache"))
-        yield server
+    return write
 
 
 def visible(folder):
@@ -67,15 +55,15 @@ def visible(folder):
 
 
 @pytest.mark.parametrize("top", [f"{NAME}/", ""])
-def test_downloads_once(server, tmp_path, top, caplog, capsys):
+def test_downloads_once(published, tmp_path, top, caplog, capsys):
     caplog.set_level("INFO")
-    server.content = archive(tmp_path, top)
+    path = published(archive(tmp_path, top))
     assert checkpoints.fetch(NAME) == str(tmp_path / "cache" / NAME / "bert_model.ckpt")
+    path.unlink()
     model_files = checkpoints.resolve(NAME)
     assert model_files.do_lower_case
     assert model_files.checkpoint == checkpoints.fetch(NAME)
     assert model_files.config == str(tmp_path / "cache" / NAME / "bert_config.json")
-    assert server.requests == [f"/models/2020_02_20/{NAME}.zip"]
     assert visible(tmp_path / "cache") == [NAME]
     assert visible(tmp_path / "cache" / NAME) == visible(tmp_path / "model")
     assert not (tmp_path / "cache" / "evil").exists()
@@ -87,10 +75,11 @@ def test_downloads_once(server, tmp_path, top, caplog, capsys):
     assert classifier(features())["logits"].shape == (3, 3)
 
 
-def test_local_folder_with_a_published_name(server, tmp_path, monkeypatch, caplog):
+def test_local_folder_with_a_published_name(published, tmp_path, monkeypatch, caplog):
     """The user has unzipped the archive by hand."""
     caplog.set_level("INFO", "bert_tf")
     monkeypatch.chdir(tmp_path)
+    archive(tmp_path)
     with pytest.raises(bert_tf.UserError, match=f"`model`: .*{NAME}"):
         checkpoints.resolve(bert_tf.configs.ModelConfig(f"./{NAME}"))
     (tmp_path / "model").rename(NAME)
@@ -100,25 +89,26 @@ def test_local_folder_with_a_published_name(server, tmp_path, monkeypatch, caplo
             assert model_files.vocab_file == f"{path}/vocab.txt"
             assert model_files.do_lower_case
     assert f"using the local folder {NAME} instead of downloading the model" in caplog.text
-    assert not server.requests
 
 
 @pytest.mark.parametrize(
     ("name", "cut", "without", "values"),
     [
-        ("bert-base", None, "", ["`model`: 'bert-base'", KNOWN]),
-        ("uncased_L-4_H-128_A-2", None, "", ["`model`: uncased_L-4_H-128_A-2 ", "404"]),
-        (NAME, 1000, "", [f"`model`: {NAME} ", "1000 out of"]),
+        ("bert-base", None, "", ["`name`: 'bert-base'", KNOWN]),
+        ("uncased_L-4_H-128_A-2", None, "", ["`model`: uncased_L-4_H-128_A-2 ", "No such file"]),
+        (NAME, 1000, "", [f"`model`: {NAME} ", "not a zip file"]),
         (NAME, None, "vocab.txt", [f"{NAME}.zip", "vocab.txt"]),
         (KNOWN, None, "", [f"{KNOWN}.zip", "bert_config.json", "expected 7b4e5f53"]),
         (NAME, None, "damage", [f"`model`: {NAME} ", "CRC"]),
     ],
     ids=["unknown", "not found", "cut off", "incomplete", "wrong digest", "damaged"],
 )
-def test_errors_leave_nothing(server, tmp_path, name, cut, without, values):
-    server.content, server.cut = archive(tmp_path, without=without), cut
+def test_errors_leave_nothing(published, tmp_path, name, cut, without, values):
+    data = archive(tmp_path, without=without)[:cut]
     if without == "damage":
-        server.content = server.content.replace(b"[UNK]", b"[UNX]")
+        data = data.replace(b"[UNK]", b"[UNX]")
+    for model in (NAME, KNOWN):
+        published(data, model)
     with pytest.raises(bert_tf.UserError) as error:
         checkpoints.fetch(name)
     assert all(value in str(error.value) for value in values)
@@ -146,7 +136,7 @@ def fetch_in_process(results):
         results.put(repr(error))
 
 
-def test_processes_share_a_download_and_one_is_killed(server, tmp_path):
+def test_processes_share_a_download_and_one_is_killed(published, tmp_path):
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
 
@@ -155,18 +145,19 @@ def test_processes_share_a_download_and_one_is_killed(server, tmp_path):
         process.start()
         return process
 
-    server.delay = 60
+    path = published(b"")
+    path.unlink()
+    os.mkfifo(path)
     killed = start()
-    while not server.requests:
-        time.sleep(0.01)
-    (partial,) = visible(tmp_path / "cache")
-    assert partial == f"{NAME}.tmp-{killed.pid}"
-    server.delay = 0.5
+    writer = os.open(path, os.O_WRONLY)  # returns when the download reads, which then waits
+    assert visible(tmp_path / "cache") == [f"{NAME}.tmp-{killed.pid}"]
+    path.unlink()
+    published(archive(tmp_path))
     others = [start() for _ in range(3)]
     os.kill(killed.pid, signal.SIGKILL)
     killed.join()
+    os.close(writer)
     assert [results.get() for _ in others] == [visible(tmp_path / "model")] * 3
-    assert len(server.requests) == 2
     assert visible(tmp_path / "cache") == [NAME]
 
 

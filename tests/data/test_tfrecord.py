@@ -57,10 +57,12 @@ def test_side_file_of_other_data_is_ignored(shards, tmp_path, caplog):
 
 
 def test_a_side_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
-    """Complete shards may be in a read-only folder."""
+    """Complete shards may be in a read-only folder, and the user may have a file of that name."""
     (tmp_path / "x.counts.json").mkdir()
-    tfrecord.write_counts({write(tmp_path / "x", 1): 1})
-    assert "x.counts.json: cannot be written" in caplog.text
+    (tmp_path / "y.counts.json").write_text("[1]")
+    tfrecord.write_counts({write(tmp_path / name, 1): 1 for name in "xy"})
+    assert "x.counts.json: cannot be" in caplog.text and "y.counts.json: the JSON" in caplog.text
+    assert (tmp_path / "y.counts.json").read_text() == "[1]"
 
 
 def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path):

@@ -1,7 +1,6 @@
 """The model: the release's outputs, dropout, and Keras files."""
 
 import collections
-import hashlib
 
 import keras
 import numpy as np
@@ -97,17 +96,35 @@ def test_names_of_other_libraries():
                     call(x)
 
 
-def test_losses_take_logits(tmp_path):
+def test_losses_and_metrics_take_logits(tmp_path):
     model, batch = BertClassifier(tiny(num_hidden_layers=1), 2), features()
     labels, name = np.eye(2)[[0, 1, 0]], "binary_crossentropy"
-    function = keras.losses.binary_crossentropy
-    expected = np.mean(function(labels, model(batch)["logits"], from_logits=True))
+    logits, function = model(batch)["logits"], keras.losses.binary_crossentropy
+    expected = np.mean(function(labels, logits, from_logits=True))
     for loss in (name, [name], function, {"logits": name}):
         model.compile("sgd", loss, run_eagerly=True)
         np.testing.assert_allclose(model.test_on_batch(batch, labels), expected, rtol=1e-5)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded.test_on_batch(batch, labels), expected, rtol=1e-5)
+    correct, auc = np.mean((logits > 0) == labels), keras.metrics.AUC(from_logits=True)
+    values = {"BinaryCrossentropy": expected, "binary_accuracy": correct,
+              "AUC": auc(labels, logits), name: expected}  # fmt: skip
+    model.compile("sgd", name, metrics=[*values][:3], weighted_metrics=[function])
+    results = model.test_on_batch(batch, labels, return_dict=True)
+    for key, value in {"loss": expected, **values}.items():
+        np.testing.assert_allclose(results[key], value, rtol=1e-5)
+    single = BertClassifier(tiny(num_hidden_layers=1), 1)
+    single.compile("sgd", name, metrics=["accuracy"], run_eagerly=True)
+    correct = np.mean((single(batch)["logits"] > 0) == labels[:, :1])
+    assert single.test_on_batch(batch, labels[:, :1])[1] == np.float32(correct)
+    for argument, refused in (
+        ("loss", "kl_divergence"), ("loss", keras.losses.Poisson()), ("loss", "dice"),
+        ("metrics", ["kl_divergence"]), ("metrics", [keras.metrics.Precision()]),
+        ("weighted_metrics", [keras.metrics.CategoricalCrossentropy()]),
+    ):  # fmt: skip
+        with pytest.raises(bert_tf.UserError, match=f"^`{argument}`: .*; use "):
+            model.compile(**{argument: refused})
 
 
 @pytest.mark.parametrize("skip_padding", [False, True])
@@ -259,15 +276,6 @@ def test_dropout_drops_independently_at_its_rate(shape):
     shares.append((((first == 0) & (second == 0)).mean(), 0.01))
     for share, expected in shares:
         assert abs(share - expected) < 5 * (2 * expected / size) ** 0.5
-
-
-def test_a_seed_gives_the_initial_weights_of_version_0_2():
-    """Random weights must not depend on the order in which the code creates layers."""
-    keras.utils.set_random_seed(0)
-    digest = hashlib.sha256()
-    for weight in bert_tf.BertPretrainer(TINY).weights:
-        digest.update(weight.numpy().tobytes())
-    assert digest.hexdigest()[:16] == "bce6c8d92a91152e"
 
 
 def test_mixed_precision_does_not_round_the_bias_of_words():

@@ -155,20 +155,6 @@ def test_callbacks_read_and_set_the_learning_rate():
     assert float(bert_tf.AdamWeightDecay(lambda: 0.2).learning_rate_at(0)) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(
-    "callback",
-    [
-        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate),
-        keras.callbacks.ReduceLROnPlateau("loss"),
-    ],
-)
-def test_callbacks_cannot_set_the_rate_of_a_schedule(callback):
-    model = bert_tf.BertClassifier(config(), 2)
-    model.compile(bert_tf.AdamWeightDecay(bert_tf.LinearWarmupDecay(1e-3, 10)))
-    with pytest.raises(bert_tf.UserError, match=f"`callbacks`: {type(callback).__name__}"):
-        model.fit(features(), epochs=9, callbacks=[callback], verbose=0)
-
-
 def fit_in_loop(optimizer, folder):
     loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(folder))
     loop.train(Batches(), optimizer, 1)

@@ -132,11 +132,20 @@ def test_a_fork_s_run(run_script, module, mrpc, tmp_path):
     assert list(answers[0]["probabilities"]) == ["0", "1"]
 
 
-def test_a_fork_s_imports(module, mrpc, monkeypatch):
+def test_a_fork_s_imports(module, mrpc, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "run_classifier", script := object())
     (*_, last) = ProcessorSource(f"{module}:MrpcProcessor", mrpc.partition("=")[2]).read("train")
     assert (last.text_a.split()[:2], last.label, last.id) == (["a", '"b'], "1", "train-8")
     assert sys.modules["run_classifier"] is script and "tokenization" not in sys.modules
+    # A fork's own functions in `tokenization`.
+    labels = "own(convert_to_unicode(b'0'))"
+    write_files(
+        tmp_path,
+        tokenization__py="def own(x): return [x, '1']\ndef convert_to_unicode(x): return 'no'",
+        other_task__py="from tokenization import convert_to_unicode, own\n"
+        f"class A:\n    def get_labels(self): return {labels}",
+    )
+    assert ProcessorSource("other_task:A").dataset.labels == ("0", "1")
 
 
 def test_a_class_of_the_user(module):

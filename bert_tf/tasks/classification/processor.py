@@ -3,7 +3,8 @@
 import contextlib
 import csv
 import dataclasses
-import importlib
+import importlib.machinery
+import importlib.util
 import os
 import re
 import sys
@@ -127,11 +128,23 @@ class ProcessorSource:
         return collect_examples(place, self.dataset, rows, make, bad, split != "test")
 
 
+class _Tokenization(types.ModuleType):
+    """The names of `bert_tf.tokenization`; others come from the fork's own module."""
+
+    def __getattr__(self, name):
+        own = tokenization
+        spec = importlib.machinery.PathFinder.find_spec("tokenization")
+        if spec and not hasattr(own, name):
+            own = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(own)
+        return getattr(own, name)
+
+
 @contextlib.contextmanager
 def _modules_of_the_release(reference):
     """Make the names that a processor imports from the release's modules those of bert_tf."""
     script = types.SimpleNamespace(DataProcessor=DataProcessor, InputExample=InputExample)
-    modules = {"run_classifier": script, "tokenization": tokenization}
+    modules = {"run_classifier": script, "tokenization": _Tokenization("tokenization")}
     modules.pop(reference.partition(":")[0], None)  # a processor in a file of that name
     before = {name: sys.modules.pop(name) for name in modules if name in sys.modules}
     sys.modules.update(modules)
