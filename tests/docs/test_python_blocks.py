@@ -78,7 +78,7 @@ def folder(tmp_path, monkeypatch, eagerly):
 
 # Pages whose blocks train.
 LONG_PAGES = (
-    "README.md", "index.md", "fine_tune_in_python.md", "from_others.md",
+    "README.md", "fine_tune_in_python.md", "from_others.md",
     "keras_models.md", "keras_optimizers.md", "serving_clients.md", "from_model_fn.md",
     "your_dataframe.md",
 )  # fmt: skip
