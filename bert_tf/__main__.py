@@ -11,6 +11,7 @@ COMMANDS = {
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
     "fill-mask": ("fill_mask", "Predict [MASK] words."),
     "check": ("check", "Check the results and measure the speed on this machine's devices."),
+    "check compile": ("check_compile", "Compile a training step for an absent TPU or GPU."),
     "convert": ("convert", "Convert weights between the release and Hugging Face."),
     "vocab learn": ("vocab_learn", "Learn a WordPiece vocabulary from text."),
     "vocab add": ("vocab_add", "Add words to a vocabulary in its [unusedN] slots."),
@@ -38,7 +39,7 @@ def main():
 
 
 def _usage(names):
-    lines = "\n".join(f"  {name:<12} {COMMANDS[name][1]}" for name in names)
+    lines = "\n".join(f"  {name:<13} {COMMANDS[name][1]}" for name in names)
     return (
         f"usage: bert-tf COMMAND [--flag=value ...]\n\ncommands:\n{lines}\n\n"
         "bert-tf COMMAND --help lists the flags of a command."

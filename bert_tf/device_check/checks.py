@@ -109,7 +109,7 @@ def check_export(model, kind):
     """Export a `BertModel`, and return the `Check` of the loaded outputs."""
     with tempfile.TemporaryDirectory() as folder:
         vocab = os.path.join(folder, "vocab.txt")
-        pathlib.Path(vocab).write_text("\n".join(_vocabulary()) + "\n", "utf-8")
+        pathlib.Path(vocab).write_text("\n".join(vocabulary()) + "\n", "utf-8")
         config = SentenceEmbeddingConfig(
             model.config, vocab, max_seq_length=16, pooling="mean", normalize=False
         )
@@ -165,7 +165,7 @@ class Checks:
     def tokens():
         """Compare the tokens of random strings in the graph and in Python."""
         rng = np.random.default_rng(0)
-        vocab = _vocabulary()
+        vocab = vocabulary()
         letters = [x.removeprefix("##") for x in vocab[5:]]
         letters += [" ", " ", "\u0301", "\u3000"]
         texts = ["".join(row) for row in rng.choice(letters, (400, 40))]
@@ -347,7 +347,7 @@ def _optimizer(num_steps):
     return AdamWeightDecay(LinearWarmupDecay(_RATE, num_steps, 0))
 
 
-def _vocabulary():
+def vocabulary():
     letters = [chr(i) for i in range(ord("a"), ord("z") + 1)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     others = [*".,!?;:'\"()-", *"äöüßéαβγδε中文日本яжфю€"]

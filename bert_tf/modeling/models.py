@@ -70,6 +70,7 @@ class BertModel(PretrainedModel):
     def __init__(
         self,
         config: BertConfig,
+        *,
         with_attention_probs: bool = False,
         dtype: str | None = None,
         name: str = "bert",

@@ -173,7 +173,8 @@ class TaskModel:
         self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None,
         weighted_metrics=None, **options,
     ):  # fmt: skip
-        is_binary = all(output.shape[-1] == 1 for output in self.outputs)
+        # A subclassed model has no attribute `outputs`.
+        is_binary = {x.shape[-1] for x in getattr(self, "outputs", ())} == {1}
 
         def convert(values, *arguments):
             return keras.tree.map_structure(lambda x: _of_logits(x, *arguments), values)

@@ -37,6 +37,10 @@ def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=Fals
 def gather_tokens(x, positions):
     """Return the tokens of x (B, S, H) at the positions (B, P) of each sequence: (B * P, H)."""
     batch, length, hidden = ops.shape(x)
+    if keras.backend.backend() == "jax":
+        # Rows of the whole batch would be exchanged between the devices that it is divided over.
+        tokens = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+        return ops.reshape(tokens, (-1, hidden))
     # Not [:, None], which LiteRT does not support for an unknown length.
     first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
     rows = first_rows + ops.cast(positions, "int32")

@@ -20,7 +20,7 @@ from bert_tf.training.task import ServedTask
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".
-_PIPELINES: dict[str, type[Pipeline]] = {
+PIPELINES: dict[str, type[Pipeline]] = {
     "Model": sentence_embedding.SentenceEncoder,
     "ForMaskedLM": fill_mask.FillMask,
     "ForPreTraining": fill_mask.FillMask,
@@ -32,7 +32,7 @@ _PIPELINES: dict[str, type[Pipeline]] = {
 
 TASKS: dict[str, type[Pipeline]] = {
     "encoder": features.TokenVectors,
-    **{x.name: x for x in _PIPELINES.values()},
+    **{x.name: x for x in PIPELINES.values()},
 }
 
 
@@ -88,6 +88,6 @@ def _find_class(checkpoint):
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else detect_architecture(shapes)
     head = name[name.find("For") :] if "For" in name else "Model"
-    if head not in _PIPELINES:
+    if head not in PIPELINES:
         raise UserError(f"{checkpoint}: bert_tf has no task for the head of {name}")
-    return _PIPELINES[head]
+    return PIPELINES[head]

@@ -31,7 +31,7 @@ def run_main(monkeypatch, capsys):
 def test_help_lists_commands(run_main, arguments, commands):
     status, out, err = run_main(*arguments)
     assert (status, err) == (0, "")
-    listed = [line[2:14].rstrip() for line in out.splitlines() if line.startswith("  ")]
+    listed = [line[2:15].rstrip() for line in out.splitlines() if line.startswith("  ")]
     assert listed == list(commands)
 
 

@@ -52,7 +52,7 @@ def test_outputs_and_gradients_equal_those_of_the_full_encoder(monkeypatch):
 
 @pytest.mark.parametrize("with_attention_probs", [False, True])
 def test_positions_of_the_encoder(with_attention_probs):
-    model = BertModel(NO_DROPOUT, with_attention_probs)
+    model = BertModel(NO_DROPOUT, with_attention_probs=with_attention_probs)
     positions = np.array([[2, 0, 1], [1, 1, 1], [0, 2, 2], [2, 1, 0]], "int32")
     whole, read = model(BATCH), model(BATCH, positions=positions)
     assert set(read) == {"sequence_output", "pooled_output"}

@@ -49,6 +49,11 @@ def test_unknown_options_are_named(encoder_folder, name):
             make(encoder_folder, name, **{option: 3})
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_precision_is_that_of_the_argument(encoder_folder, name):
+    assert make(encoder_folder, name, dtype="mixed_bfloat16").model.compute_type == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

@@ -68,6 +68,7 @@ class TextClassifier(Pipeline):
             ("regression", None, lambda answer: {"prediction": answer["score"]}),
         )
     }
+    sample = ({"labels": ("x", "y")}, (["a b", "c"], ["x", "y"]))
     arguments = ("texts", "labels", "sample_weight")
     config: ClassificationConfig
 

@@ -103,7 +103,7 @@ class TokenVectors(StreamingPipeline):
 
     name = "encoder"
     config_class = TokenVectorsConfig
-    make_model = staticmethod(lambda config, dtype=None: BertModel(config.bert_config, dtype))
+    make_model = staticmethod(lambda config, dtype=None: BertModel(config.bert_config, dtype=dtype))
     make_servable = staticmethod(encoder_servable)
     served: ClassVar = {"encoder": ServedTask(encoder_answer)}
     config: TokenVectorsConfig

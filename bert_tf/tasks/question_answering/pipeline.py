@@ -39,6 +39,7 @@ class QuestionAnswering(Pipeline):
         lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype)
     )
     make_servable = staticmethod(question_answering_servable)
+    sample = ({}, (["a"], ["b c"], ["c"]))
     arguments = ("questions", "contexts", "answers")
     config: QuestionAnsweringConfig
 

@@ -85,6 +85,7 @@ class SentenceEncoder(StreamingPipeline):
     read = staticmethod(read)
     make_model = staticmethod(make_model)
     make_servable = staticmethod(sentence_embedding_servable)
+    sample = ({"pooling": "mean", "normalize": True}, ([("a", "b"), ("c", "d")], [1.0, 0.0]))
     arguments = ("texts", "scores")
     uses_all_weights = False
     keras_loss = "a loss of vectors"

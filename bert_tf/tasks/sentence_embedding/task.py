@@ -42,7 +42,7 @@ _SCORED, _SEARCH = ("spearman", "pearson"), tuple(f"{x}@{_K}" for x in ("mrr", "
 def make_model(config, dtype=None):
     pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
     pooling.check(config.bert_config)
-    return ColumnModel(BertModel(config.bert_config, dtype), pooling)
+    return ColumnModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
 
 class SentenceEmbeddingTask(Task):
