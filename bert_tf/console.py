@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import time
 import weakref
 
@@ -196,3 +197,33 @@ def only_errors(*names):
             stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
         yield
+
+
+_LOG_LINE = re.compile(
+    rb"(?m)^(WARNING: All log|To enable the|(\S+ \S+: )?[IWE].*\.(cc|h):\d+\]).*\n?"
+)
+
+
+@contextlib.contextmanager
+def without_tensorflow_messages():
+    """Hide the log lines of TensorFlow in the context, unless TF_CPP_MIN_LOG_LEVEL is 0.
+
+    When it starts, TensorFlow logs lines about oneDNN and missing GPUs at any level
+    (tensorflow/tensorflow issue 100442). Other lines are shown at the end of the context.
+    """
+    # Later, show only errors, unless the user has set a level.
+    shows_all = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") == "0"
+    if shows_all or sys.stderr is None:
+        yield
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            captured.seek(0)
+            os.write(2, _LOG_LINE.sub(b"", captured.read()))

@@ -67,8 +67,6 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
                 tensorflow_start.import_tensorflow()
-                if backend == "tensorflow":
-                    tensorflow_start.warn_of_unused_gpu()
             _check_remote_paths()
             main()
         except UserError as error:
@@ -285,7 +283,8 @@ _PATHS = {"file": "FILE", "dir": "FOLDER"}
 _END = (
     "--[no]x is a switch: --x or --nox. (bert_tf) marks additions to the flags of the 2018 "
     "release. --helpfull also shows the limits of values and the flags of absl, such as "
-    "--flagfile, --undefok and --verbosity."
+    "--flagfile, --undefok and --verbosity. The exit status is 0 after success, 1 after an error, "
+    "and 75 or 130 if a run was stopped and the same command resumes it."
 )
 
 # Width of the flag name column.

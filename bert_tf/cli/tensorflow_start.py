@@ -1,58 +1,25 @@
 """Process-wide settings: TensorFlow's start-up messages, and the memory of training."""
 
-import contextlib
 import ctypes
 import glob
 import importlib
 import os
 import sys
-import tempfile
 
 from bert_tf import console
-
-# Show only errors, unless the user has set a level; 0 shows everything.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-
-def import_tensorflow():
-    """Import TensorFlow, list its devices, and return it.
-
-    TensorFlow prints lines about oneDNN and missing GPUs at any TF_CPP_MIN_LOG_LEVEL
-    (tensorflow/tensorflow issue 100442). They are hidden, unless the level is 0.
-    """
-    shows_all = os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-    with contextlib.nullcontext() if shows_all else _hidden_standard_error():
-        tensorflow = importlib.import_module("tensorflow")
-        tensorflow.config.list_physical_devices()
-    return tensorflow
-
-
-@contextlib.contextmanager
-def _hidden_standard_error():
-    """Redirect standard error to a file, and show the file if an exception is raised."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as hidden:
-        os.dup2(hidden.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            hidden.seek(0)
-            os.write(stderr, hidden.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
 
 _GPUS = "/dev/nvidia[0-9]*"
 
 
-def warn_of_unused_gpu():
-    """Warn about a GPU that TensorFlow cannot use; its own message is hidden."""
-    if not glob.glob(_GPUS) or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return
-    if not importlib.import_module("tensorflow").config.list_physical_devices("GPU"):
+def import_tensorflow():
+    """Import TensorFlow and list its devices, without its messages.
+
+    Warn about a GPU that it cannot use, unless Keras uses another backend.
+    """
+    with console.without_tensorflow_messages():
+        found = importlib.import_module("tensorflow").config.list_physical_devices("GPU")
+    expected = glob.glob(_GPUS) and os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+    if expected and not found and os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
         console.warning(
             "TensorFlow cannot use the GPU of this machine; TF_CPP_MIN_LOG_LEVEL=0 shows why"
         )

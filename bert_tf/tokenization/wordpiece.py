@@ -46,6 +46,20 @@ def whitespace_tokenize(text: str) -> list[str]:
     return text.split()
 
 
+# The release's tests and some forks use these functions. They follow `BasicTokenizer`, so they
+# differ from the release's for U+2028 and U+2029 (whitespace here) and U+FFFD (dropped).
+def _is_whitespace(char):
+    return normalize(char, False, False, False) == " "
+
+
+def _is_control(char):
+    return normalize(char, False, False, False) == ""
+
+
+def _is_punctuation(char):
+    return normalize(char, False, False, False) == f" {char} "
+
+
 class BasicTokenizer:
     """Cleans text and splits it into words at whitespace, punctuation and ideographs.
 

@@ -128,6 +128,9 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
         strategy = tf.distribute.MirroredStrategy(names, cross_device_ops)
     else:
         strategy = tf.distribute.OneDeviceStrategy(names[0])
+    if tf.__version__.startswith("2.20."):  # logs the first compilation
+        with console.without_tensorflow_messages(), tf.device("CPU"):
+            tf.function(lambda: tf.constant(0), jit_compile=True)()
     count = strategy.num_replicas_in_sync
     kind = "GPU" if gpus else "CPU"
     console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)

@@ -1,40 +1,21 @@
 """Commands print bert_tf's lines to standard error, without TensorFlow's startup messages."""
 
-import os
-import subprocess
-import sys
+import re
 
 import pytest
 
 from bert_tf.cli import tensorflow_start
 from tests.cli import good_inputs
-
-# Marks the lines of bert_tf, and runs a script or the module bert_tf.
-PROGRAM = """
-import runpy, sys
-from bert_tf import console
-printable = console.printable
-console.printable = lambda text: "bert_tf: " + printable(text).replace("\\n", "\\nbert_tf: ")
-del sys.argv[0]
-if sys.argv[0] == "bert-tf":
-    runpy.run_module("bert_tf", run_name="__main__")
-else:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+from tests.common import python_process
 
 
 @pytest.fixture(scope="module")
 def run_alone(root):
     """A function that runs a command in its own process and folder and returns standard error."""
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    del environment["TF_CPP_MIN_LOG_LEVEL"]  # set in conftest.py
 
     def run(script, folder, arguments):
-        words = script.split() if " " in script else [str(root / f"{script}.py")]
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *words, *arguments],
-            cwd=folder, env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+        words = ["-m", "bert_tf", *script.split()[1:]] if " " in script else [root / f"{script}.py"]
+        done = python_process(*words, *arguments, cwd=folder, PYTHONPATH=str(root))
         assert done.returncode == 0, done.stderr
         return done.stderr
 
@@ -46,6 +27,9 @@ def inputs(tmp_path_factory, run_alone):
     return good_inputs.Inputs(tmp_path_factory.mktemp("inputs"), run_alone)
 
 
+# Lines of TensorFlow and absl, and Python's warnings.
+FOREIGN = re.compile(r"^WARNING|\.(cc|h|py):\d+", re.M)
+
 # One command that trains, and two that import TensorFlow on another path: `cli.flags.run` starts
 # TensorFlow in all.
 SCRIPTS = [
@@ -56,13 +40,14 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_only_own_lines(script, inputs, run_alone, tmp_path):
+def test_only_own_lines(script, inputs, run_alone, tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")  # set in conftest.py
     command_line = good_inputs.COMMANDS[script][0]
     inputs.copy(command_line, tmp_path)
     if script == "create_pretraining_data":  # remote paths make it import TensorFlow
         command_line = command_line.replace("=text/", f"=file://{tmp_path}/text/")
-    lines = run_alone(script, tmp_path, command_line.split()).splitlines()
-    assert lines and not [line for line in lines if not line.startswith("bert_tf: ")]
+    printed = run_alone(script, tmp_path, command_line.split())
+    assert printed and not FOREIGN.search(printed), printed
 
 
 @pytest.mark.parametrize(
@@ -78,8 +63,8 @@ def test_a_gpu_that_tensorflow_cannot_use(
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(tensorflow_start, "_GPUS", str(tmp_path / "nvidia[0-9]*"))
-    tensorflow_start.warn_of_unused_gpu()
+    tensorflow_start.import_tensorflow()
     assert not caplog.text  # a machine without a GPU
     (tmp_path / "nvidia0").touch()
-    tensorflow_start.warn_of_unused_gpu()
+    tensorflow_start.import_tensorflow()
     assert ("TensorFlow cannot use the GPU of this machine" in caplog.text) == is_expected

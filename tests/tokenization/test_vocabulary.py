@@ -73,7 +73,7 @@ def test_validate_case(checkpoint, lower, warned, caplog):
 def test_validate_case_of_the_pieces(pieces, lower, warned, caplog):
     vocab = ["[PAD]", "[unused1]", "[CLS]", *pieces]
     with caplog.at_level("WARNING", "bert_tf"):
-        tokenization.validate_case_matches_vocabulary(lower, vocab, "v.txt")
+        tokenization.vocabulary.validate_case_matches_vocabulary(lower, vocab, "v.txt")
     assert bool(caplog.records) == warned
     assert not warned or f"`do_lower_case={lower}`" in caplog.text
 

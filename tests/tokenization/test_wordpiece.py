@@ -68,6 +68,10 @@ def test_functions_of_the_release(tokenizer):
     assert tokenization.whitespace_tokenize(" a  b\tc\n") == ["a", "b", "c"]
     assert tokenization.whitespace_tokenize(" ") == []
     assert not tokenization.validate_case_matches_checkpoint(True, None)
+    kinds = {"whitespace": " \t\n\r\u00a0", "control": "\u0005\u00ad", "punctuation": "-$`.«"}
+    for kind, chars in kinds.items():
+        is_kind = getattr(tokenization, f"_is_{kind}")
+        assert [char for char in "".join(kinds.values()) + "Aé博" if is_kind(char)] == list(chars)
 
 
 def test_only_masking_needs_mask(write_vocab):

@@ -148,7 +148,8 @@ def find_task(name, language="zh"):
     """Return the `DatasetSpec` of a name such as "SST-2" or "sst2"; `language` is for XNLI."""
     found = _PLAIN.get(name.lower().replace("-", "").replace("_", ""))
     if found is None:
-        raise UserError(f"`task_name={name}`: expected one of {', '.join(DATASETS)}")
+        names = ", ".join(DATASETS)
+        raise UserError(f"`task_name={name}`: expected one of {names}; or use `processor`")
     return _xnli(language) if found == "XNLI" else DATASETS[found]
 
 
