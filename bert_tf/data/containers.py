@@ -132,7 +132,9 @@ def from_columns(values, argument):
         rows = _rows_of_columns(columns, argument)
     elif names := getattr(getattr(values, "dtype", None), "names", None):  # a structured array
         rows = _rows_of_columns(((name, values[name]) for name in names), argument)
-    elif isinstance(values, Iterable) and isinstance(next(iter(values), None), Mapping):
+    elif _is_cell(values) or not isinstance(values, Iterable):
+        return None
+    elif isinstance(next(iter(values), None), Mapping):
         label_names = class_names(getattr(values, "features", None) or {})
         rows = _rows_of_dicts(values)
     else:

@@ -119,7 +119,8 @@ def iterate_lines(reader, path):
     check_encoding(path, first)
     is_cr = b"\r" in first and not first.endswith(b"\n")
     first = first.removeprefix(codecs.BOM_UTF8)
-    return itertools.chain(first.splitlines(keepends=True) if is_cr else [first], reader)
+    lines = first.splitlines(keepends=True) if is_cr else [first] * bool(first)
+    return itertools.chain(lines, reader)
 
 
 def copy_model_files(source, target):

@@ -154,7 +154,7 @@ def _write(servable, folder):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
-    of_ids = (servable.serve_ids, servable.ids_signature)
+    of_ids = (_checking_rows(servable.serve_ids), servable.ids_signature)
     endpoints = {"serving_default": of_ids}
     if takes_text:
         of_text = (_checking_rows(servable.serve_text), servable.text_signature)

@@ -182,6 +182,8 @@ def test_lines_of_gzip_files_are_found_in_blocks(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\n\n" + b"\n" * 10_000 + b"b"))
     monkeypatch.setattr(gzip.GzipFile, "readline", None)
     assert list(files.read_lines(str(path))) == ["a\n", *["\n"] * 10_001, "b"]
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf"))
+    assert not list(files.read_lines(str(path)))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])

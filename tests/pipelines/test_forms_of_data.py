@@ -199,6 +199,7 @@ def pipelines(encoder_folder):
         ("TextClassifier", *case) for case in (
             (([], []), {}, "`texts`"),
             (("a", ["pos"]), {}, "`texts`.*single str"),
+            ((np.array("a"), ["pos"]), {}, "`texts`.*array"),
             ((["a", 3], ["pos", "neg"]), {}, "`texts`: item 1 is 3"),
             (({"a"}, ["pos"]), {}, "`texts`.*set"),
             ((({"a": 1}).keys(), ["pos"]), {}, "`texts`.*dict_keys"),

@@ -40,7 +40,11 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
                         "labels": ["O", "B-X", "I-X"]}  # fmt: skip
     graph = pathlib.Path(folder, "saved_model.pb").read_bytes()
     assert b"FastWordpiece" not in graph and b"FastBertNormalize" not in graph
-    assert list(tf.saved_model.load(folder).signatures) == ["serving_default"]
+    ids = tf.ones((2, LENGTH), "int32")
+    ((name, signature),) = tf.saved_model.load(folder).signatures.items()
+    assert name == "serving_default"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
+        signature(input_ids=ids, input_mask=ids[:1], segment_ids=ids)
     with pytest.raises(bert_tf.UserError, match="`inputs=text`"):
         serving.Predictor(folder)
     # Existing batching parameters are kept.

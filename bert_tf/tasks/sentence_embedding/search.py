@@ -126,11 +126,14 @@ class NearestNeighbors:
         """Start a search for the nearest neighbors of each query.
 
         Args:
-          queries: vectors (Q, H), or strings if there is an `encoder`.
+          queries: vectors (Q, H), or a string or strings if there is an `encoder`.
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
           reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
         """
+        if count < 1:
+            raise UserError(f"`count={count}`: expected at least 1")
+        queries = [queries] if isinstance(queries, str) else queries
         self._encoder, self._reranker = encoder, reranker
         self._texts = queries if encoder is None else list(queries)
         self._queries = l2_normalize(queries if encoder is None else encoder.encode(self._texts))
