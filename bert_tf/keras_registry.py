@@ -16,6 +16,7 @@ _CLASSES = {
         "UnfoldChoices",
     ),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
+    "bert_tf.tasks.fitting": ("RowLoss", "RowMetric"),
     "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
     "bert_tf.tokenization.layer": ("BertTokenizer",),
 }  # fmt: skip

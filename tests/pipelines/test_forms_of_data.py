@@ -30,8 +30,10 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS[part]), IDS[part]
 
 
+COLUMN = [[x] for x in TEXTS]
 IDS, WEIGHTS = np.array([1, 0] * 6), np.arange(12.0)
 TABLE = {"text": TEXTS, "label": LABELS}
+SEVERAL = Frame({"id": [7, 8, 9], "text": ["a", "b", "c"], "hot": [1, 0, 1], "salty": [0, 0, 1]})
 A, B, PAIR_LABELS = ["a", "b", "e"], ["c", "d", "f"], ["pos", "neg", "pos"]
 PAIRS = [*zip(A, B, strict=True)]
 PAIR_TABLE = {"text_a": A, "text_b": B, "label": PAIR_LABELS}
@@ -67,7 +69,7 @@ FORMS = {
         (hf(TABLE).to_iterable_dataset(),), (list(slices(TABLE).as_numpy_iterator()),),
         (Frame(TABLE).to_records(),), (tuple(Frame(TABLE).to_dict("records")),),
         (pd.Series(Frame(TABLE).to_dict("records")),), (list(map(tf.constant, TEXTS)), IDS),
-        (tf.ragged.constant([[x] for x in TEXTS]), IDS),
+        *((x, IDS) for x in (tf.ragged.constant(COLUMN), np.array(COLUMN), tf.constant(COLUMN))),
         ({x: np.array(y)[:, None] for x, y in TABLE.items()},),
         (pd.Categorical(TEXTS), pd.Categorical(LABELS)), (Frame(TABLE).astype("category"),),
         ([bert_tf.InputExample(0, x, None, y) for x, y in zip(TEXTS, LABELS, strict=True)],),
@@ -91,6 +93,12 @@ FORMS = {
         (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
         ([{"text_a": "a", "text_b": b"b"}, {"text_a": "c"}], [0, 1]),
         ([bert_tf.InputExample(0, "a", "b", "neg"), bert_tf.InputExample(0, "c", "", "pos")],),
+    ]),
+    "several": ("TextClassifier", {"labels": ["hot", "salty"], "task_type": "multi_label"}, [
+        (SEVERAL["text"], [["hot"], [], ["salty", "hot"]]),
+        (SEVERAL["text"], SEVERAL[["salty", "hot"]]), (SEVERAL["text"], SEVERAL.values[:, 2:]),
+        (SEVERAL,), (SEVERAL.astype({"hot": bool}),), (SEVERAL.to_dict("list"),),
+        (hf(SEVERAL.to_dict("list")),),
     ]),
     "answers": ("QuestionAnswering", {"max_seq_length": 16, "max_query_length": 3}, [
         (*QA.values(),), (QA["question"], CONTEXTS, SQUAD), (QA,), (Frame(QA),), (hf(QA),),
@@ -237,6 +245,7 @@ def pipelines(encoder_folder):
             ((*OK, None, OK), {"validation_split": 0.5}, "`validation_split`.*`validation_data`"),
             (OK, {"validation_split": 0.5}, "`validation_split=0.5`"),
             (OK, {"class_weight": {"x": 1.0}}, "`class_weight`.*'x'"),
+            ((Frame({"text": ["a"], "pos": [1]}),), {}, "`texts`.*'pos'.*expected 'label'"),
             (OK, {"sample_weight": [1.0, 2.0]}, "`sample_weight`"),
             (OK, {"sample_weight": ["x"]}, "`sample_weight`: item 0"),
             (OK, {"bucket_by_length": True, "shuffle": False}, "`shuffle`"),

@@ -74,6 +74,32 @@ def test_presets_and_export(trained, tmp_path, caplog):
     assert load_config(str(tmp_path / "saved"))[1].labels == ("pos", "neg")
 
 
+def test_forms_of_answers(trained, encoder_folder):
+    """Arrays for scikit-learn, the best labels, the threshold, and a ranking."""
+    classifier = trained[0]
+    answers, array = classifier.predict(TEXTS, top_k=1), classifier.predict_proba(TEXTS)
+    assert array.dtype == "float32" and array.shape == (12, 2)
+    for answer, row in zip(answers, array, strict=True):
+        label, probability = ("neg", "pos")[row.argmax()], float(row.max())
+        assert answer == {"label": label, "probabilities": {label: pytest.approx(probability)}}
+    several = make(encoder_folder, labels=["x", "y"], task_type="multi_label")
+    assert several.predict("a b", threshold=0.0)["labels"] == ["x", "y"]
+    assert several.predict("a b", threshold=1.0)["labels"] == []
+    scorer = make(encoder_folder, labels=None, task_type="regression")
+    scores = scorer.predict_proba([("a", text) for text in TEXTS[:3]])
+    order = np.argsort(-scores)[:2]
+    assert scorer.rank("a", TEXTS[:3], top_k=2) == [
+        {"corpus_id": i, "score": pytest.approx(scores[i], abs=1e-6)} for i in order
+    ]
+    for argument, call in {
+        "threshold": lambda: classifier.predict(TEXTS, threshold=0.3),
+        "rank": lambda: classifier.rank("a", TEXTS),
+        "save": lambda: classifier.save("x.keras"),
+    }.items():
+        with pytest.raises(bert_tf.UserError, match=f"^`{argument}`"):
+            call()
+
+
 def test_copies_keep_what_was_compiled(encoder_folder):
     classifier = make(encoder_folder)
     assert copy.deepcopy(classifier)._is_random
@@ -129,29 +155,39 @@ def test_a_new_regression_head_starts_at_the_mean(encoder_folder, caplog):
     assert caplog.text.count("standard deviation of 36;") == 1
 
 
-def test_losses_and_metrics_of_keras(encoder_folder):
-    losses = []
-    for loss in (None, "sparse_categorical_crossentropy", "categorical_crossentropy",
-                 keras.losses.SparseCategoricalCrossentropy(from_logits=True)):  # fmt: skip
-        classifier = make(encoder_folder)
-        classifier.compile("sgd", loss, metrics=["accuracy"], run_eagerly=True)
-        losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)["loss"])
-    np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
+@pytest.mark.parametrize(
+    ("task_type", "kind"), [("classification", "Categorical"), ("multi_label", "Binary")]
+)
+def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
+    """They get rows of 0 and 1 and, unless they take logits, probabilities."""
+    classifier, rows = make(encoder_folder, task_type=task_type), np.eye(2)[[1, 0] * 6]
+    probabilities, expected = classifier.predict_proba(TEXTS), classifier.evaluate(TEXTS, rows)
+    cross, focal = (getattr(keras.losses, kind + x) for x in ("Crossentropy", "FocalCrossentropy"))
+    smooth, name = {"label_smoothing": 0.1}, kind.lower()
+    names = {"AUC": keras.metrics.AUC(), "mae": keras.metrics.MeanAbsoluteError(),
+             f"{name}_accuracy": getattr(keras.metrics, f"{kind}Accuracy")()}  # fmt: skip
+    objects = [keras.metrics.F1Score("macro", 0.5), keras.metrics.Precision()]
+    values = names | {x.name: x for x in objects}
+    values = {x: float(metric(rows, probabilities)) for x, metric in values.items()}
+    for loss, value in (
+        (None, expected["loss"]), (f"{name}_crossentropy", expected["loss"]),
+        (cross(**smooth), cross(**smooth)), (cross(from_logits=True, **smooth), cross(**smooth)),
+        (f"{name}_focal_crossentropy", focal()), (focal(from_logits=True), focal()),
+    ):  # fmt: skip
+        for metric in objects:
+            metric.reset_state()
+        classifier.compile("sgd", loss, metrics=[*names, *objects], run_eagerly=True)
+        results = classifier.evaluate(TEXTS, rows, verbose=0)
+        value = float(value(rows, probabilities)) if callable(value) else value
+        for key, x in {"loss": value, **values}.items():
+            assert results[key] == pytest.approx(x, rel=1e-4), (loss, key)
+    with pytest.raises(bert_tf.UserError, match=r"^`class_weight`"):
+        classifier.fit(TEXTS, rows, class_weight={"pos": 2.0})
+    classifier.model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_compile_config() == classifier.model.get_compile_config()
     with pytest.raises(bert_tf.UserError, match="from_logits=True"):
         classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
-    classifier.compile("sgd", "binary_crossentropy")  # has a different shape
-    with pytest.raises(ValueError, match="shape"):
-        classifier.evaluate(TEXTS, LABELS, verbose=0)
-    # Accuracy gets logits, which Keras would compare with 0.5 for several labels.
-    classifier = make(encoder_folder, labels=["x", "y"], task_type="multi_label")
-    rows = [[int(p > 0.5) for p in answer["probabilities"].values()]
-            for answer in classifier.predict(TEXTS)]  # fmt: skip
-    with pytest.raises(bert_tf.UserError, match="`metrics=accuracy`"):
-        classifier.compile("sgd", metrics=["accuracy"])
-    metrics = [keras.metrics.BinaryAccuracy(threshold=0.0), "mae"]
-    classifier.compile("sgd", metrics=metrics, run_eagerly=True)
-    results = classifier.evaluate(TEXTS, np.array(rows), verbose=0)
-    assert results["accuracy"] == results["binary_accuracy"] == 1.0 and "mae" in results
 
 
 @pytest.mark.parametrize(
@@ -209,21 +245,6 @@ def test_callbacks_and_a_second_fit(encoder_folder):
     assert history.epoch == [0, 1] and classifier.model.train_function not in steps
 
 
-@pytest.mark.slow
-def test_one_trace_covers_all_lengths(encoder_folder):
-    classifier, traced = make(encoder_folder), []
-    train_step = classifier.model.train_step
-
-    def count(*arguments):
-        traced.append(arguments)
-        return train_step(*arguments)
-
-    classifier.model.train_step = count
-    classifier.fit(TEXTS, LABELS, epochs=2, batch_size=1, verbose=0)  # lengths 8 and 16
-    # TensorFlow traces a function twice if the first call makes variables.
-    assert len(traced) <= 2
-
-
 def test_hugging_face_folder(encoder_folder, tmp_path):
     config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
     write_hugging_face(
@@ -258,14 +279,33 @@ def test_one_output_is_a_score(transformers, encoder_folder, tmp_path):
         inputs = tokenizer(a, b or None, return_tensors="pt")
         with torch.no_grad():
             np.testing.assert_allclose(score, peer(**inputs).logits[0, 0], atol=1e-5)
-    inputs["labels"] = torch.tensor([1.0])
-    peer(**inputs)
-    assert peer.config.problem_type == "regression"  # transformers treats one output as a score
 
     # A multiple-choice head has one output too.
     write_hugging_face(tmp_path / "choice", bert_tf.BertMultipleChoice(config))
     with pytest.raises(bert_tf.UserError, match=r"`labels`: found .*, expected at least two"):
         bert_tf.TextClassifier.from_preset(tmp_path / "choice")
+
+
+@pytest.mark.parametrize(
+    "names", [("contradiction", "neutral", "entailment"), ("entailment", "not_entailment")]
+)
+def test_zero_shot(transformers, encoder_folder, tmp_path, names):
+    config = bert_tf.BertConfig.from_json_file(str(encoder_folder / "bert_config.json"))
+    model = bert_tf.BertClassifier(config, len(names))
+    weights = checkpoints.weights(model)["output_weights"]
+    weights.assign(np.random.default_rng(0).normal(size=weights.shape))
+    folder = write_hugging_face(tmp_path / "hf", model, labels=names)
+    peer = transformers.pipeline("zero-shot-classification", folder)
+    classifier = bert_tf.TextClassifier.from_preset(folder)
+    for labels, several in ((["a b", "d"], False), (["a b", "d"], True), (["a"], False)):
+        answer = classifier.zero_shot(TEXTS[:2], labels, "c {}.", several)[1]
+        other = peer(TEXTS[1], labels, hypothesis_template="c {}.", multi_label=several)
+        expected = dict(zip(other["labels"], other["scores"], strict=True))
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-4)
+        assert [*answer["probabilities"]] == [*expected]
+        assert answer["label"] == other["labels"][0]
+    with pytest.raises(bert_tf.UserError, match=r"`zero_shot`.*neg, pos"):
+        make(encoder_folder).zero_shot(TEXTS, labels)
 
 
 def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):

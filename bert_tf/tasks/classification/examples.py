@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import BadRows, base_split, find_columns
+from bert_tf.data.columns import ANY_LABEL, BadRows, base_split, find_columns
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels, is_number, read_number
 from bert_tf.errors import UserError, abbreviate, counted
@@ -142,6 +142,11 @@ def read_header(table, dataset, split, columns=None, train=None):
         if problem:
             raise UserError(f"{table.place(number)}: {problem}")
         layout, second = dataset.layout, rest[0][1] if rest else ()
+        labels = dataset.labels or ()
+        if table.format.has_names and len(labels) > 1 and {*labels} <= {*names}:
+            others = {name.lower() for name in names if name not in labels}
+            if not (layout.label or others & {*ANY_LABEL}):
+                layout = dataclasses.replace(layout, label=tuple(labels))
         separator = layout.separator if dataset.task_type == "multi_label" else None
         columns = find_columns(table, names, second, layout, split, train, separator)
     elif columns.header and _is_example(dataset, table, columns, names):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 
 from bert_tf.checkpoints import PretrainedFiles, read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
@@ -34,6 +35,7 @@ from bert_tf.training.task import ServedTask
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
+_LOSSES = {"multi_label": "binary_crossentropy", "regression": "mean_squared_error"}
 _KNOWN = {*ANY_TEXT, *TEXT_B, *ANY_LABEL, *ID}
 
 
@@ -102,9 +104,7 @@ class TextClassifier(Pipeline):
 
     @property
     def keras_loss(self):
-        return (
-            "binary_crossentropy" if self.config.task_type == "multi_label" else super().keras_loss
-        )
+        return _LOSSES.get(self.config.task_type, super().keras_loss)
 
     @classmethod
     def _config_values(cls, files, stored, values):
@@ -164,22 +164,33 @@ class TextClassifier(Pipeline):
         """Return a dict of the loss and the metrics of `run_classifier.py`; see `fit`."""
         return self._evaluate((texts, labels, sample_weight), batch_size, options)
 
-    def predict(self, texts: Any, batch_size: int | None = None) -> Any:
+    def predict(
+        self,
+        texts: Any,
+        batch_size: int | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+    ) -> Any:
         """Predict labels or scores.
 
         Args:
           texts: a text, or texts as in `fit`; the labels of a dataset are ignored.
           batch_size: number of texts per step; None for 32 (long texts) to 256 (short texts).
+          top_k: number of probabilities in an answer, the highest first; None for all, in the order
+            of the labels.
+          threshold: the probability from which "multi_label" predicts a label, 0.5 by default.
 
         Returns:
           A list of dicts, one per text, or a single dict if `texts` is a str: "label", or "labels"
           for "multi_label", and "probabilities" by label; "score" and "logits" for "regression".
 
         Raises:
-          UserError: if `texts` is invalid.
+          UserError: if an argument is invalid.
         """
         if isinstance(texts, str):
-            return self.predict([texts], batch_size)[0]
+            return self.predict([texts], batch_size, top_k, threshold)[0]
+        if threshold is not None and self.config.task_type != "multi_label":
+            raise UserError("`threshold` requires `task_type=multi_label`")
         if not operator.length_hint(texts, 1):
             return []
         examples = self._examples((texts,), self.arguments, "test")
@@ -197,7 +208,88 @@ class TextClassifier(Pipeline):
             if self.config.numeric_inputs:
                 row["numbers"] = list(example.numbers)
             rows.append(row)
-        return self._answers(rows, batch_size, num_texts=len(names))
+        answers = self._answers(rows, batch_size, num_texts=len(names))
+        for answer in answers:
+            if threshold is not None:
+                likely = answer["probabilities"].items()
+                answer["labels"] = [name for name, x in likely if x >= threshold]
+            if top_k is not None:
+                answer["probabilities"] = _best(answer["probabilities"].items(), top_k)
+        return answers
+
+    def predict_proba(self, texts: Any, batch_size: int = FitConfig.batch_size) -> np.ndarray:
+        """Return the probabilities of the labels, float32 (N, L), or scores (N,), for scikit-learn.
+
+        >>> from sklearn.metrics import roc_auc_score
+        >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
+        >>> probabilities = classifier.predict_proba(["A delight.", "Too long."])
+        >>> area = roc_auc_score([1, 0], probabilities[:, 1])
+        """
+        outputs = self._outputs(texts, batch_size)
+        return outputs["probabilities" if self.config.labels else "score"]
+
+    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict]:
+        """Rank documents by the score of a cross-encoder, a model of pairs with one output.
+
+        Returns:
+          For each document, or for the best `top_k`, a dict with its index, "corpus_id", and its
+          "score", best first, as `CrossEncoder.rank` of sentence-transformers.
+
+        Raises:
+          UserError: if the model has labels, or a text is invalid.
+        """
+        if labels := ", ".join(self.config.labels):
+            raise UserError(f"`rank` requires a model with one output, found the labels {labels}")
+        scores = [answer["score"] for answer in self.predict([(query, x) for x in documents])]
+        best = sorted(range(len(scores)), key=lambda i: -scores[i])[:top_k]
+        return [{"corpus_id": i, "score": scores[i]} for i in best]
+
+    def zero_shot(
+        self,
+        texts: Any,
+        labels: Sequence[str],
+        template: str = "This example is {}.",
+        multi_label: bool = False,
+    ) -> Any:
+        """Classify texts with new labels, by a model of natural language inference.
+
+        Args:
+          texts: a text, or a list of texts.
+          labels: the candidates.
+          template: the hypothesis, with {} for the label.
+          multi_label: whether several labels may be true. If False, the probabilities sum to 1.
+
+        Returns:
+          As `predict`, with "label" and "probabilities", the highest first, as in the pipeline of
+          transformers.
+
+        Raises:
+          UserError: if the model has no label "entailment", or a text is invalid.
+        """
+        names = [name.lower()[:6] for name in self.config.labels]
+        if "entail" not in names:
+            found = ", ".join(self.config.labels) or "a score"
+            raise UserError(
+                f"`zero_shot` requires a model with the label entailment, found {found}"
+            )
+        if isinstance(texts, str):
+            return self.zero_shot([texts], labels, template, multi_label)[0]
+        true = names.index("entail")
+        false = names.index("contra") if "contra" in names else int(true == 0)
+        pairs = [(text, template.format(label)) for text in texts for label in labels]
+        logits = self._outputs(pairs)["logits"].reshape(len(texts), len(labels), -1)
+        axis = -1 if multi_label or len(labels) == 1 else 1
+        rows = keras.ops.softmax(logits[..., [false, true]], axis)[..., 1]
+        best = [_best(zip(labels, row.tolist(), strict=True)) for row in np.asarray(rows)]
+        return [{"label": next(iter(x)), "probabilities": x} for x in best]
+
+    def _outputs(self, texts, batch_size=FitConfig.batch_size):
+        """Return the `predictions` of the task, a dict of arrays (N, ...)."""
+        self._warn_if_random("the answers")
+        data = self._data({"test": self._examples((texts,), self.arguments, "test")})
+        return self._predictions(
+            data.make_task(self.model), self._features(data, "test"), batch_size
+        )
 
     def _examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
@@ -238,6 +330,11 @@ class TextClassifier(Pipeline):
                 class_weight, labels, "class_weight"
             )
         return ClassificationData(custom_dataset(config.task_type), examples, config, weights)
+
+
+def _best(probabilities, count=None):
+    """Return the pairs of labels and the highest probabilities as a dict, the highest first."""
+    return dict(sorted(probabilities, key=lambda x: -x[1])[:count])
 
 
 def _recorded_task_type(checkpoint):
