@@ -50,6 +50,19 @@ MODELS = {
     **_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
 }
 
+# Presets of keras-hub with the weights of these models.
+_KERAS_HUB = {
+    "bert_tiny_en_uncased": "uncased_L-2_H-128_A-2",
+    "bert_small_en_uncased": "uncased_L-4_H-512_A-8",
+    "bert_medium_en_uncased": "uncased_L-8_H-512_A-8",
+    "bert_base_en_uncased": "uncased_L-12_H-768_A-12",
+    "bert_base_en": "cased_L-12_H-768_A-12",
+    "bert_large_en_uncased": "uncased_L-24_H-1024_A-16",
+    "bert_large_en": "cased_L-24_H-1024_A-16",
+    "bert_base_zh": "chinese_L-12_H-768_A-12",
+    "bert_base_multi": "multi_cased_L-12_H-768_A-12",
+}
+
 
 def fetch(name: str, argument: str = "name") -> str:
     """Return the checkpoint path of a published model, downloading the model if it is not cached.
@@ -141,14 +154,15 @@ _OTHER_FILES = (
 def local_folder(path: str) -> str:
     """Return the local folder of a model `hf://...`, downloading it if it is not cached.
 
-    Other paths are returned unchanged. Only files that bert_tf reads are downloaded, and weights
-    only if the architecture is supported.
+    Only files that bert_tf reads are downloaded, and weights only if the architecture is supported.
+    A name of keras-hub becomes the release's. Other paths are returned unchanged.
 
     Raises:
       UserError: if the model does not exist, or cannot be accessed or read.
     """
     if not path.startswith(files.HUB):
-        return path
+        published = _KERAS_HUB.get(path)
+        return published if published and not files.exists(path) else path
     name, _, revision = path.removeprefix(files.HUB).partition("@")
     folder = _download_snapshot(path, name, revision or None, [HUGGING_FACE_CONFIG])
     config = os.path.join(folder, HUGGING_FACE_CONFIG)

@@ -11,7 +11,8 @@ import numpy as np
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling.base import PretrainedModel, named_layers
+from bert_tf.modeling.base import PretrainedModel
+from bert_tf.modeling.layer_states import is_quantized, named_layers
 from bert_tf.modeling.models import BertModel
 
 _NORM = ("gamma", "beta")
@@ -137,10 +138,10 @@ def weights(model):
 
 def find_weights(model):
     """Return `weights` of a model that may use LoRA, without LoRA's variables."""
-    if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
+    if is_quantized(model):
         raise UserError(
-            f"{model.name} is quantized, so its weights cannot be accessed by name; load or save "
-            "them before `quantize`"
+            f"{model.name} is quantized, so its weights cannot be accessed by name; save it with "
+            "`save_to_preset`, or load and write checkpoints before `quantize`"
         )
     named = {}
     for variable in model.weights:

@@ -20,7 +20,7 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.warm_start import open_checkpoint
 from bert_tf.configs.model import BertConfig, ModelConfig
 from bert_tf.errors import UserError
-from bert_tf.io import files
+from bert_tf.io import files, folders
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import (
     RELEASE_SETTINGS,
@@ -134,7 +134,8 @@ def resolve(
     if "init_checkpoint" in needs:
         if not checkpoint:
             raise UserError("`init_checkpoint` or `model` must be given")
-        open_checkpoint(checkpoint)
+        if not folders.is_quantized_preset(checkpoint):  # which `from_preset` loads
+            open_checkpoint(checkpoint)
     paths: dict[str, str | None] = {}
     used = []
     for name, companions in _FILES.items():

@@ -19,8 +19,9 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files
-from bert_tf.modeling.base import PretrainedModel, named_layers
+from bert_tf.io import files, folders
+from bert_tf.modeling.base import PretrainedModel
+from bert_tf.modeling.layer_states import named_layers
 
 # Variables of the optimizer and the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
@@ -41,6 +42,11 @@ def open_checkpoint(path, argument="init_checkpoint"):
     Raises:
       UserError: if there is no readable checkpoint; it names `argument`.
     """
+    if folders.is_quantized_preset(path):
+        raise UserError(
+            f"`{argument}`: {path} contains a quantized model, which only `from_preset` of its "
+            "class loads"
+        )
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
         return hugging_face.HuggingFaceFolder(folder)

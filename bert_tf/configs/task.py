@@ -196,11 +196,12 @@ class TaskConfig(TaskOptions):
 
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
+        name = self.FILE or files.TOKENIZER_CONFIG
         texts = {
             files.CONFIG: self.bert_config.to_json_string(),
             files.VOCABULARY: self.vocabulary_text,
             # Written last: if this file exists, so do the others.
-            self.FILE: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
+            name: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
         }
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
 

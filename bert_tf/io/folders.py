@@ -1,16 +1,20 @@
 """The rule for folders that are replaced or emptied: the user's files are not deleted."""
 
+import contextlib
 import os
 import re
 
 from bert_tf.errors import UserError
 from bert_tf.io import files
 
+# The file of a quantized model in a preset, which `keras.models.load_model` also reads.
+QUANTIZED = "quantized.keras"
+
 # The paths of the files that `save_to_preset` writes, besides the task's own.
 _PRESET = (
     r"((bert_|tokenizer_|sentence_bert_|1_Pooling/)?config|config_sentence_transformers)\.json|"
     r"(modules|tokenizer)\.json|vocab\.txt|model\.safetensors|checkpoint|"
-    r"model\.ckpt-\d+\.(index|data-\d+-of-\d+)"
+    r"quantized\.keras|(bert_model\.ckpt|model\.ckpt-\d+)\.(index|data-\d+-of-\d+)"
 )
 
 
@@ -43,3 +47,16 @@ def check_preset(folder: str, overwrite: bool = True) -> None:
     if not any(map(files.exists, configs)):
         raise UserError(f"`folder`: found no model in {folder}, so `overwrite` does not replace it")
     check_replaceable(folder, "|".join((_PRESET, *files.TASK_CONFIG_FILES)), "folder")
+
+
+def is_quantized_preset(folder):
+    return files.exists(os.path.join(folder, QUANTIZED))
+
+
+@contextlib.contextmanager
+def replacing_preset(folder, overwrite):
+    """Yield a temporary name for the folder of `save_to_preset`; see `files.replacing`."""
+    folder = os.fspath(folder).rstrip("/")
+    check_preset(folder, overwrite)
+    with files.replacing(folder, check_folder=check_preset) as (temporary,):
+        yield temporary

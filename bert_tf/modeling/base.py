@@ -1,8 +1,5 @@
 """Bases of the layers and models: call arguments, saving, presets, freezing, LoRA, quantization.
 
-Changes in sublayers (frozen, LoRA, quantized) are saved with the constructor's arguments, by the
-path of the sublayer, such as "bert/layer_0/query".
-
 In addition to Keras' `training`, a model passes these call arguments to its layers:
 
 - `replica_id`: an int or an integer scalar tensor. Dropout has a random stream for each value.
@@ -14,6 +11,7 @@ In addition to Keras' `training`, a model passes these call arguments to its lay
 """
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -23,6 +21,9 @@ from keras import ops
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
+from bert_tf.io import files, folders
+from bert_tf.modeling import layer_states
+from bert_tf.modeling.layer_states import get_states, named_layers, restore, split
 from bert_tf.modeling.task_model import TaskModel
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
@@ -30,82 +31,6 @@ CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 # Keras finds the weights in a `.keras` file by the names of layer classes, so renaming a class with
 # weights breaks saved files.
 register = keras.saving.register_keras_serializable("bert_tf")
-
-_KEY = "layer_states"
-
-
-def named_layers(layer, without=()):
-    """Yield (path, sublayer) for each nested sublayer once, parents first."""
-    seen = {id(layer), *map(id, without)}
-    level = [("", layer)]
-    while level:
-        below = []
-        for path, parent in level:
-            for child in parent._layers:
-                if id(child) not in seen and not isinstance(child, keras.layers.InputLayer):
-                    seen.add(id(child))
-                    below.append((f"{path}{child.name}/", child))
-        yield from ((path[:-1], child) for path, child in below)
-        level = below
-
-
-def get_states(layer, without=()):
-    """Return a config entry with the changes in sublayers, except those in `without`."""
-    states = {}
-    for path, child in named_layers(layer, without):
-        if state := _state(child):
-            states[path] = state
-    return {_KEY: states} if states else {}
-
-
-def split(config):
-    options = dict(config)
-    states = options.pop(_KEY, {})
-    return options, states
-
-
-def _state(layer):
-    state = {}
-    if not layer.trainable:
-        state["trainable"] = False
-    if getattr(layer, "lora_rank", None):
-        state["lora_rank"], state["lora_alpha"] = layer.lora_rank, layer.lora_alpha
-    if isinstance(layer, keras.layers.Dense) and layer.quantization_mode:
-        state["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
-        state["quantization_config"] = keras.saving.serialize_keras_object(
-            layer.quantization_config
-        )
-    return state
-
-
-def restore(layer, states):
-    """Apply `states` to the sublayers of a new layer."""
-    children = dict(named_layers(layer))
-    for path, state in states.items():
-        _adapt(children[path], state)
-    if not layer.trainable:
-        layer.trainable = False
-    for path, child in children.items():
-        trainable = states.get(path, {}).get("trainable", True)
-        if child.trainable != trainable:
-            child.trainable = trainable
-
-
-def _adapt(layer, state):
-    if "dtype" in state:
-        policy = keras.dtype_policies.deserialize(state["dtype"])
-        layer.quantization_config = keras.saving.deserialize_keras_object(
-            state["quantization_config"]
-        )
-        if layer.built:
-            layer.quantize(policy.quantization_mode, config=layer.quantization_config)
-        else:
-            layer.dtype_policy = policy
-    if "lora_rank" in state:
-        if layer.built:
-            layer.enable_lora(state["lora_rank"], state["lora_alpha"])
-        else:
-            layer.lora_rank, layer.lora_alpha = state["lora_rank"], state["lora_alpha"]
 
 
 class ConfigLayer(keras.layers.Layer):
@@ -133,50 +58,8 @@ class ConfigLayer(keras.layers.Layer):
         return layer
 
 
-# Optional inputs, as functions of the ids.
-_DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
-
-# Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
-_ALIASES = {
-    "attention_mask": "input_mask", "token_type_ids": "segment_ids",
-    "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
-    "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
-}  # fmt: skip
-
-_Model = TypeVar("_Model", bound="PretrainedModel")
-
-
-class PretrainedModel(TaskModel, keras.Model):
-    """Base class: a functional model that is saved as its constructor's arguments."""
-
-    # Whether the outputs depend on the pooler. If not, checkpoints may lack its weights.
-    uses_pooler = True
-
-    # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.
-    skip_padding = False
-
-    def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments, at the end of the constructor."""
-        if keras.backend.backend() == "torch":
-            raise UserError(
-                "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at "
-                "a rate of 10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
-            )
-        self.config = config
-        self._options = options
-        # A file is loaded in its saved precision, regardless of the current default.
-        self._policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        self._register_call_context_args(*CALL_ARGUMENTS)
-
-    @property
-    def compute_type(self):
-        """The dtype of the computation, such as "bfloat16"; see also `weight_type`."""
-        return self._policy.compute_dtype
-
-    @property
-    def weight_type(self):
-        """The dtype of the weights, such as "float32". Heads may use a different one."""
-        return self._policy.variable_dtype
+class EncoderModel(TaskModel):
+    """Base class of models with an encoder: freezing, LoRA, quantization."""
 
     def _encoder(self):
         """Return the `BertModel` in this model, or the model itself.
@@ -184,36 +67,6 @@ class PretrainedModel(TaskModel, keras.Model):
         This is not a property, because Keras saves weights under the names of properties.
         """
         return next((x for _, x in named_layers(self) if x.name == "bert"), self)
-
-    @classmethod
-    def from_preset(
-        cls: type[_Model], preset: str, load_weights: bool = True, **options: Any
-    ) -> _Model:
-        """Create a model from a published preset or a folder with weights and config.
-
-        >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
-
-        Args:
-          preset: a folder from the release, a training run or Hugging Face; or a name in
-            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not cached.
-          load_weights: whether to load the weights or keep the random initialization.
-          **options: constructor arguments, such as `num_labels` of a classifier, whose default is
-            the preset's number of labels.
-
-        Raises:
-          UserError: if the model does not exist or its weights do not fit.
-        """
-        # Imported on use, because `checkpoints` imports this package.
-        from bert_tf.checkpoints.resolver import resolve
-        from bert_tf.checkpoints.warm_start import count_labels, warm_start
-
-        files = resolve(preset, needs=["bert_config_file"])
-        if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
-            options["num_labels"] = count_labels(files.checkpoint)
-        model = cls(files.bert_config, **options)
-        if load_weights:
-            warm_start(model, files.checkpoint, argument="preset", on_missing=console.warning)
-        return model
 
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.
@@ -233,7 +86,7 @@ class PretrainedModel(TaskModel, keras.Model):
         if num_layers is None:
             encoder.trainable = False
             return
-        limit = self.config.num_hidden_layers
+        limit = encoder.config.num_hidden_layers
         if not 0 <= num_layers <= limit:
             raise UserError(f"`num_layers={num_layers}`: expected 0 to {limit}")
         for name in ("embeddings", *(f"layer_{i}" for i in range(num_layers))):
@@ -296,6 +149,99 @@ class PretrainedModel(TaskModel, keras.Model):
 
         super().quantize(mode, config=config, filters=filters, **kwargs)
 
+
+# Optional inputs, as functions of the ids.
+_DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
+
+# Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
+_ALIASES = {
+    "attention_mask": "input_mask", "token_type_ids": "segment_ids",
+    "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
+    "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
+}  # fmt: skip
+
+_Model = TypeVar("_Model", bound="PretrainedModel")
+
+
+class PretrainedModel(EncoderModel, keras.Model):
+    """Base class: a functional model that is saved as its constructor's arguments."""
+
+    # Whether the outputs depend on the pooler. If not, checkpoints may lack its weights.
+    uses_pooler = True
+
+    # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.
+    skip_padding = False
+
+    def _store_config(self, config, dtype, **options):
+        """Store the constructor's arguments, at the end of the constructor."""
+        if keras.backend.backend() == "torch":
+            raise UserError(
+                "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at "
+                "a rate of 10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
+            )
+        self.config = config
+        self._options = options
+        # A file is loaded in its saved precision, regardless of the current default.
+        self.dtype_policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        self._register_call_context_args(*CALL_ARGUMENTS)
+
+    @classmethod
+    def from_preset(
+        cls: type[_Model],
+        preset: str,
+        load_weights: bool = True,
+        trainable: bool = True,
+        **options: Any,
+    ) -> _Model:
+        """Create a model from a published preset or a folder with weights and config.
+
+        >>> bert_tf.BertModel.from_preset("uncased_L-12_H-768_A-12")
+
+        Args:
+          preset: a folder from the release, a training run or Hugging Face; or a name in
+            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not cached.
+          load_weights: whether to load the weights or keep the random initialization.
+          trainable: False excludes all weights from training.
+          **options: constructor arguments, such as `num_labels` of a classifier, whose default is
+            the preset's number of labels.
+
+        Raises:
+          UserError: if the model does not exist or its weights do not fit.
+        """
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf.checkpoints.resolver import resolve
+        from bert_tf.checkpoints.warm_start import count_labels, warm_start
+
+        found = resolve(preset, needs=["bert_config_file"])
+        model = layer_states.load_quantized(found.folder, cls, options) if load_weights else None
+        if model is None:
+            if "num_labels" in inspect.signature(cls).parameters and "num_labels" not in options:
+                options["num_labels"] = count_labels(found.checkpoint)
+            model = cls(found.bert_config, **options)
+            if load_weights:
+                warm_start(model, found.checkpoint, argument="preset", on_missing=console.warning)
+        if not trainable:
+            model.trainable = False
+        return model
+
+    def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
+        """Write the model to a folder that `from_preset` loads, without a vocabulary.
+
+        The weights are a checkpoint of the release, or `quantized.keras` if they are quantized.
+        `overwrite` replaces a model in a folder without other files. UserError if the folder exists
+        otherwise, or cannot be written.
+        """
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf.checkpoints import release, tensors
+
+        release.check_path(folder, "folder")
+        with folders.replacing_preset(folder, overwrite) as temporary:
+            files.write_text(os.path.join(temporary, files.CONFIG), self.config.to_json_string())
+            if layer_states.is_quantized(self):
+                layer_states.save_quantized(self, temporary)
+            else:
+                release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors(self))
+
     def __call__(self, inputs, *args, **kwargs):
         # Keras would reject incomplete inputs before `call`.
         return super().__call__(self._complete(inputs), *args, **kwargs)
@@ -342,7 +288,7 @@ class PretrainedModel(TaskModel, keras.Model):
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def get_config(self):
-        policy = keras.saving.serialize_keras_object(self._policy)
+        policy = keras.saving.serialize_keras_object(self.dtype_policy)
         config = {"config": self.config.to_dict(), **self._options, "dtype": policy}
         config |= {"name": self.name, **get_states(self)}
         return config if self.trainable else {**config, "trainable": False}

@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.base import ConfigLayer, named_layers, register
+from bert_tf.modeling.base import ConfigLayer, register
+from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.layers import Embeddings, activation, dense, layer_norm
 from bert_tf.modeling.token_layout import gather_tokens
 

@@ -119,7 +119,7 @@ class BertModel(PretrainedModel):
             return super().compute_output_spec(inputs, training=training, mask=mask)
         (batch, count), hidden = positions.shape, self.config.hidden_size
         shapes = {"sequence_output": (batch, count, hidden), "pooled_output": (batch, hidden)}
-        return {name: keras.KerasTensor(shape, self.compute_type) for name, shape in shapes.items()}
+        return {name: keras.KerasTensor(x, self.compute_dtype) for name, x in shapes.items()}
 
     @property
     def embeddings(self):

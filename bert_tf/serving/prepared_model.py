@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling.base import named_layers
+from bert_tf.modeling.layer_states import is_quantized
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.strategy import predict_on_batch
@@ -146,12 +146,13 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
     tokenizer = GraphTokenizer(config.vocab, keep_special_tokens=keep_special_tokens, **settings)
     if keras.backend.backend() != "tensorflow":
         return PreparedModel(model, _through_numpy(model), buckets, serving_config, tokenizer)
-    if serving_config.dtype and {model.compute_type, model.weight_type} != {serving_config.dtype}:
-        model = _convert(model, serving_config.dtype)
+    dtype = serving_config.dtype
+    if dtype and {model.compute_dtype, model.variable_dtype} != {dtype}:
+        model = _convert(model, dtype)
     has_constants = False
-    if serving_config.weights not in (None, model.weight_type):
+    if serving_config.weights not in (None, model.variable_dtype):
         model = QuantizedModel(model, serving_config.weights)
-    elif serving_config.dtype == model.weight_type != "float32":
+    elif dtype == model.variable_dtype != "float32":
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
     call = _with_constants(model) if has_constants else functools.partial(call_model, model)
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
@@ -183,11 +184,11 @@ def _convert(model, dtype):
     Mixed precision casts float32 weights in each call, which takes longer than the matrix products
     of a small batch.
     """
-    if any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model)):
-        if dtype == model.compute_type:
+    if is_quantized(model):
+        if dtype == model.compute_dtype:
             return model
         raise UserError(
-            f"`dtype={dtype}`: the model is quantized and computes in {model.compute_type}"
+            f"`dtype={dtype}`: the model is quantized and computes in {model.compute_dtype}"
         )
     copy = type(model).from_config({**model.get_config(), "dtype": dtype})
     for source, target in zip(model.weights, copy.weights, strict=True):

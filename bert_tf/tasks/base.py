@@ -19,7 +19,8 @@ from bert_tf.commands import environment
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files, folders
+from bert_tf.io import folders
+from bert_tf.modeling.layer_states import is_quantized, load_quantized, save_quantized
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.tasks.fitting import Trainable
 from bert_tf.tokenization import FullTokenizer
@@ -124,10 +125,19 @@ class Pipeline(Trainable):
         )
         has_scope = tf.distribute.has_strategy()
         strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
+        quantized = None
         with strategy.scope():
-            pipeline = cls(cls.make_model(config, dtype), config)
+            model = cls.make_model(config, dtype)
+            if load_weights:
+                values = {**model.get_config(), "dtype": dtype, "bert": None, "name": None}
+                quantized = load_quantized(found.folder, type(model), values)
+            pipeline = cls(quantized or model, config)
+        if quantized and stored and stored.labels != config.labels:
+            raise UserError(
+                f"`labels`: expected {abbreviate(stored.labels, 9)} as in the quantized model"
+            )
         loaded = []
-        if load_weights:
+        if load_weights and not quantized:
             loaded = checkpoints.warm_start(
                 pipeline.model,
                 found.checkpoint,
@@ -140,7 +150,8 @@ class Pipeline(Trainable):
                     f"`preset`: found no {cls.pretrained_head} in {found.checkpoint}, expected a "
                     "pre-trained model"
                 )
-        pipeline._is_random = cls.has_head and all(x.startswith("bert/") for x in loaded)
+        is_new = not quantized and all(x.startswith("bert/") for x in loaded)
+        pipeline._is_random = cls.has_head and is_new
         if pipeline._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
         return pipeline
@@ -190,7 +201,7 @@ class Pipeline(Trainable):
           UserError: if the version exists or an argument is invalid.
         """
         self._warn_if_random("the answers of the exported model")
-        dtype = self.model.compute_type
+        dtype = self.model.compute_dtype
         if options.get("dtype") is None:
             options["dtype"] = None if dtype == "float64" else dtype
         config = ExportConfig(os.fspath(folder), version=version, serving=ServingConfig(**options))
@@ -203,12 +214,21 @@ class Pipeline(Trainable):
         """Print the layers of the model; see `keras.Model.summary`."""
         self.model.summary(**options)
 
+    def enable_lora(self, rank: int, **options: Any) -> None:
+        """Train only the head and low-rank updates of kernels; see `BertModel.enable_lora`."""
+        self.model.enable_lora(rank, **options)
+
+    def quantize(self, mode: Any = None, **options: Any) -> None:
+        """Quantize the model, such as to "int8", after training; see `BertModel.quantize`."""
+        self.model.quantize(mode, **options)
+
     def save_to_preset(self, folder: str | os.PathLike, overwrite: bool = False) -> None:
         """Write the model to a folder that `from_preset` loads.
 
         A fine-tuned model is written in the format of its script, without optimizer state, for
         `--init_checkpoint` of the scripts or `--model_dir` of `export_model.py`. A pre-trained
-        model is written as a Hugging Face or sentence-transformers folder.
+        model is written as a Hugging Face or sentence-transformers folder. A quantized model is
+        written as `quantized.keras`, for this class or Keras only.
 
         Args:
           folder: the path.
@@ -218,12 +238,14 @@ class Pipeline(Trainable):
           UserError: if the folder exists and is not to be replaced, or cannot be written.
         """
         self._warn_if_random("the saved weights")
-        folder = os.fspath(folder).rstrip("/")
         if self.has_head:  # written as a checkpoint
             check_path(folder, "folder")
-        folders.check_preset(folder, overwrite)
-        with files.replacing(folder, check_folder=folders.check_preset) as (temporary,):
-            self._write_preset(temporary)
+        with folders.replacing_preset(folder, overwrite) as temporary:
+            if is_quantized(self.model):
+                self.config.save(temporary)
+                save_quantized(self.model, temporary)
+            else:
+                self._write_preset(temporary)
 
     def _warn_if_random(self, what):
         if self._is_random:

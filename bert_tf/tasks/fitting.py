@@ -273,7 +273,7 @@ class Trainable(TaskSpec):
                 raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
         train = TrainConfig.take(
             options,
-            dtype=self.model.compute_type,
+            dtype=self.model.compute_dtype,
             train_batch_size=config.batch_size,
             eval_batch_size=config.batch_size,
             num_train_epochs=float(config.epochs),

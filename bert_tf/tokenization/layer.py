@@ -18,13 +18,14 @@ from bert_tf.tokenization.settings import (
     resolve_settings,
 )
 from bert_tf.tokenization.vocabulary import load_vocab
+from bert_tf.tokenization.wordpiece import VocabularyLookup
 
 if TYPE_CHECKING:
     from bert_tf.checkpoints import PretrainedFiles
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertTokenizer(keras.layers.Layer):
+class BertTokenizer(VocabularyLookup, keras.layers.Layer):
     """Keras layer that converts strings to the inputs of a BERT model.
 
     It returns the same ids as `FullTokenizer` for every string, and works eagerly, in `tf.data`, on
@@ -50,6 +51,9 @@ class BertTokenizer(keras.layers.Layer):
       pairs: optional second texts of the same shape; "" for no second text.
 
     Returns a dict of int32 (B, S), or (S,) for a scalar: `input_ids`, `input_mask`, `segment_ids`.
+
+    Attributes:
+      vocab: read-only mapping from piece to id.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class BertTokenizer(keras.layers.Layer):
         self.graph_tokenizer = GraphTokenizer(
             _read_vocabulary(vocabulary), keep_special_tokens=keep_special_tokens, **settings
         )
+        self.vocab = self.graph_tokenizer.vocab
         self.do_lower_case, self.max_seq_length = settings["do_lower_case"], max_seq_length
         self.pad_to_longest, self.keep_special_tokens = pad_to_longest, keep_special_tokens
         # Keras must not convert strings to the dtype of the layer.
@@ -118,11 +123,6 @@ class BertTokenizer(keras.layers.Layer):
             options.setdefault("max_seq_length", length)
         return cls(model_files.vocab_file, **model_files.tokenizer_settings, **options)
 
-    @property
-    def vocab(self) -> Mapping[str, int]:
-        """The mapping from piece to id."""
-        return self.graph_tokenizer.vocab
-
     def __call__(self, texts, pairs=None, **kwargs):
         # Not in `call`, where Keras would add lines to the error message.
         texts = _to_strings(texts, "texts")
@@ -144,10 +144,9 @@ class BertTokenizer(keras.layers.Layer):
         return {name: keras.KerasTensor(shape, "int32", name=name) for name in INPUTS}
 
     def get_config(self):
-        pieces = {index: piece for piece, index in self.vocab.items()}
         return {
             **super().get_config(),
-            "vocabulary": [pieces.get(index) for index in range(max(pieces) + 1)],
+            "vocabulary": self.get_vocabulary(),
             **self.graph_tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "pad_to_longest": self.pad_to_longest,

@@ -1,7 +1,9 @@
 """The release's tokenizers, under their original names."""
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
@@ -139,7 +141,52 @@ def _remember(cache, text, ids):
     return ids
 
 
-class FullTokenizer:
+class VocabularyLookup:
+    """Look-ups in the `vocab` of a tokenizer, with the names of the release and of keras-hub."""
+
+    vocab: Mapping[str, int]
+
+    @functools.cached_property
+    def inv_vocab(self) -> dict[int, str]:
+        """The mapping from id to piece."""
+        return {index: piece for piece, index in self.vocab.items()}
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """Return the ids of `tokens`; raise UserError if one is not in the vocabulary."""
+        return convert_by_vocab(self.vocab, tokens)
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """Return the pieces of `ids`; raise UserError if one is not in the vocabulary."""
+        return convert_by_vocab(self.inv_vocab, ids)
+
+    def token_to_id(self, token: str) -> int:
+        """Return the id of a piece; raise UserError if it is not in the vocabulary."""
+        return self.convert_tokens_to_ids([token])[0]
+
+    def id_to_token(self, index: int) -> str:
+        """Return the piece of an id; raise UserError if it is not in the vocabulary."""
+        return self.convert_ids_to_tokens([index])[0]
+
+    def get_vocabulary(self) -> list[str | None]:
+        """Return the pieces in the order of their ids, with None for unused ids."""
+        return [self.inv_vocab.get(index) for index in range(max(self.inv_vocab) + 1)]
+
+    def vocabulary_size(self) -> int:
+        """Return the number of ids, the least `vocab_size` of a model."""
+        return max(self.inv_vocab) + 1
+
+    def detokenize(self, ids: Any) -> Any:
+        """Return the words of ids (S,) as a str, separated by spaces; for ids (B, S), a list.
+
+        Special tokens and padding are kept. Casing, accents and spacing are those of the pieces.
+        """
+        rows = list(ids)
+        if rows and getattr(rows[0], "ndim", isinstance(rows[0], (list, tuple))):
+            return [self.detokenize(row) for row in rows]
+        return " ".join(self.convert_ids_to_tokens(map(int, rows))).replace(" ##", "")
+
+
+class FullTokenizer(VocabularyLookup):
     """Converts text to pieces and ids in Python.
 
     >>> tokenizer = FullTokenizer("vocab.txt", do_lower_case=True)
@@ -190,7 +237,6 @@ class FullTokenizer:
             tokenize_chinese_chars=tokenize_chinese_chars,
             max_input_chars_per_word=max_input_chars_per_word,
         )
-        self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
         *rules, max_chars = self.settings.values()
         self.basic_tokenizer = BasicTokenizer(*rules)
         self.wordpiece_tokenizer = WordpieceTokenizer(
@@ -316,11 +362,3 @@ class FullTokenizer:
             ids = self.convert_tokens_to_ids(self.wordpiece_tokenizer.tokenize(word))
             _remember(self._word_cache, word, ids)
         return ids
-
-    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Return the ids of `tokens`; raise UserError if one is not in the vocabulary."""
-        return convert_by_vocab(self.vocab, tokens)
-
-    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the pieces of `ids`; raise UserError if one is not in the vocabulary."""
-        return convert_by_vocab(self.inv_vocab, ids)

@@ -150,7 +150,7 @@ def training_settings(task, data, optimizer, num_frozen_layers):
         # The update.
         "losses": task.key,
         "num_frozen_layers": num_frozen_layers,
-        "dtype": task.model.compute_type,
+        "dtype": task.model.compute_dtype,
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }

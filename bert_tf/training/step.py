@@ -133,7 +133,7 @@ class LossScale:
     @classmethod
     def of(cls, model):
         """Return the loss scale of a Keras model, None if it does not compute in float16."""
-        return cls() if model.compute_type == "float16" else None
+        return cls() if model.compute_dtype == "float16" else None
 
     def unscale(self, gradients):
         """Divide reduced gradients by the scale; also return whether all are finite."""

@@ -71,8 +71,9 @@ def test_downloads_once(published, tmp_path, top, caplog, capsys):
     model = bert_tf.BertModel.from_preset(NAME)
     assert "39 of 39 from" in caplog.text
     assert model.config == TINY
-    classifier = bert_tf.BertClassifier.from_preset(NAME, num_labels=3)
+    classifier = bert_tf.BertClassifier.from_preset("bert_tiny_en_uncased", num_labels=3)
     assert classifier(features())["logits"].shape == (3, 3)
+    assert {*hub._KERAS_HUB.values()} < hub.MODELS.keys()
 
 
 def test_local_folder_with_a_published_name(published, tmp_path, monkeypatch, caplog):

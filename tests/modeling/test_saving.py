@@ -192,7 +192,7 @@ def test_lora_in_a_model_of_the_user(tmp_path):
     bert = BertModel(TINY)
     bert.enable_lora(3, ("query", "output_dense", "pooler"))
     model = head_on_outputs(bert)
-    for _, layer in bert_tf.modeling.base.named_layers(model):
+    for _, layer in bert_tf.modeling.layer_states.named_layers(model):
         if getattr(layer, "lora_enabled", False):
             layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1))
     for copy in (reload(model, tmp_path), keras.models.clone_model(model)):
@@ -202,36 +202,25 @@ def test_lora_in_a_model_of_the_user(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "mode"),
-    [
-        (lambda: BertClassifier(SMALLER, 2, dtype="mixed_bfloat16"), "int8"),
-        (lambda: BertPretrainer(SMALLER), "int8"),
-        (lambda: BertClassifier(SMALLER, 2), "int4"),
-        (lambda: head_on_outputs(BertModel(SMALLER)), "int8"),
-    ],
-)
-def test_quantized_models(tmp_path, make, mode, recwarn):
-    model = make()
-    batch = {name: value for name, value in features().items() if name in model.input}
-    before = keras.tree.flatten(model(batch))
-    model.quantize(mode)
-    if isinstance(model, bert_tf.modeling.models.PretrainedModel):
-        assert not [str(w.message) for w in recwarn if "quantize" in str(w.message)]
-    after = keras.tree.flatten(model(batch))
-    differences = [np.abs(np.array(a - b)).max() for a, b in zip(before, after, strict=True)]
-    assert 0 < max(differences) < (0.1 if mode == "int8" else 2)
-    loaded = reload(model, tmp_path)
-    assert_same_outputs(loaded, model)
-    assert any(v.dtype == "int8" for v in loaded.variables)
-
-
-@pytest.mark.slow
-def test_lora_on_a_quantized_model(tmp_path):
-    model = BertClassifier(SMALLER, 2)
+def test_quantized_model_of_the_user(tmp_path):
+    model = head_on_outputs(BertModel(SMALLER))
+    batch = {name: features()[name] for name in model.input}
+    before = np.array(model(batch))
     model.quantize("int8")
-    model.enable_lora(2)
-    train(model)
-    loaded = reload(model, tmp_path)
-    assert trainable_names(loaded) == trainable_names(model)
+    assert 0 < np.abs(np.array(model(batch)) - before).max() < 0.1
+    assert_same_outputs(reload(model, tmp_path), model)
+
+
+@pytest.mark.parametrize("mode", [None, "int8"])
+def test_presets(tmp_path, mode, recwarn):
+    options = {"num_labels": 3, "dtype": "mixed_bfloat16"}
+    model = BertClassifier(SMALLER, **options)
+    if mode:
+        options = {}  # they are saved
+        train(model, steps=1)
+        model.quantize(mode)
+        assert not [x for x in recwarn if "quantize" in str(x.message)]
+    model.save_to_preset(tmp_path)
+    loaded = BertClassifier.from_preset(tmp_path, trainable=False, **options)
+    assert loaded.dtype_policy.name == "mixed_bfloat16" and not loaded.trainable_variables
     assert_same_outputs(loaded, model)

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 import bert_tf
+from bert_tf.modeling.layer_states import named_layers
+from tests.common import TINY
 
 TEXTS = ["a b", "c d"]
 # For each class: options, arguments of `predict` with a blank text, and with its other texts only.
@@ -40,6 +42,42 @@ def test_blank_texts_are_answered_with_a_warning(encoder_folder, caplog, name):
     answers = pipeline.predict(*texts)
     assert len(answers) == 2
     assert any("blank" in x or "empty" in x for x in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [*((x, "int8") for x in CLASSES), ("TextClassifier", "int4"), ("TextClassifier", "float8")],
+)
+def test_quantized_presets(encoder_folder, tmp_path, name, mode):
+    pipeline, (*_, texts) = make(encoder_folder, name, dtype="mixed_bfloat16"), CLASSES[name]
+    pipeline.quantize(mode)
+    if mode != "float8":  # Keras does not combine it with LoRA
+        pipeline.enable_lora(2)
+    for _, layer in named_layers(pipeline.model):
+        if getattr(layer, "lora_enabled", False):
+            layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.3))
+    for overwrite in (False, True):
+        pipeline.save_to_preset(tmp_path / "saved", overwrite=overwrite)
+    loaded = type(pipeline).from_preset(tmp_path / "saved")
+    np.testing.assert_equal(loaded.predict(*texts), pipeline.predict(*texts))
+    variables = (len(x.model.trainable_variables) for x in (loaded, pipeline))
+    assert next(variables) == next(variables)
+    assert loaded.model.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
+    classifier = make(encoder_folder, "TextClassifier")
+    classifier.quantize("int8")
+    classifier.save_to_preset(folder := str(tmp_path / "saved"))
+    assert bert_tf.tasks.registry.load(folder).predict(TEXTS) == classifier.predict(TEXTS)
+    for call, named in (
+        (lambda: make(folder, "TextClassifier", labels=["y", "x"]), "`labels`: .*x, y"),
+        (lambda: make(folder, "TextClassifier", dtype="float16"), "`dtype=float16`: .*float32"),
+        (lambda: make(folder, "QuestionAnswering"), "=BertSpanLabeler`: .*=BertClassifier"),
+        (lambda: bert_tf.checkpoints.warm_start(bert_tf.BertModel(TINY), folder), folder),
+    ):
+        with pytest.raises(bert_tf.UserError, match=named):
+            call()
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -13,7 +13,7 @@ import pytest
 
 import bert_tf
 from bert_tf import modeling
-from bert_tf.modeling.base import named_layers
+from bert_tf.modeling.layer_states import named_layers
 from tests.common import run_python
 
 TEXTS = ["a b c", "d e", "f g h i", "j", "a c", "b d f", "e", "g a"]

@@ -46,13 +46,13 @@ def test_half_precision_is_that_of_keras(vocab_file):
         serving_config = configs.ServingConfig(dtype=dtype)
         model, call, *_ = prepare_model(mixed, task_config("encoder", vocab_file), serving_config)
         assert (model is mixed) == (dtype is None)
-        assert model.compute_type == compute_type and model.weight_type == weight_type
+        assert model.compute_dtype == compute_type and model.variable_dtype == weight_type
         pooled = call(inputs)["pooled_output"]
         assert pooled.dtype == compute_type
         np.testing.assert_allclose(
             tf.cast(pooled, tf.float32), tf.cast(expected, tf.float32), atol=0.05
         )
-    assert mixed.weight_type == "float32"
+    assert mixed.variable_dtype == "float32"
 
 
 def test_float64(vocab_file):

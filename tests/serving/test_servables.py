@@ -11,7 +11,7 @@ from tensorflow.python.saved_model import loader_impl
 
 import bert_tf
 from bert_tf import configs, serving
-from bert_tf.modeling.base import named_layers
+from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.layers import Dense
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.features.pipeline import encoder_servable

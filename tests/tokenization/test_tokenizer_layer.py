@@ -91,6 +91,23 @@ def test_model_that_takes_strings(tokenizer, tmp_path):
     np.testing.assert_allclose(outputs, expected, atol=1e-6)
 
 
+def test_methods_of_keras_hub(tmp_path):
+    vocab = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 5, "##b": 4}
+    pieces = ["[UNK]", "[CLS]", "[SEP]", None, "##b", "a"]
+    ids, text = [1, 5, 4, 5, 2], "[CLS] ab a [SEP]"
+    for tokenizer in (bert_tf.BertTokenizer(pieces), bert_tf.FullTokenizer(vocab)):
+        assert tokenizer.get_vocabulary() == pieces and tokenizer.vocabulary_size() == 6
+        assert tokenizer.token_to_id("##b") == 4 and tokenizer.id_to_token(5) == "a"
+        for form in (list, np.array, tf.constant):
+            assert tokenizer.detokenize(form(ids)) == text
+            assert tokenizer.detokenize(form([ids])) == [text]
+        for call, value in (
+            (tokenizer.token_to_id, "b"), (tokenizer.id_to_token, 3), (tokenizer.detokenize, [-1])
+        ):  # fmt: skip
+            with pytest.raises(bert_tf.UserError, match="vocabulary of 5"):
+                call(value)
+
+
 def test_config_round_trip():
     vocab = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 4, "a": 7}
     layer = bert_tf.BertTokenizer(

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.modeling import BertMultipleChoice, Dropout
-from bert_tf.modeling.base import named_layers
+from bert_tf.modeling.layer_states import named_layers
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask

@@ -8,9 +8,8 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.base import CALL_ARGUMENTS, register
+from bert_tf.modeling.base import CALL_ARGUMENTS, EncoderModel, register
 from bert_tf.modeling.models import INPUTS, first_position
-from bert_tf.modeling.task_model import TaskModel
 from bert_tf.tasks.sentence_embedding.search import MIN_NORM
 
 
@@ -66,14 +65,14 @@ _MARGIN = 5.0
 
 
 @register
-class ColumnModel(TaskModel, keras.Model):
+class ColumnModel(EncoderModel, keras.Model):
     """Computes the vectors (B, C, H) of inputs (B, C, S) with C texts per example."""
 
     # A checkpoint may lack the weights of the pooler.
     uses_pooler = False
 
     def __init__(self, bert, pooling):
-        super().__init__(name="bert_sentence_encoder")
+        super().__init__(name="bert_sentence_encoder", dtype=bert.dtype_policy)
         self.bert, self.pooling = bert, pooling
         self.mini_batch_size = None
         self._register_call_context_args(*CALL_ARGUMENTS)
@@ -95,10 +94,6 @@ class ColumnModel(TaskModel, keras.Model):
     @skip_padding.setter
     def skip_padding(self, value):
         self.bert.skip_padding = value
-
-    @property
-    def compute_type(self):
-        return self.bert.compute_type
 
     def call(self, inputs, training=None, **options):
         """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""

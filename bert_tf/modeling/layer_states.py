@@ -1,0 +1,118 @@
+"""Changes in the sublayers of a layer or model: frozen, LoRA, quantized.
+
+They are saved with the constructor's arguments, by the path of the sublayer, such as
+"bert/layer_0/query".
+"""
+
+import os
+
+import keras
+
+from bert_tf.errors import UserError
+from bert_tf.io import folders
+
+_KEY = "layer_states"
+
+
+def named_layers(layer, without=()):
+    """Yield (path, sublayer) for each nested sublayer once, parents first."""
+    seen = {id(layer), *map(id, without)}
+    level = [("", layer)]
+    while level:
+        below = []
+        for path, parent in level:
+            for child in parent._layers:
+                if id(child) not in seen and not isinstance(child, keras.layers.InputLayer):
+                    seen.add(id(child))
+                    below.append((f"{path}{child.name}/", child))
+        yield from ((path[:-1], child) for path, child in below)
+        level = below
+
+
+def get_states(layer, without=()):
+    """Return a config entry with the changes in sublayers, except those in `without`."""
+    states = {}
+    for path, child in named_layers(layer, without):
+        if state := _state(child):
+            states[path] = state
+    return {_KEY: states} if states else {}
+
+
+def split(config):
+    options = dict(config)
+    states = options.pop(_KEY, {})
+    return options, states
+
+
+def _state(layer):
+    state = {}
+    if not layer.trainable:
+        state["trainable"] = False
+    if getattr(layer, "lora_rank", None):
+        state["lora_rank"], state["lora_alpha"] = layer.lora_rank, layer.lora_alpha
+    if isinstance(layer, keras.layers.Dense) and layer.quantization_mode:
+        state["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
+        state["quantization_config"] = keras.saving.serialize_keras_object(
+            layer.quantization_config
+        )
+    return state
+
+
+def restore(layer, states):
+    """Apply `states` to the sublayers of a new layer."""
+    children = dict(named_layers(layer))
+    for path, state in states.items():
+        _adapt(children[path], state)
+    if not layer.trainable:
+        layer.trainable = False
+    for path, child in children.items():
+        trainable = states.get(path, {}).get("trainable", True)
+        if child.trainable != trainable:
+            child.trainable = trainable
+
+
+def _adapt(layer, state):
+    if "dtype" in state:
+        policy = keras.dtype_policies.deserialize(state["dtype"])
+        layer.quantization_config = keras.saving.deserialize_keras_object(
+            state["quantization_config"]
+        )
+        if layer.built:
+            layer.quantize(policy.quantization_mode, config=layer.quantization_config)
+        else:
+            layer.dtype_policy = policy
+    if "lora_rank" in state:
+        if layer.built:
+            layer.enable_lora(state["lora_rank"], state["lora_alpha"])
+        else:
+            layer.lora_rank, layer.lora_alpha = state["lora_rank"], state["lora_alpha"]
+
+
+def is_quantized(model):
+    return any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model))
+
+
+def save_quantized(model, folder):
+    """Write a quantized model, without the state of its optimizer, to a folder that exists."""
+    optimizer = getattr(model, "optimizer", None)
+    model.optimizer = None
+    try:
+        model.save(os.path.join(folder, folders.QUANTIZED))
+    finally:
+        model.optimizer = optimizer
+
+
+def load_quantized(folder, model_class, options):
+    """Return the quantized model that `save_to_preset` wrote to a folder, None if there is none.
+
+    Raises UserError unless it is a `model_class` with these `options`; None is any value.
+    """
+    if not folders.is_quantized_preset(folder):
+        return None
+    path = os.path.join(folder, folders.QUANTIZED)
+    model = keras.saving.load_model(path, compile=False)
+    saved = {**model.get_config(), "dtype": model.dtype_policy.name, "class": type(model).__name__}
+    for name, value in {"class": model_class.__name__, **options}.items():
+        if value not in (None, saved.get(name)):
+            raise UserError(f"`{name}={value}`: {path} is quantized with {name}={saved.get(name)}")
+    return model
