@@ -89,7 +89,7 @@ def test_unknown_options_are_named(encoder_folder, name):
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_precision_is_that_of_the_argument(encoder_folder, name):
-    assert make(encoder_folder, name, dtype="mixed_bfloat16").model.compute_type == "bfloat16"
+    assert make(encoder_folder, name, dtype="mixed_bfloat16").model.compute_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(
