@@ -190,12 +190,12 @@ def progress(what, source):
 
 
 @contextlib.contextmanager
-def only_errors(*names):
-    """Set the loggers `names` to level ERROR within the context."""
+def at_level(level, *names):
+    """Set the loggers `names` to a level, such as "ERROR", within the context."""
     with contextlib.ExitStack() as stack:
         for logger in map(logging.getLogger, names):
             stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.ERROR)
+            logger.setLevel(level)
         yield
 
 

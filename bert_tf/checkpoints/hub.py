@@ -3,14 +3,16 @@
 `BERT_TF_CACHE` sets the cache folder of the models published with the 2018 release (default
 `~/.cache/bert_tf`), `BERT_TF_MODELS_URL` the address of a mirror with the same paths.
 
-The others are named `hf://OWNER/NAME` or `hf://OWNER/NAME@REVISION`. huggingface_hub reads the
-environment variables `HF_HOME` (the cache), `HF_TOKEN`, `HF_ENDPOINT` (a mirror) and
-`HF_HUB_OFFLINE`.
+The others are named `OWNER/NAME` or `OWNER/NAME@REVISION`; with `hf://` before it, a local folder
+of that name is ignored. huggingface_hub reads the environment variables `HF_HOME` (the cache),
+`HF_TOKEN`, `HF_ENDPOINT` (a mirror) and `HF_HUB_OFFLINE`.
 """
 
 import contextlib
+import difflib
 import itertools
 import os
+import re
 import sys
 import zipfile
 
@@ -82,9 +84,11 @@ def fetch(name: str, argument: str = "name") -> str:
         published one.
     """
     if name not in MODELS:
+        close = difflib.get_close_matches(os.path.basename(name), MODELS)
+        similar = " or ".join(close or ["uncased_L-12_H-768_A-12"])
         raise UserError(
-            f"`{argument}`: {name!r} is neither a folder nor one of {', '.join(sorted(MODELS))}; "
-            "models of the Hugging Face hub are named hf://OWNER/NAME"
+            f"`{argument}`: {name} is neither a folder nor one of `bert_tf.checkpoints.MODELS`, "
+            f"such as {similar}; models of the Hugging Face hub are named OWNER/NAME"
         )
     cache = os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
@@ -151,18 +155,50 @@ _OTHER_FILES = (
 )  # fmt: skip
 
 
-def local_folder(path: str) -> str:
-    """Return the local folder of a model `hf://...`, downloading it if it is not cached.
+# The BERT models that the hub also finds without their owner, because they are older than owners.
+_OLDEST = """
+    bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased bert-base-chinese
+    bert-base-multilingual-uncased bert-base-multilingual-cased bert-base-german-cased
+    bert-base-german-dbmdz-uncased bert-base-german-dbmdz-cased bert-base-cased-finetuned-mrpc
+    bert-large-uncased-whole-word-masking bert-large-cased-whole-word-masking
+    bert-large-uncased-whole-word-masking-finetuned-squad
+    bert-large-cased-whole-word-masking-finetuned-squad
+    distilbert-base-uncased distilbert-base-cased distilbert-base-multilingual-cased
+    distilbert-base-german-cased distilbert-base-uncased-distilled-squad
+    distilbert-base-cased-distilled-squad distilbert-base-uncased-finetuned-sst-2-english
+"""
+_CANONICAL = {
+    name: f"{'distilbert' if name.startswith('distil') else 'google-bert'}/{name}"
+    for name in _OLDEST.split()
+}
 
-    Only files that bert_tf reads are downloaded, and weights only if the architecture is supported.
-    A name of keras-hub becomes the release's. Other paths are returned unchanged.
+
+def local_folder(path: str) -> str:
+    """Return the local folder of a model of the hub, downloading it if it is not cached.
+
+    A name of keras-hub becomes the release's. Other paths are returned unchanged, also `OWNER/NAME`
+    if it exists as a folder or a checkpoint. Only files that bert_tf reads are downloaded, and
+    weights only if the architecture is supported.
 
     Raises:
       UserError: if the model does not exist, or cannot be accessed or read.
     """
-    if not path.startswith(files.HUB):
-        published = _KERAS_HUB.get(path)
-        return published if published and not files.exists(path) else path
+    if path.startswith(files.HUB):
+        return _hub_folder(path)
+    is_local = any(files.exists(path + ending) for ending in ("", ".index"))
+    if path in _KERAS_HUB and not is_local:
+        return _KERAS_HUB[path]
+    name = _CANONICAL.get(path, path)
+    is_published = os.path.basename(path) in MODELS
+    if is_local or is_published or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@.+)?", name):
+        return path
+    try:
+        return _hub_folder(files.HUB + name)
+    except UserError as error:
+        raise UserError(f"{path} is neither a folder nor a checkpoint, and {error}") from None
+
+
+def _hub_folder(path):
     name, _, revision = path.removeprefix(files.HUB).partition("@")
     folder = _download_snapshot(path, name, revision or None, [HUGGING_FACE_CONFIG])
     config = os.path.join(folder, HUGGING_FACE_CONFIG)
@@ -187,11 +223,16 @@ def local_folder(path: str) -> str:
 
 def _download_snapshot(path, name, revision, patterns):
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import snapshot_download, try_to_load_from_cache
     except ImportError:
         message = f"{path} requires huggingface_hub: pip install 'bert_tf[hub]'"
         raise UserError(message) from None
     try:
+        # The cache may have the model under its name without the owner.
+        short = os.path.basename(name)
+        if (full := _CANONICAL.get(short)) and name in (short, full):
+            found = try_to_load_from_cache(short, HUGGING_FACE_CONFIG, revision=revision)
+            name = short if isinstance(found, str) else full
         return snapshot_download(name, revision=revision, allow_patterns=patterns)
     except Exception as error:  # from the client, its HTTP library or the file system
         message = " ".join(str(error).split())

@@ -105,8 +105,8 @@ def resolve(
     Args:
       preset: a folder or checkpoint of the release or of a training run; a Hugging Face or
         sentence-transformers folder; the name of a published model (`checkpoints.MODELS`) or
-        "hf://OWNER/NAME[@REVISION]", both downloaded if they are not cached; or a `ModelConfig`.
-        For `PretrainedFiles`, only the tokenizer settings are replaced.
+        "OWNER/NAME[@REVISION]" of the Hugging Face hub, both downloaded if they are not cached; or
+        a `ModelConfig`. For `PretrainedFiles`, only the tokenizer settings are replaced.
       needs: options of `ModelConfig` whose files must exist. Without "vocab_file", tokenizer
         settings are not read; with "init_checkpoint", the weights must be readable.
       run_settings: tokenizer settings of the run that is resumed or evaluated, or None.

@@ -69,7 +69,7 @@ def main():
     if on_jax and not FLAGS.quick:
         write("not checked on JAX: float16, the optimizer alone, resuming, speed\n")
     # Hide the log of training and export, and TensorFlow's warning about several compilations.
-    with console.only_errors("bert_tf", "absl", "tensorflow"):
+    with console.at_level("ERROR", "bert_tf", "absl", "tensorflow"):
         report["checks"] = run_checks(checks)
         with_speed = not (FLAGS.quick or on_jax)
         report["speed"] = measure(strategy, config, dtypes) if with_speed else []

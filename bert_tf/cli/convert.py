@@ -19,7 +19,7 @@ flags.DEFINE_string(
     "input",
     None,
     "Release checkpoint, checkpoint of a training run, Hugging Face folder, or "
-    "hf://OWNER/NAME[@REVISION].",
+    "OWNER/NAME[@REVISION] of the Hugging Face hub.",
 )
 flags.DEFINE_string("output_dir", None, "Folder to create.")
 flags.DEFINE_enum("format", None, ["release", "hugging_face"], "Format to write.")

@@ -24,7 +24,8 @@ flags.DEFINE_string(
     "model",
     None,
     "Folder written by export_model.py (the newest version is used), folder of a training run, "
-    "Hugging Face folder, name of a published model, or hf://OWNER/NAME[@REVISION].",
+    "Hugging Face folder, name of a published model, or OWNER/NAME[@REVISION] of the Hugging Face "
+    "hub.",
     required=True,
 )
 lines.define_line_flags()

@@ -308,8 +308,9 @@ class ModelConfig(Config):
     model: str | None = option(
         None,
         "Pre-trained model: the name of a release model, such as uncased_L-12_H-768_A-12, a folder "
-        "(release, Hugging Face or training run), or hf://OWNER/NAME[@REVISION]. Sets the defaults "
-        "of bert_config_file, init_checkpoint, vocab_file and do_lower_case. (bert_tf)",
+        "(release, Hugging Face or training run), or OWNER/NAME[@REVISION] of Hugging Face's hub. "
+        "Sets the defaults of bert_config_file, init_checkpoint, vocab_file and do_lower_case. "
+        "(bert_tf)",
     )
     bert_config_file: str | None = option(
         None,

@@ -69,7 +69,12 @@ def compute_gradients(model, task, variables, batch, weights, scale_loss, **opti
 
 
 def _arrays(inputs):
-    """Return a mapping, such as a `BatchEncoding` of transformers, as a dict that Keras accepts."""
+    """Return a mapping, such as a `BatchEncoding` of transformers, as a dict that Keras accepts.
+
+    The items of a tuple, such as validation data, are converted, too.
+    """
+    if isinstance(inputs, tuple):
+        return tuple(map(_arrays, inputs))
     if not isinstance(inputs, Mapping):
         return inputs
     return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
@@ -196,6 +201,8 @@ class TaskModel:
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *arguments, **options):
+        if "validation_data" in options:
+            options["validation_data"] = _arrays(options["validation_data"])
         with self._skipping_padding():
             return super().fit(_arrays(x), *arguments, **options)
 
@@ -207,6 +214,14 @@ class TaskModel:
     @functools.wraps(keras.Model.predict)
     def predict(self, x, *arguments, **options):
         return super().predict(_arrays(x), *arguments, **options)
+
+    @functools.wraps(keras.Model.train_on_batch)
+    def train_on_batch(self, x, *arguments, **options):
+        return super().train_on_batch(_arrays(x), *arguments, **options)
+
+    @functools.wraps(keras.Model.test_on_batch)
+    def test_on_batch(self, x, *arguments, **options):
+        return super().test_on_batch(_arrays(x), *arguments, **options)
 
     @contextlib.contextmanager
     def _skipping_padding(self):

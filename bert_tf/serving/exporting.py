@@ -173,7 +173,7 @@ def _write(servable, folder):
         **(servable.metadata or {}),
     }
     with files.replacing(folder) as (temporary,):
-        with console.only_errors("tensorflow"):  # TensorFlow would log the temporary folder
+        with console.at_level("ERROR", "tensorflow"):  # which would log the temporary folder
             archive.write_out(temporary, verbose=False)
         extra = os.path.join(temporary, "assets.extra")
         files.write_text(os.path.join(extra, files.VOCABULARY), to_text(tokenizer.vocab))

@@ -168,20 +168,23 @@ class Pipeline(Trainable):
         if count := sum(not text.strip() for text in texts):
             console.warning("`%s`: %d of %d texts are blank", argument, count, len(texts))
 
-    def _answers(self, rows, batch_size, **changes):
-        """Return the answers to rows, dicts of inputs; `changes` override the config."""
+    def _answers(self, rows, batch_size, options=None, **changes):
+        """Return the answers to rows, dicts of inputs.
+
+        `options` are arguments of `make_servable`; `changes` override the config.
+        """
         self._warn_if_random("the answers")
         config = dataclasses.replace(self.config, **changes)
 
         def make():
             skip_padding = can_skip_padding(model_strategy(self.model))
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
-            servable = self.make_servable(self.model, config, serving_config)
+            servable = self.make_servable(self.model, config, serving_config, **(options or {}))
             return serving.ServablePredictor(servable)
 
         # By number of texts, because a caller may alternate between texts and pairs.
         name = "predictor", config.num_texts
-        return self._cache.get(self.model, name, config, make)(rows, batch_size)
+        return self._cache.get(self.model, name, (config, options), make)(rows, batch_size)
 
     def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.

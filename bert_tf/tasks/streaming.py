@@ -30,12 +30,14 @@ class StreamingPipeline(Pipeline):
             return self.predict([texts], batch_size)[0]
         return list(self.stream(texts, batch_size))
 
-    def _run(self, function, rows, schema, batch_size, description, bytes_per_row=0, **lengths):
+    def _run(
+        self, function, rows, schema, batch_size, description, bytes_per_row=0, key=None, **lengths
+    ):
         """Yield (item, dict of arrays) for pairs (item, dict of lists, the features of `schema`).
 
-        `function` converts outputs of the model, as in `BatchRunner`.
+        `function` converts outputs of the model, as in `BatchRunner`; `key` as in `_runner`.
         """
-        runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths})
+        runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths}, key)
         items = ((item, {name: np.array(x[name]) for name in schema}) for item, x in rows)
         return runner.run(items, batch_size, description, bytes_per_row=bytes_per_row)
 

@@ -95,7 +95,7 @@ def test_local_folder_with_a_published_name(published, tmp_path, monkeypatch, ca
 @pytest.mark.parametrize(
     ("name", "cut", "without", "values"),
     [
-        ("bert-base", None, "", ["`name`: 'bert-base'", KNOWN]),
+        ("uncased_L-4", None, "", ["`name`: uncased_L-4 ", "uncased_L-4_H"]),
         ("uncased_L-4_H-128_A-2", None, "", ["`model`: uncased_L-4_H-128_A-2 ", "No such file"]),
         (NAME, 1000, "", [f"`model`: {NAME} ", "not a zip file"]),
         (NAME, None, "vocab.txt", [f"{NAME}.zip", "vocab.txt"]),

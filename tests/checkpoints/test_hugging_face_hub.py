@@ -87,6 +87,7 @@ def repositories(tmp_path_factory):
         "me/pickled": pickled,
         "me/roberta": roberta,
         "me/empty": {"README.md": b"nothing"},
+        "google-bert/bert-base-cased": model,
     }
 
 
@@ -139,6 +140,31 @@ def test_model_of_the_hub(hub, tmp_path, caplog, monkeypatch):
     assert not hub.requests
     with pytest.raises(bert_tf.UserError, match=r"^hf://gated/tiny: .*HF_HUB_OFFLINE"):
         checkpoints.resolve("hf://gated/tiny")
+
+
+def test_names_without_hf(hub, tmp_path, monkeypatch):
+    """Local files win; the hub's oldest models have no owner, also in the cache."""
+    monkeypatch.chdir(tmp_path)
+    for owner, name in (("me", "tiny"), ("google-bert", "bert-base-cased")):
+        found = checkpoints.resolve(f"{owner}/{name}", needs=["init_checkpoint"])
+        assert f"models--{owner}--{name}/snapshots/{MAIN}" in found.folder
+    assert checkpoints.resolve("bert-base-cased").folder == found.folder
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # no network
+    hub.restart()
+    assert checkpoints.resolve("bert-base-cased").folder == found.folder
+    home = tmp_path / "home" / "hub"
+    (home / "models--google-bert--bert-base-cased").rename(home / "models--bert-base-cased")
+    for name in ("bert-base-cased", "google-bert/bert-base-cased", "hf://bert-base-cased"):
+        folder = checkpoints.resolve(name).folder
+        assert folder == str(home / "models--bert-base-cased" / "snapshots" / MAIN)
+    for name in ("me/nothing", "bert-large-cased"):
+        with pytest.raises(bert_tf.UserError, match=f"^{name} is neither .* hf://.*{name}"):
+            checkpoints.resolve(name)
+    for name in ("bert-base-casedx", "./me/tiny", "me/x/tiny", "x/uncased_L-12_H-768_A-12"):
+        with pytest.raises(bert_tf.UserError, match=f"`preset`: {name} is neither"):
+            checkpoints.resolve(name)
+    checkpoints.convert("me/tiny", "me/tiny", "release")
+    assert checkpoints.resolve("me/tiny").folder == "me/tiny"
 
 
 def test_token(hub, monkeypatch):

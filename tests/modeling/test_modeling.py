@@ -81,7 +81,9 @@ def test_names_of_other_libraries():
         extended,
         lambda x: model.stateless_call(*variables, x)[0]["logits"],
         lambda x: model.predict({k: v.tolist() for k, v in x.items()}, verbose=0)["logits"],
-        lambda x: model.fit(x, labels, verbose=0) and model.evaluate(x, labels, verbose=0),
+        lambda x: model.fit(x, labels, validation_data=(x, labels), verbose=0).history["val_loss"],
+        lambda x: model.evaluate(x, labels, verbose=0) + model.test_on_batch(x, labels),
+        lambda x: 0 * model.train_on_batch(x, labels),  # has dropout
     ]
     batch = {name: features()[name] for name in model.input}
     expected = [call(batch) for call in calls]

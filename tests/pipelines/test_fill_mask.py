@@ -42,6 +42,10 @@ def pipeline(hugging_face_folder):
     return make(hugging_face_folder)
 
 
+def predict(pipeline, texts, *arguments):
+    return list(pipeline.stream(texts, *arguments))
+
+
 def assert_best_equal(results, expected):
     """Compare two texts' lists of (token, probability)."""
     for best, expected_best in zip(results, expected, strict=True):
@@ -51,8 +55,7 @@ def assert_best_equal(results, expected):
 
 def test_equals_transformers(transformers, hugging_face_folder, pipeline):
     model = load_with_transformers(transformers, hugging_face_folder, "BertForMaskedLM")
-    assert pipeline.predict(TEXTS[0]) == pipeline.predict(TEXTS[:1])[0]
-    for result, tokens in zip(pipeline.predict(TEXTS, 4), TOKENS, strict=True):
+    for result, tokens in zip(predict(pipeline, TEXTS, 4), TOKENS, strict=True):
         assert result.tokens == tokens
         assert result.positions == [i for i, x in enumerate(tokens) if x == "[MASK]"]
         ids, segment_ids = map(np.array, encode(tokens))
@@ -66,10 +69,26 @@ def test_equals_transformers(transformers, hugging_face_folder, pipeline):
         assert_best_equal(result.best, [best[:3] for best in expected])
 
 
+def test_predict_equals_the_pipeline_of_transformers(transformers, hugging_face_folder, pipeline):
+    peer = transformers.pipeline("fill-mask", hugging_face_folder, device="cpu")
+    texts = ["a [MASK] c", "[MASK] b d [MASK]"]
+    for options in ({"top_k": 4}, {"targets": ["d", "f", "a"]}, {"targets": "e", "top_k": 2}):
+        results = pipeline.predict(texts[:1], **options) + pipeline.predict(texts[1], **options)
+        expected = [peer(texts[0], **options), *peer(texts[1], **options)]
+        results, expected = (
+            [[(x["token_str"], x["score"]) for x in y] for y in z] for z in (results, expected)
+        )
+        assert_best_equal(results, expected)
+    assert (len(pipeline.predict(texts[0])), pipeline.predict("j")) == (3, [])
+    for name, value in (("targets", ["d", "a b"]), ("targets", "xyz"), ("top_k", 0)):
+        with pytest.raises(bert_tf.UserError, match=f"`{name}"):
+            pipeline.predict(texts, **{name: value})
+
+
 def test_a_text_with_many_masks_has_several_records(pipeline):
     """Only a few positions have the probabilities of all words in memory."""
     texts = [" ".join(["[MASK]"] * n) for n in (9, 1, 10, 8)]
-    for text, result in zip(texts, pipeline.predict(texts), strict=True):
+    for text, result in zip(texts, predict(pipeline, texts), strict=True):
         positions = list(range(1, 1 + len(text.split())))
         assert result.positions == positions
         inputs = dict(zip(("input_ids", "segment_ids"), encode(result.tokens), strict=True))
@@ -90,7 +109,7 @@ def test_command(run_script, model_folder, pipeline, tmp_path, monkeypatch, caps
     assert "3 texts contain no [MASK]" in log
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == list(range(5))
-    for line, result in zip(lines, pipeline.predict(TEXTS), strict=True):
+    for line, result in zip(lines, predict(pipeline, TEXTS), strict=True):
         assert line["tokens"] == result.tokens
         assert [masked["position"] for masked in line["masked"]] == result.positions
         best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]
@@ -112,12 +131,14 @@ def test_preset_and_export(pipeline, tmp_path):
 
     def assert_same(results, expected):
         for result, other in zip(results, expected, strict=True):
-            assert result.tokens == other.tokens
-            assert_best_equal(result.best, other.best)
+            lists = (y if y and isinstance(y[0], list) else [y] for y in (result, other))
+            for words, others in zip(*lists, strict=True):
+                assert_best_equal(*([[[*x.values()] for x in y]] for y in (words, others)))
 
     def assert_served(answers, expected):
         for answer, result in zip(answers, expected, strict=True):
-            assert answer["words"] == [[token for token, _ in best] for best in result.best]
+            lists = result if len(answer["words"]) > 1 else [result] * len(answer["words"])
+            assert answer["words"] == [[x["token_str"] for x in words] for words in lists]
 
     texts = {"text": [text for text in TEXTS if "|||" not in text]}
     checks = {"assert_same": assert_same, "assert_served": assert_served}

@@ -256,16 +256,16 @@ def pipelines(encoder_folder):
         )
     ] + [
         ("QuestionAnswering", arguments, {}, match) for arguments, match in (
-            (("a", ["b"], ["b"]), "`questions`.*single str"),
-            ((["a"], ["b", "c"], ["b"]), "`questions` and `contexts`.*1 and 2"),
-            ((["a"], ["b"], []), "`questions` and `answers`.*1 and 0"),
-            ((["a"], ["b"], [3]), "`questions`, item 0.*3"),
-            ((["a"], ["b"], [None]), "`questions`, item 0.*`version_2_with_negative`"),
-            ((["a"], ["b"], ["c"]), "`questions`, item 0.*\"c\""),
-            ((["a"], ["b"], [("b", "x")]), "^`questions`, item 0.answers: .*\"x\""),
-            (([], [], []), "`questions`"),
-            ((["a"],), "^`contexts`"),
-            ((None, ["a"], ["a"]), "^`questions`"),
+            (("a", ["b"], ["b"]), "`question`.*single str"),
+            ((["a"], ["b", "c"], ["b"]), "`question` and `context`.*1 and 2"),
+            ((["a"], ["b"], []), "`question` and `answers`.*1 and 0"),
+            ((["a"], ["b"], [3]), "`question`, item 0.*3"),
+            ((["a"], ["b"], [None]), "`question`, item 0.*`version_2_with_negative`"),
+            ((["a"], ["b"], ["c"]), "`question`, item 0.*\"c\""),
+            ((["a"], ["b"], [("b", "x")]), "^`question`, item 0.answers: .*\"x\""),
+            (([], [], []), "`question`"),
+            ((["a"],), "^`context`"),
+            ((None, ["a"], ["a"]), "^`question`"),
         )
     ] + [
         ("TokenClassification", arguments, {}, match) for arguments, match in (

@@ -46,14 +46,23 @@ def test_fit(trained):
     for answer in answers:
         assert set(answer) == {"answer", "start", "end", "score"}
         assert answer["answer"] == CONTEXT[answer["start"] : answer["end"]]
+    row = {"question": "d", "context": CONTEXT}
+    assert qa.predict(**row) == qa.predict(row) == answers[0]
+    assert qa.predict([row]) == qa.predict({x: [y] for x, y in row.items()}) == answers[:1]
+    best = qa.predict("d", CONTEXT, top_k=3)
+    assert best == qa.predict([row], top_k=3)[0] and best[0] == answers[0]
+    assert best == sorted(best, key=lambda x: -x["score"]) and len({x["start"] for x in best}) > 1
+    assert [x["answer"] for x in qa.predict("d", "e", top_k=3)] == ["e"]
+    with pytest.raises(bert_tf.UserError, match=r"`top_k=5`: .* 1 to `n_best_size=4`"):
+        qa.predict("d", CONTEXT, top_k=5)
 
 
 def test_questions_that_cannot_be_answered_well(trained, caplog):
     qa = trained[0]
     assert len(qa.predict(["a b c d", " "], CONTEXT)) == 2
-    assert "`questions`: 1 of 2 questions" in caplog.text
+    assert "`question`: 1 of 2" in caplog.text
     for questions in ({"question": QUESTIONS}, [None]):
-        with pytest.raises(bert_tf.UserError, match="`questions`"):
+        with pytest.raises(bert_tf.UserError, match="`question`"):
             qa.predict(questions, CONTEXT)
 
 
@@ -82,7 +91,7 @@ def test_questions_without_answer(encoder_folder, caplog):
     qa = make(encoder_folder, version_2_with_negative=True)
     data = ["a", "b", "c"], [CONTEXT] * 3, [None, "", "x y"]
     qa.fit(*data, epochs=1, verbose=0)
-    assert '1, the first: `questions`, item 2: "x y"' in caplog.text
+    assert '1, the first: `question`, item 2: "x y"' in caplog.text
     assert "null_odds" in qa.predict("a", CONTEXT)
     assert {"exact", "f1"} & set(qa.evaluate(*data))
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.tasks.sentence_embedding import losses as training
-from bert_tf.tasks.sentence_embedding.search import search_scores
+from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
 from tests.common import WORDS, tiny
 from tests.pipelines.conftest import write_release_folder
 from tests.training.training_helpers import mirrored, one_device
@@ -81,6 +81,30 @@ def test_losses_are_those_of_sentence_transformers(peer, name, dims):
         value = loss(tf.constant(scores), x)
     np.testing.assert_allclose(value, total.item(), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(value, x), leaves.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_right_answers_are_not_candidates(symmetric):
+    """Repeated texts, partners of the same text, and copies of the text itself."""
+    ids = np.array([[0, 1, 7], [0, 2, 8], [3, 1, 9], [4, 0, 1], [5, 6, 10], [5, 6, 5]])
+    vectors = RNG.normal(size=(6, 3, 12)).astype("float32")
+    a, b, c = l2_normalize(vectors).swapaxes(0, 1)
+
+    def losses(queries, candidates, columns):
+        for i, (query, answer) in enumerate(ids[:, columns[:2]]):
+            others = enumerate(zip(*columns[2:], strict=True))
+            wrong = {j for j, (x, y) in others if x != query and y not in (query, answer)}
+            rows = sorted({i} | wrong)
+            cosines = candidates[rows] @ queries[i] / 0.05
+            yield np.log(np.exp(cosines).sum()) - cosines[rows.index(i)]
+
+    negatives = np.full(6, -1)
+    columns = [0, 1, [*ids[:, 0], *negatives], [*ids[:, 1], *ids[:, 2]]]
+    expected = np.array([*losses(a, np.concatenate([b, c]), columns)])
+    if symmetric:
+        expected = np.mean([expected, [*losses(b, a, [1, 0, ids[:, 1], ids[:, 0]])]], 0)
+    loss = training.make_loss("contrastive", 3, False, 0.05, symmetric, (), 12)
+    np.testing.assert_allclose(loss.call(None, vectors, ids), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_scores_are_those_of_scikit_learn():

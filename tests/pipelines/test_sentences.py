@@ -1,6 +1,7 @@
 """Sentence vectors of a real model, nearest neighbors, and the exported SavedModel."""
 
 import importlib
+import itertools
 import json
 import types
 
@@ -63,7 +64,8 @@ def test_command_equals_transformers(expected, minilm, run_script, tmp_path, cap
     ("poolings", "is_normalized", "options", "edits"),
     [
         ("lasttoken cls mean_sqrt_len_tokens", True, {"truncate_dim": 40}, {}),
-        ("weightedmean max", False, {"prompts": {"x": "B i"}, "default_prompt_name": "x"}, {}),
+        ("weightedmean max", False,
+         {"prompts": {"x": "B i", "y": "c "}, "default_prompt_name": "x"}, {}),
         ("mean", False, {}, {"sentence_bert_config": {"max_seq_length": 6}}),
         ("mean", False, {}, {"tokenizer_config": {"model_max_length": 7}}),
         ("mean", True, {}, {"sentence_bert_config": {"do_lower_case": True},
@@ -86,13 +88,23 @@ def test_sentence_transformers_folders(
         path = st / f"{name}.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
     texts = ["a b c", "", "É Ab d", "j i h g f e d c b a"]
-    expected = peer.SentenceTransformer(str(st), device="cpu").encode(texts)
+    model = peer.SentenceTransformer(str(st), device="cpu")
+    expected = model.encode(texts)
     encoder = bert_tf.SentenceEncoder.from_preset(st)
     np.testing.assert_allclose(encoder.predict(texts), expected, atol=1e-5, rtol=0)
+    shared = {"batch_size": 2, "normalize_embeddings": True, "show_progress_bar": False}
+    prompts = [{"prompt": "d "}, *({"prompt_name": x} for x in options.get("prompts", ()))]
+    for given, x in itertools.product(({**x, **shared} for x in prompts), (texts, texts[0])):
+        np.testing.assert_allclose(encoder.encode(x, **given), model.encode(x, **given), atol=1e-5)
+    similarities = encoder.similarity(expected, expected[0])
+    np.testing.assert_allclose(similarities, model.similarity(expected, expected[0]), atol=1e-5)
+    with pytest.raises(bert_tf.UserError, match="`prompt_name=z`"):
+        encoder.encode(texts, prompt_name="z")
     encoder.save_to_preset(tmp_path / "saved")
     encoder.save_to_preset(tmp_path / "saved", overwrite=True)  # it has only our files
     again = peer.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(again.encode(texts), expected, atol=1e-5, rtol=0)
+    assert again.prompts.items() >= options.get("prompts", {}).items()
     served = bert_tf.serving.Predictor(encoder.export(tmp_path / "export"))
     vectors = [x["vectors"] for x in served([{"text": text} for text in texts])]
     np.testing.assert_allclose(vectors, expected, atol=1e-5, rtol=0)

@@ -45,8 +45,8 @@ TEXTS = [("a", "   " + CONTEXT), ("b c d e f", "a"), ("c", ""), ("", CONTEXT * 2
          ("d", " \u00a0 "), ("x", "e\u0301 \u1112\u1161\u11ab")]  # fmt: skip
 
 
-def score(windows, logits, decoding):
-    """Compute `score` by its definition, over all spans of all windows."""
+def scores_of(windows, logits, decoding):
+    """Compute `score` of all answers by its definition, over all spans of all windows."""
     spans, null = [], np.inf
     for window, start, end in zip(windows, *logits, strict=bool(windows)):
         null = min(null, start[0] + end[0])
@@ -58,14 +58,10 @@ def score(windows, logits, decoding):
             if window.is_max_context(i) and 0 <= j - i < decoding.max_answer_length
         ]
     if not spans:
-        return 0.0
+        return [0.0]
     best = sorted(spans, reverse=True)[: decoding.n_best_size]
-    chosen = best[0]
-    if decoding.version_2_with_negative:
-        is_answered = null - chosen <= decoding.null_score_diff_threshold
-        chosen = chosen if is_answered else null
-        best.append(null)
-    return np.exp(chosen) / np.exp(best).sum()
+    best += [null] * decoding.version_2_with_negative
+    return sorted(np.exp(best) / np.exp(best).sum(), reverse=True)
 
 
 @pytest.mark.parametrize("version_2", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -78,8 +74,9 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
     model = model_of("question_answering")
     prepared = prepare_model(model, config, configs.ServingConfig(sequence_buckets=(8,)))
     answer = serving.QuestionAnsweringModule(prepared, config)
-    results = answer(*map(tf.constant, zip(*TEXTS, strict=True)))
-    results = {name: value.numpy() for name, value in results.items()}
+    texts = [*map(tf.constant, zip(*TEXTS, strict=True))]
+    results = {name: value.numpy() for name, value in answer(*texts).items()}
+    several = serving.QuestionAnsweringModule(prepared, config, 4)(*texts)
     names = {"answer", "score", "start", "end"} | ({"null_odds"} if version_2 else set())
     assert results.keys() == names
 
@@ -109,9 +106,16 @@ def test_answers_are_those_of_python(version_2, vocab_file, monkeypatch):
         assert (start >= 0) == bool(text)
         if version_2:
             np.testing.assert_allclose(results["null_odds"][number], expected.null_odds, atol=1e-4)
-        expected = score(windows, logits, config)
-        np.testing.assert_allclose(results["score"][number], expected, atol=1e-5)
-        assert (expected == 0) == (not context.strip())
+        expected = scores_of(windows, logits, config)
+        np.testing.assert_allclose(results["score"][number], expected[0], atol=1e-5)
+        assert (expected[0] == 0) == (not context.strip())
+        expected = [*expected, 0, 0, 0][:4]
+        np.testing.assert_allclose(several["score"][number], expected, atol=1e-5)
+        for name, values in results.items():
+            assert several[name][number, 0] == values[number]
+        columns = (several[name][number].numpy() for name in ("answer", "start", "end"))
+        for text, start, end in zip(*columns, strict=True):
+            assert text.decode() == (context[start:end] if start >= 0 else "")
     assert count > 20  # more than the graph reads in one step
     # Invalid UTF-8 is ignored; a batch may be empty.
     invalid = b"\xff" + TEXTS[0][1].encode()

@@ -11,6 +11,7 @@ from bert_tf.data import records
 from bert_tf.data.columns import ANY_TEXT, BadRows, columns_of
 from bert_tf.data.containers import read_table
 from bert_tf.data.tables import as_text
+from bert_tf.errors import UserError
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.tasks.fill_mask.task import (
     FillMaskConfig,
@@ -20,7 +21,7 @@ from bert_tf.tasks.fill_mask.task import (
     fill_mask_servable,
 )
 from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
-from bert_tf.tokenization.settings import MASK
+from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
 from bert_tf.training.task import ServedTask
 
@@ -47,7 +48,8 @@ class FillMask(StreamingPipeline):
     """Predicts masked tokens, and adapts models to a domain.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
-    >>> fill_mask.predict("The capital of France is [MASK].").best  # [[("paris", ...), ...]]
+    >>> fill_mask.predict("The capital of France is [MASK].")
+    [{'token_str': ..., 'score': ...}, ...]
 
     `save_to_preset` writes a Hugging Face folder. `model` is a `BertPretrainer`.
     """
@@ -112,33 +114,77 @@ class FillMask(StreamingPipeline):
         """
         return self._evaluate((texts,), batch_size, options, masked_lm_prob=masked_lm_prob)
 
+    def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size, **options: Any) -> list:
+        """Return the best words for each [MASK], as a pipeline of transformers does.
+
+        Args:
+          texts: a str, or an iterable of str; " ||| " in it separates a pair.
+          batch_size: number of texts per batch.
+          **options: `top_k` and `targets` of `stream`.
+
+        Returns:
+          A list of dicts with a "token_str" and its probability "score", best first; for a text
+          with several [MASK], a list of such lists. If `texts` is not a str, a list of them.
+
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        is_text, results = isinstance(texts, str), []
+        for text in self.stream([texts] if is_text else texts, batch_size, **options):
+            best = [[{"token_str": x, "score": y} for x, y in words] for words in text.best]
+            results.append(best[0] if len(best) == 1 else best)
+        return results[0] if is_text else results
+
     def stream(
-        self, texts: Any, batch_size: int = BatchConfig.batch_size
+        self,
+        texts: Any,
+        batch_size: int = BatchConfig.batch_size,
+        top_k: int | None = None,
+        targets: Any = None,
     ) -> Iterator[MaskPredictions]:
         """Yield the `MaskPredictions` of each str of an iterable; " ||| " in it separates a pair.
 
-        An iterator is read lazily. `batch_size` is the number of texts per step.
+        An iterator is read lazily.
+
+        Args:
+          texts: an iterable of str.
+          batch_size: number of texts per step.
+          top_k: number of words for each [MASK]; None for `config.num_best`, or for all `targets`.
+          targets: a word or a list of words of the vocabulary, the only ones to consider. Their
+            probabilities are those among all words.
         """
+        ids: list = []
+        vocab = self.config.vocab
+        for word in [targets] if isinstance(targets, str) else targets or ():
+            found = [vocab[word]] if word in vocab else self.tokenizer.encode(word)
+            if len(found) != 1 or self._names(found) == [UNK]:
+                pieces = " ".join(self._names(found))
+                raise UserError(f"`targets`: {word!r} is {pieces!r}, expected words of one token")
+            ids += {*found} - {*ids}
+        count = (len(ids) or self.config.num_best) if top_k is None else top_k
+        if count < 1:
+            raise UserError(f"`top_k={top_k}`: expected a number of words")
+
+        def best_of(outputs, batch):
+            found = best_words(outputs["masked_lm_logits"], self.config, count, ids)
+            return dict(zip(("probabilities", "ids"), found, strict=True))
+
+        found = self._run(
+            best_of, self._rows(texts), _SCHEMA, batch_size, "predicting words",
+            8 * _NUM_SLOTS * count, key=(count, *ids), P=_NUM_SLOTS,
+        )  # fmt: skip
         best: list = []
         num_unmasked = 0
-        size = 8 * _NUM_SLOTS * self.config.num_best
-        rows = self._rows(texts)
-        for (ids, positions, count), arrays in self._run(
-            self._best, rows, _SCHEMA, batch_size, "predicting words", size, P=_NUM_SLOTS
-        ):
-            columns = (arrays[name][:count] for name in ("ids", "probabilities"))
+        for (tokens, positions, length), arrays in found:
+            columns = (arrays[name][:length] for name in ("ids", "probabilities"))
             for row, probabilities in zip(*columns, strict=True):
                 best.append([*zip(self._names(row), map(float, probabilities), strict=True)])
             if len(best) == len(positions):
                 num_unmasked += not positions
-                yield MaskPredictions(self._names(ids), positions, best)
+                yield MaskPredictions(self._names(tokens), positions, best)
                 best = []
         if num_unmasked:
             console.warning("%d texts contain no %s and have no predictions", num_unmasked, MASK)
-
-    def _best(self, outputs, batch):
-        probabilities, ids = best_words(outputs["masked_lm_logits"], self.config)
-        return {"ids": ids, "probabilities": probabilities}
 
     def _rows(self, texts):
         """Yield ((ids of a text, positions of its masks, number of masks here), features)."""

@@ -87,11 +87,18 @@ def _mask(masking, axes, serialized, first):
 _MAX_MASKS = 20
 
 
-def best_words(logits, config):
-    """Return the probabilities and ids (B, P, K) of the K best words, best first."""
+def best_words(logits, config, count=None, targets=None):
+    """Return the probabilities and ids (B, P, K) of the K best words, best first.
+
+    K is `count`, by default `config.num_best`; `targets` are the ids of the possible words.
+    """
     # The embedding table may have more rows than the vocabulary.
     probabilities = ops.softmax(logits)[..., : max(config.vocab.values()) + 1]
-    return ops.top_k(probabilities, min(config.num_best, len(config.vocab)))
+    if targets:
+        probabilities = ops.take(probabilities, targets, -1)
+    count = min(count or config.num_best, len(targets or config.vocab))
+    probabilities, best = ops.top_k(probabilities, count)
+    return probabilities, ops.take(targets, best) if targets else best
 
 
 def fill_mask_servable(model, config, serving_config):

@@ -62,7 +62,7 @@ class Paragraph(NamedTuple):
 class Questions(list):
     """Pairs (context, `Question`) in memory, with the interface of `JsonSource`."""
 
-    name = "`questions`"
+    name = "`question`"
 
     def paragraphs(self):
         return group_by_context(self)

@@ -1,5 +1,6 @@
 """`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -9,15 +10,13 @@ from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import columns_of
 from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import log_long_texts
+from bert_tf.errors import UserError
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
 from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS, QuestionAnsweringConfig
 from bert_tf.tasks.question_answering.served import question_answering_servable
 from bert_tf.tasks.question_answering.task import QuestionAnsweringData, read
-
-# Column names of the arguments of `fit`.
-_COLUMNS = ("question", "context", "answers")
 
 
 class QuestionAnswering(Pipeline):
@@ -40,7 +39,7 @@ class QuestionAnswering(Pipeline):
     )
     make_servable = staticmethod(question_answering_servable)
     sample = ({}, (["a"], ["b c"], ["c"]))
-    arguments = ("questions", "contexts", "answers")
+    arguments = ("question", "context", "answers")
     config: QuestionAnsweringConfig
 
     @classmethod
@@ -57,8 +56,8 @@ class QuestionAnswering(Pipeline):
 
     def fit(
         self,
-        questions: Any,
-        contexts: Any = None,
+        question: Any,
+        context: Any = None,
         answers: Any = None,
         validation_data: Any = None,
         **options: Any,
@@ -68,15 +67,15 @@ class QuestionAnswering(Pipeline):
         Questions whose answer is not in the context are skipped; a warning reports their number.
 
         Args:
-          questions: list of str; or, as the only data, a table with the columns "question",
+          question: list of str; or, as the only data, a table with the columns "question",
             "context" and "answers" or "answer": a dict of lists, a DataFrame, a
             `datasets.Dataset` or a `tf.data.Dataset` of dicts.
-          contexts: list of str, the context of each question.
+          context: list of str, the context of each question.
           answers: list with one answer per question: a str, located by its first occurrence in the
             context; (text, start), where start is the offset of its first character; a dict with
             "text" and "answer_start" as in SQuAD; or None for no answer. A question may have a list
             of several answers, of which training uses the first.
-          validation_data: a tuple (questions, contexts, answers), or a table. The history gets the
+          validation_data: a tuple (question, context, answers), or a table. The history gets the
             results of `evaluate` on it, such as "val_f1", and "val_loss".
           **options: attributes of `FitConfig`, such as `batch_size` (in windows), and of
             `OptimizerConfig`, and arguments of `keras.Model.fit`, such as `callbacks`.
@@ -84,58 +83,74 @@ class QuestionAnswering(Pipeline):
         Raises:
           UserError: if an argument is invalid.
         """
-        return self._fit((questions, contexts, answers), validation_data, options)
+        return self._fit((question, context, answers), validation_data, options)
 
     def evaluate(
         self,
-        questions: Any,
-        contexts: Any = None,
+        question: Any,
+        context: Any = None,
         answers: Any = None,
         batch_size: int = FitConfig.batch_size,
         **options: Any,
     ) -> dict[str, float]:
         """Return a dict of the metrics of `run_squad.py`, such as "exact_match" and "f1"."""
-        return self._evaluate((questions, contexts, answers), batch_size, options)
+        return self._evaluate((question, context, answers), batch_size, options)
 
-    def predict(self, questions: Any, contexts: Any = None, batch_size: int = 8) -> Any:
+    def predict(
+        self, question: Any, context: Any = None, batch_size: int = 8, top_k: int = 1
+    ) -> Any:
         """Answer questions.
 
         Args:
-          questions: a str, or questions as in `fit`.
-          contexts: a str for a list of questions, or a list with one context per question.
+          question: a str or a dict with "question" and "context", or questions as in `fit`.
+          context: a str for a list of questions, or a list with one context per question.
           batch_size: number of questions per batch.
+          top_k: number of answers to each question, at most `config.n_best_size`.
 
         Returns:
-          A list of dicts, or one dict if `questions` is a str:
+          A list of dicts, or one dict for a single question:
             "answer": the text, "" for no answer;
             "start" and "end": its character offsets in the context (end exclusive), -1 for no
               answer;
             "score": its probability among the best answers;
             "null_odds": with `version_2_with_negative`, the score of "no answer" minus the score of
               the best answer.
+          If `top_k` is not 1, there is a list of dicts for each question, best first.
 
         Raises:
           UserError: if an argument is invalid.
         """
-        if isinstance(questions, str):
-            return self.predict([questions], [contexts], batch_size)[0]
-        if isinstance(contexts, str):
-            questions = check_list(questions, "questions", "a list of questions for one context")
-            contexts = [contexts] * len(questions)
-        pairs = self._examples((questions, contexts), self.arguments, "test")
+        if not 1 <= top_k <= self.config.n_best_size:
+            size = self.config.n_best_size
+            raise UserError(f"`top_k={top_k}`: expected a number from 1 to `n_best_size={size}`")
+        is_one = isinstance(question, str)
+        if is_one:
+            question, context = [question], [context]
+        elif isinstance(context, str):
+            question = check_list(question, "question", "a list of questions for one context")
+            context = [context] * len(question)
+        elif isinstance(question, Mapping):
+            is_one = isinstance(question.get("question"), str)
+        pairs = self._examples((question, context), self.arguments, "test")
         log_long_texts(
-            "questions", [[question.text] for _, question in pairs], self.tokenizer, self.config,
+            "question", [[question.text] for _, question in pairs], self.tokenizer, self.config,
             with_special_tokens=False, limit=self.config.max_query_length, max_limit=None,
             unit="questions", option="max_query_length",
         )  # fmt: skip
         rows = [{"question": question.text, "context": context} for context, question in pairs]
-        for argument, name in zip(self.arguments, ("question", "context"), strict=False):
-            self._warn_if_blank(argument, [row[name] for row in rows])
-        return self._answers(rows, batch_size)
+        for name in self.arguments[:2]:
+            self._warn_if_blank(name, [row[name] for row in rows])
+        answers = self._answers(rows, batch_size, {"top_k": top_k} if top_k > 1 else None)
+        if top_k > 1:
+            columns = [zip(*x.values(), strict=True) for x in answers]
+            lists = [[dict(zip(answers[0], x, strict=True)) for x in rows] for rows in columns]
+            # A short context has fewer spans.
+            answers = [[x for i, x in enumerate(rows) if x["score"] or not i] for rows in lists]
+        return answers[0] if is_one else answers
 
     def _examples(self, columns, names, split):
         """Return a list of (context, `Question`)."""
-        table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
+        table, _ = read_table(columns, names, self.arguments, 3 - (split == "test"))
         _, find, rows = columns_of(table)
         question, context = find(("question",), names[0]), find(("context",), names[1])
         answers = find(("answers", "answer"), names[2]) if split != "test" else None

@@ -25,10 +25,10 @@ class QuestionAnsweringModule(tf.Module):
     `n_best_size` best starts and ends of each window, so it may miss the best span.
     """
 
-    def __init__(self, prepared, config):
+    def __init__(self, prepared, config, top_k=None):
         super().__init__()
         _, self._call, self._buckets, _, self.tokenizer = prepared
-        self._config = config
+        self._config, self._top_k = config, top_k
 
     @tf.function(input_signature=[_STRINGS, _STRINGS])
     def __call__(self, questions, contexts):
@@ -42,6 +42,7 @@ class QuestionAnsweringModule(tf.Module):
             `score`: float32 (B,), its probability among the `n_best_size` best spans.
             `null_odds`: float32 (B,), only for SQuAD 2.0, the score of "no answer" minus the score
               of the best span.
+          With `top_k`, all are (B, `top_k`), best first, with score 0 for missing spans.
         """
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
         max_query_length = self._config.max_query_length
@@ -53,23 +54,27 @@ class QuestionAnsweringModule(tf.Module):
         size = self._config.n_best_size
 
         scores, order = _top_spans(scores, windows.counts, size)
+        ranks = tf.broadcast_to(tf.range(size), tf.shape(scores))
+        has_span, null_odds = scores[:, :1] > _MIN_SCORE, {}
+        if self._config.version_2_with_negative:
+            null = tf.math.segment_min(null, windows.texts)
+            null = tf.pad(null, [[0, tf.shape(scores)[0] - tf.size(null)]])[:, None]
+            odds = tf.where(scores > _MIN_SCORE, null - scores, MAX_NULL_ODDS)
+            null_odds["null_odds"] = odds[:, :1]
+            # "No answer" precedes the spans with odds above the threshold.
+            is_after = odds > self._config.null_score_diff_threshold
+            ranks = tf.where(is_after, ranks + size + 1, ranks)
+            ranks = tf.pad(ranks, [[0, 0], [0, 1]], constant_values=size)
+            scores, order = tf.concat([scores, null], 1), tf.pad(order, [[0, 0], [0, 1]])
+        probabilities = tf.exp(scores - tf.reduce_logsumexp(scores, 1, keepdims=True))
+        chosen = tf.argsort(ranks)[:, : self._top_k or 1]
+        is_answer = (chosen < size) & (tf.gather(scores, chosen, batch_dims=1) > _MIN_SCORE)
+        order = tf.gather(order, chosen, batch_dims=1)
         first, span_length = (
-            tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order[:, 0])
+            tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order)
             for x in (first_tokens, span_lengths)
         )
         last = first + span_length
-        best = scores[:, 0]
-        has_span, chosen = best > _MIN_SCORE, best
-        is_answered, null_odds = has_span, {}
-        if self._config.version_2_with_negative:
-            null = tf.math.segment_min(null, windows.texts)
-            null = tf.pad(null, [[0, tf.size(best) - tf.size(null)]])
-            odds = tf.where(has_span, null - best, MAX_NULL_ODDS)
-            is_answered &= odds <= self._config.null_score_diff_threshold
-            scores = tf.concat([scores, null[:, None]], 1)
-            chosen = tf.where(is_answered, best, null)
-            null_odds["null_odds"] = odds
-        probability = tf.exp(chosen - tf.reduce_logsumexp(scores, 1))
 
         def token_offsets(offsets, tokens):
             return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
@@ -77,16 +82,21 @@ class QuestionAnsweringModule(tf.Module):
         # Unicode normalization may reorder combining marks, so the last token may start first.
         start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
         end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
-        # If there is no answer, the offsets are from a different context and may exceed this one.
-        begin = tf.where(is_answered, start, 0)
-        length = tf.where(is_answered, end - start, 0)
-        return {
-            "answer": substrings(contexts, tf.range(tf.size(contexts)), begin, begin + length),
-            "score": tf.where(has_span, probability, 0.0),
-            "start": tf.where(is_answered, start, -1),
-            "end": tf.where(is_answered, end, -1),
+        # Without an answer, the offsets are from a different context and may exceed this one.
+        begin = tf.where(is_answer, start, 0)
+        length = tf.where(is_answer, end - start, 0)
+        texts = tf.broadcast_to(tf.range(tf.size(contexts))[:, None], tf.shape(begin))
+        spans = (tf.reshape(x, (-1,)) for x in (texts, begin, begin + length))
+        outputs = {
+            "answer": tf.reshape(substrings(contexts, *spans), tf.shape(begin)),
+            "score": tf.where(has_span, tf.gather(probabilities, chosen, batch_dims=1), 0.0),
+            "start": tf.where(is_answer, start, -1),
+            "end": tf.where(is_answer, end, -1),
             **null_odds,
         }
+        if self._top_k is None:
+            return {name: x[:, 0] for name, x in outputs.items()}
+        return {name: tf.broadcast_to(x, tf.shape(begin)) for name, x in outputs.items()}
 
     def _best_spans(self, questions, windows):
         """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
@@ -146,10 +156,10 @@ def _top_spans(scores, counts, size):
     return tf.gather(tf.concat([scores, [_MIN_SCORE]], 0), indices), indices
 
 
-def question_answering_servable(model, config, serving_config):
+def question_answering_servable(model, config, serving_config, top_k=None):
     """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
     prepared = prepare_model(model, config, serving_config)
-    module = QuestionAnsweringModule(prepared, config)
+    module = QuestionAnsweringModule(prepared, config, top_k)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)

@@ -163,29 +163,44 @@ class SentenceLoss(keras.losses.Loss):
         self._function, self._dims = function, dims
         self.compares_examples = function.func in (contrastive, cosent)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true, y_pred, text_ids=None):
         sizes = self._dims or (y_pred.shape[-1],)
-        return sum(self._function(y_true, y_pred[..., :size]) for size in sizes)
+        options = {"text_ids": text_ids} if self._function.func is contrastive else {}
+        return sum(self._function(y_true, y_pred[..., :size], **options) for size in sizes)
 
 
-def contrastive(_, vectors, temperature, symmetric):
+def contrastive(_, vectors, temperature, symmetric, text_ids=None):
     """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
-    replicas (arXiv:1705.00652, section 4.4).
+    replicas (arXiv:1705.00652, section 4.4). With `text_ids` (B, C), equal for equal texts, those
+    that repeat a right answer are left out: the text, its partners, and copies of both.
     """
     columns = _unstack(ops.normalize(vectors))
-    labels = ops.arange(ops.shape(vectors)[0])
+    own = ops.arange(ops.shape(vectors)[0])
     everything, offset = _gather_replicas(columns)
+    own += offset
+    if text_ids is not None:
+        ids = _unstack(text_ids)
+        all_ids, _ = _gather_replicas(ids)
 
-    def find(queries, candidates):
-        logits = ops.matmul(queries, ops.transpose(candidates)) / temperature
-        own = labels + offset
+    def find(query, answer, candidates):
+        vectors = ops.concatenate([everything[i] for i in candidates])
+        logits = ops.matmul(columns[query], ops.transpose(vectors)) / temperature
+        if text_ids is not None:
+            found = ops.concatenate([all_ids[i] for i in candidates])
+            # A hard negative has no partner.
+            partners = [all_ids[query if i == answer else i] for i in candidates]
+            is_right = ops.equal(ops.concatenate(partners), ids[query][:, None])
+            for column in (query, answer):
+                is_right |= ops.equal(found, ids[column][:, None])
+            is_right &= ops.not_equal(ops.arange(ops.shape(found)[0]), own[:, None])
+            logits = ops.where(is_right, -1e9, logits)
         return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 
-    losses = find(columns[0], ops.concatenate(everything[1:]))
+    losses = find(0, 1, range(1, len(columns)))
     if symmetric:
-        losses = (losses + find(columns[1], everything[0])) / 2
+        losses = (losses + find(1, 0, [0])) / 2
     return losses
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.configs.base import option
+from bert_tf.configs.base import derived, option
 from bert_tf.configs.task import FileOptions, TaskConfig
 from bert_tf.errors import UserError
 
@@ -127,6 +127,9 @@ class SentenceEmbeddingConfig(SentenceEmbeddingOptions, TaskConfig):
 
     FILE = "sentence_encoder.json"
     OPTIONS = SentenceEmbeddingOptions
+
+    # The named prompts of a sentence-transformers folder.
+    prompts: dict[str, str] = derived(dict)
 
     @property
     def width(self):

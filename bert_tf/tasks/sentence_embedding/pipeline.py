@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import checkpoints
+from bert_tf import checkpoints, console
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.data import records
@@ -173,24 +173,55 @@ class SentenceEncoder(StreamingPipeline):
         query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
         return search_scores(query_vectors, vectors, relevant, k)
 
-    def encode(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> np.ndarray:
-        """Return the vectors of texts, float32 (B, H), or of a single text, float32 (H,)."""
+    def encode(
+        self,
+        texts: Any,
+        batch_size: int = BatchConfig.batch_size,
+        normalize_embeddings: bool = False,
+        show_progress_bar: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """Return the vectors of texts, float32 (B, H), or of a single text, float32 (H,).
+
+        Args:
+          texts: a str, or an iterable of str.
+          batch_size: number of texts per batch.
+          normalize_embeddings: whether to scale the vectors to length 1.
+          show_progress_bar: False for no progress bar.
+          prompt_name: the name of one of `config.prompts` to put before each text.
+          prompt: the text to put before each text; None for the named one, else `config.prompt`.
+        """
+        prompts = self.config.prompts
+        if prompt_name not in {None, *prompts}:
+            names = ", ".join(prompts) or "none"
+            raise UserError(f"`prompt_name={prompt_name}`: the prompts of the model are {names}")
+        if prompt is None and prompt_name is not None:
+            prompt = prompts[prompt_name]
         is_text = isinstance(texts, str)
-        rows = self.stream([texts] if is_text else texts, batch_size)
-        vectors = np.array([vector for _, vector in rows], "float32").reshape(-1, self.width)
+        loggers = ["bert_tf"] if show_progress_bar is False else []
+        with console.at_level("WARNING", *loggers):
+            rows = [x for _, x in self.stream([texts] if is_text else texts, batch_size, prompt)]
+        vectors = np.array(rows, "float32").reshape(-1, self.width)
+        if normalize_embeddings:
+            vectors = l2_normalize(vectors)
         return vectors[0] if is_text else vectors
 
     predict = encode
 
+    def similarity(self, a: Any, b: Any) -> np.ndarray:
+        """Return the cosine of each vector in `a` (A, H) with each in `b` (B, H): (A, B)."""
+        return l2_normalize(np.atleast_2d(a)) @ l2_normalize(np.atleast_2d(b)).T
+
     def stream(
-        self, texts: Any, batch_size: int = BatchConfig.batch_size
+        self, texts: Any, batch_size: int = BatchConfig.batch_size, prompt: str | None = None
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each text of an iterable of str and its vector (H,); iterators are read lazily.
 
-        `batch_size` is the number of texts per step.
+        `batch_size` is the number of texts per step, and `prompt` as in `encode`.
         """
         texts = iterate_texts(texts, "texts")
-        encode, prompt = self.tokenizer.encode, self.config.prompt
+        encode, prompt = self.tokenizer.encode, self.config.prompt if prompt is None else prompt
         packed = self._pack((text, encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
@@ -208,7 +239,11 @@ class SentenceEncoder(StreamingPipeline):
         return SentenceEmbeddingData(examples, config)
 
     def _write_preset(self, folder):
-        bert_config, prompt = self.config.bert_config, self.config.prompt
+        bert_config, prompts = self.config.bert_config, dict(self.config.prompts)
+        name = None
+        if prompt := self.config.prompt:
+            name = next((x for x, y in prompts.items() if y == prompt), "default")
+            prompts[name] = prompt
         pooling, layer, normalize, truncate_dim = self.model.pooling
         num_layers = layer % bert_config.num_hidden_layers + 1
         unused = range(num_layers, bert_config.num_hidden_layers)
@@ -233,8 +268,8 @@ class SentenceEncoder(StreamingPipeline):
             "sentence_bert_config.json": {"max_seq_length": self.config.max_seq_length},
             "1_Pooling/config.json": {"word_embedding_dimension": bert_config.hidden_size, **modes},
             "config_sentence_transformers.json": {
-                "prompts": {"prompt": prompt} if prompt else {},
-                "default_prompt_name": "prompt" if prompt else None,
+                "prompts": prompts,
+                "default_prompt_name": name,
                 "truncate_dim": truncate_dim,
             },
         }

@@ -71,7 +71,8 @@ class SentenceEmbeddingTask(Task):
         return make_loss(*self._options)
 
     def losses(self, outputs, batch, weights, training=True):
-        losses = self._loss.call(batch["label_value"], outputs) * self.example_weights(batch)
+        losses = self._loss.call(batch["label_value"], outputs, batch["text_ids"])
+        losses *= self.example_weights(batch)
         return {"sentence_loss": ops.sum(losses) / weights["examples"]}
 
     def keras_targets(self, batch, weights):
@@ -220,7 +221,7 @@ def read(options, pretrained, splits, stored=None):
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, options.data_dir, path))
         examples[split] = make_examples(open_table(paths[-1]), options)
-    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "max_seq_length")
+    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "max_seq_length")
     given = {x: getattr(options, x) for x in names if options.is_given(x)}
     if stored := stored or (
         pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.folder)
@@ -260,10 +261,10 @@ def encoder_settings(path, given):
     modes = settings.get("pooling_mode") or _older_modes(settings)
     model = read_json(folder, "config_sentence_transformers.json")
     name = model.get("default_prompt_name")
-    prompts = {None: "", **(model.get("prompts") or {})}
-    if name not in prompts and "prompt" not in given:
+    prompts = model.get("prompts") or {}
+    if name not in {None, *prompts} and "prompt" not in given:
         raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
-    prompt = prompts.get(name) or ""
+    prompt = prompts.get(name, "")
     if prompt and settings.get("include_prompt") is False and "prompt" not in given:
         raise UserError(
             f"{pooling_file}: include_prompt is false, which is not supported with the default "
@@ -276,12 +277,13 @@ def encoder_settings(path, given):
         "max_seq_length": _max_seq_length(folder),
         "truncate_dim": model.get("truncate_dim"),
         "prompt": prompt,
+        "prompts": prompts if settings.get("include_prompt", True) else {},
     }
     for name, value in saved.items():
         if given.get(name, value) != value:
             message = "`%s=%s` overrides the setting: %s has %s"
             console.info(message, name, given[name], folder, value)
-    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "")]
+    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "", {})]
     console.info("from the settings in %s: %s", folder, ", ".join(used))
     return {**saved, **given}
 
