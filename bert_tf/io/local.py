@@ -41,7 +41,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 def open_file(path, mode="r", **options):
     """Open a file; UserError for input from a pipe, which could be read only once."""
-    if mode[0] == "r" and is_stream(path):
+    if mode[0] == "r" and path != os.devnull and is_stream(path):
         raise UserError(f"{path}: found a pipe or a device, expected a file")
     return open(path, mode, **options)
 

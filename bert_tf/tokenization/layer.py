@@ -167,7 +167,7 @@ def _read_vocabulary(vocabulary):
 
 def _to_strings(texts, argument):
     """Convert strings of shape (), (B,) or (B, 1) to a tensor; a `KerasTensor` stays one."""
-    if not keras.utils.is_keras_tensor(texts):
+    if not (tf.is_tensor(texts) or keras.utils.is_keras_tensor(texts)):
         texts = tf.convert_to_tensor(texts, tf.string)
     if texts.dtype != "string":
         raise UserError(f"`{argument}`: found {texts.dtype}, expected strings")

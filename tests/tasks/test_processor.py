@@ -18,6 +18,7 @@ import os
 import run_classifier
 import tokenization
 from run_classifier import DataProcessor, InputExample
+from tokenization import *
 
 class MrpcProcessor(DataProcessor):
     def get_train_examples(self, data_dir):
@@ -38,7 +39,7 @@ class MrpcProcessor(DataProcessor):
             if i == 0:
                 continue
             text_a = tokenization.convert_to_unicode(line[3])
-            text_b = tokenization.convert_to_unicode(line[4])
+            text_b = convert_to_unicode(line[4])
             label = "0" if set_type == "test" else tokenization.convert_to_unicode(line[0])
             example = run_classifier.InputExample if i % 2 else InputExample
             examples.append(example(guid="%s-%s" % (set_type, i), text_a=text_a, text_b=text_b,

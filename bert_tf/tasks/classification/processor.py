@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -131,20 +132,29 @@ class ProcessorSource:
 class _Tokenization(types.ModuleType):
     """The names of `bert_tf.tokenization`; others come from the fork's own module."""
 
-    def __getattr__(self, name):
-        own = tokenization
-        spec = importlib.machinery.PathFinder.find_spec("tokenization")
-        if spec and not hasattr(own, name):
+    def __init__(self):
+        super().__init__("tokenization")
+        names = vars(tokenization).items()
+        vars(self).update((name, x) for name, x in names if not name.startswith("__"))
+
+    @functools.cached_property
+    def _own(self):
+        if spec := importlib.machinery.PathFinder.find_spec("tokenization"):
             own = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(own)
-        return getattr(own, name)
+            return own
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._own, name)
 
 
 @contextlib.contextmanager
 def _modules_of_the_release(reference):
     """Make the names that a processor imports from the release's modules those of bert_tf."""
     script = types.SimpleNamespace(DataProcessor=DataProcessor, InputExample=InputExample)
-    modules = {"run_classifier": script, "tokenization": _Tokenization("tokenization")}
+    modules = {"run_classifier": script, "tokenization": _Tokenization()}
     modules.pop(reference.partition(":")[0], None)  # a processor in a file of that name
     before = {name: sys.modules.pop(name) for name in modules if name in sys.modules}
     sys.modules.update(modules)

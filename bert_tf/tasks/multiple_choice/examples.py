@@ -53,9 +53,9 @@ def _find_columns(table, names, find, config, with_label):
     context = tuple(find([name], "context_columns") for name in config.context_columns)
     endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
     if not endings:
-        numbered = {int(match[1]): name for name in names if (match := _ENDING.match(name))}
-        endings = tuple(find([numbered[number]]) for number in sorted(numbered))
-        if with_label and numbered.keys() != {*range(len(numbered))}:
+        matches = sorted((int(match[1]), match[0]) for match in map(_ENDING.match, names) if match)
+        endings = tuple(find([name]) for _, name in matches)
+        if with_label and [number for number, _ in matches] != [*range(len(matches))]:
             raise UserError(
                 f"{table.header_place}: found {', '.join(endings)}, expected ending0, ending1, and "
                 "so on, because labels count from 0; if label 0 is the first of these columns, "
