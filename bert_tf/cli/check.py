@@ -85,13 +85,8 @@ def main():
 
 def _jax_checks(dtypes):
     """Return the `JaxChecks`; raise UserError for flags that require TensorFlow."""
-    names = [
-        "num_logical_devices",
-        "model",
-        "seconds",
-        *(x.name for x in dataclasses.fields(DeviceConfig)),
-    ]
-    for name in names:
+    options = [x.name for x in dataclasses.fields(DeviceConfig)]
+    for name in ("num_logical_devices", "model", "seconds", *options):
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:

@@ -12,9 +12,7 @@ With KERAS_BACKEND=jax, it is the step of Keras' `fit` on JAX instead of the ste
       --task=pretraining --max_seq_length=512 --max_predictions_per_seq=80
 """
 
-import importlib.metadata
 import os
-import signal
 
 from absl import flags
 
@@ -55,20 +53,17 @@ def main():
     model = bert_tf.checkpoints.resolve(from_flags(ModelConfig), needs=["bert_config_file"])
     from bert_tf.device_check.compilation import Step, largest_batch
 
-    with console.only_errors("bert_tf", "absl", "tensorflow"):
+    with console.at_level("ERROR", "bert_tf", "absl", "tensorflow"):
         step = Step(FLAGS.task, model.bert_config, lengths, train, optimizer, compiler)
-    versions = {"bert_tf": bert_tf.__version__, "keras": importlib.metadata.version("keras")}
-    versions = ", ".join(f"{name} {x}" for name, x in (versions | compiler.versions).items())
+    versions = {"bert_tf": bert_tf.__version__, **compiler.versions}
     program = "fit on JAX" if backend == "jax" else "the scripts on TensorFlow"
     report = {
-        "versions": versions,
+        "versions": ", ".join(f"{name} {x}" for name, x in versions.items()),
         "devices": f"{compiler.count} x {compiler.kind}, {_size(compiler.memory)} for {backend}",
         "step": f"{FLAGS.task} with {program}, {train.dtype}, {lengths.max_seq_length} tokens",
     }
     _show(report)
     console.info("compiling takes minutes, for BERT-Base on two cores 2 for a GPU, 10 for a TPU")
-    # Python does not see Ctrl-C while a compiler runs.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     plan = step.compile(size)
     _show({"batch": f"{size}, {size // compiler.count} a device", **_describe(plan, compiler)})
     report |= {"train_batch_size": size, "plan": plan}

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import os
 import re
+import signal
 import tempfile
 import threading
 import time
@@ -56,11 +57,6 @@ class Step:
         for name in ("gradient_accumulation_steps", "recompute"):
             if self._is_jax and getattr(train, name) != getattr(type(train), name):
                 raise UserError(f"`{name}` is not an option of `fit` on JAX")
-        if compiler.is_gpu and compiler.count > 1 and not self._is_jax:
-            raise UserError(
-                f"`device={compiler.name}`: TensorFlow exchanges the gradients of several GPUs "
-                "outside of the compiled program; check one GPU with its share of the batch"
-            )
         self._replicas = _Replicas(compiler.count)
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():
@@ -68,8 +64,11 @@ class Step:
             self._task, schema, sizes = make(task, bert_config, lengths, train.dtype_policy)
             self._optimizer = make_optimizer(optimizer, 1000)
             self._program = self._of_jax() if self._is_jax else self._of_tensorflow()
-        if self._task.compares_replicas and compiler.count > 1 and not self._is_jax:
-            raise UserError(f"`task={task}`: expected one device or KERAS_BACKEND=jax")
+        # TensorFlow exchanges the gradients of GPUs outside of the compiled program.
+        is_one = self._task.compares_replicas or compiler.is_gpu
+        if is_one and compiler.count > 1 and not self._is_jax:
+            name = f"`device={compiler.name}` with `task={task}`"
+            raise UserError(f"{name}: expected one device, or KERAS_BACKEND=jax")
         self._shapes = {
             name: (x.shape(sizes), "int32" if x.dtype == "int64" else x.dtype)
             for name, x in schema.items()
@@ -91,7 +90,8 @@ class Step:
             text, compile = self._program(
                 {k: ((size, *x), t) for k, (x, t) in self._shapes.items()}
             )
-            key = repr([compiler.name, compiler.memory, compiler.versions, text]).encode()
+            flags = [os.environ.get(name) for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
+            key = repr([compiler.name, compiler.memory, compiler.versions, flags, text]).encode()
             cache = os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
             path = os.path.join(cache, "compiled", hashlib.sha256(key).hexdigest()[:32] + ".json")
             if files.exists(path):
@@ -99,7 +99,7 @@ class Step:
                 return json_files.read(path)
             try:
                 start = time.monotonic()
-                with _reporting(f"batch {batch_size} for {compiler.name}"):
+                with _alive(f"batch {batch_size} for {compiler.name}"):
                     memory, compiled = compile()
                 plan = _describe(memory, text, compiled)
                 plan["seconds"] = round(time.monotonic() - start)
@@ -240,8 +240,8 @@ def _naming_layers():
 
 
 @contextlib.contextmanager
-def _reporting(what):
-    """Log every 15 seconds that the process is alive."""
+def _alive(what):
+    """Log every 15 seconds that the process is alive, and let Ctrl-C end it."""
     done, start = threading.Event(), time.monotonic()
 
     def report():
@@ -249,9 +249,12 @@ def _reporting(what):
             console.info("compiling %s: %s", what, console.duration(time.monotonic() - start))
 
     threading.Thread(target=report, daemon=True).start()
+    # Python does not see Ctrl-C while a compiler runs.
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, handler)
         done.set()
 
 
@@ -301,7 +304,10 @@ def largest_batch(compile, first, plan, memory, unit):
         size = max(unit, size // 2 // unit * unit)
     if not fits(size):
         return 0, None
-    fits(4 * size if size == first else max(unit, size // 2 // unit * unit))
+    if size == first:
+        fits(4 * size)
+    if sum(known is not None for known in plans.values()) < 2:  # not enough for a line
+        fits(size // 2 // unit * unit or 2 * unit)
     for _ in range(2):
         best, too_large = max(filter(fits, plans)), [x for x in plans if not fits(x)]
         points = sorted((x, known["memory"]) for x, known in plans.items() if known)[-2:]

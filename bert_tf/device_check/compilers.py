@@ -49,9 +49,8 @@ gpu_device_info {{
 device_description_str: "{}" platform_name: "CUDA"
 dnn_version_info {{ major: 9 minor: 10 }} runtime_version {{ major: 12 minor: 9 }}
 """
-# The share of a GPU's memory that a program takes; `_FRACTION` overrides that of JAX.
-_SHARES = {"jax": "0.75", "tensorflow": "0.95"}
-_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+# The share of a GPU's memory that a program takes.
+_SHARES = {"jax": os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", 0.75), "tensorflow": 0.95}
 
 
 class Compiler:
@@ -71,7 +70,7 @@ class Compiler:
         kind, _, shape = name.partition(":")
         self.name, self.is_gpu = name, kind in GPUS
         extra, package = ("gpu", "jax-cuda12-pjrt") if self.is_gpu else ("tpu", "libtpu")
-        self.versions = _versions(["jax", package], f"{extra}-compiler")
+        self.versions = _versions(["keras", "jax", package], f"{extra}-compiler")
         from jax.experimental import topologies
 
         try:
@@ -94,9 +93,7 @@ class Compiler:
         # Tuning runs on the GPU.
         self._options = {"xla_gpu_autotune_level": "0"} if self.is_gpu else {}
         if self.is_gpu:
-            self.kind, share = GPUS[kind][-1], _SHARES[backend]
-            share = os.environ.get(_FRACTION, share) if backend == "jax" else share
-            self.memory = int(GPUS[kind][-4] * float(share))
+            self.kind, self.memory = GPUS[kind][-1], int(GPUS[kind][-4] * float(_SHARES[backend]))
         else:
             self.kind, self.memory = self._devices[0].device_kind, self._ask_for_memory()
 
@@ -107,8 +104,14 @@ class Compiler:
         huge = [jax.ShapeDtypeStruct((2**18, 2**20), np.float32)]
         try:
             self.divided(lambda state, batch: (0.0, [state[0] * 2]), huge, {})[1]()
-        except Exception as error:
-            return memory_limit(error)
+            answer = "it compiled a program of 1 TiB"
+        except Exception as error:  # the compilers have no class for it
+            if limit := memory_limit(error):
+                return limit
+            answer = reason(error)
+        raise UserError(
+            f"`device={self.name}`: the compiler does not name the memory of the device: {answer}"
+        )
 
     def divided(self, function, state, batch):
         """Return the text of a function of JAX, (state, batch) -> (results, new state).

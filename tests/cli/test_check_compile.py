@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 
 import bert_tf
-from bert_tf.device_check import compilation
+from bert_tf.device_check import compilation, compilers
 from tests.common import TINY, run_python
 
 
@@ -16,6 +16,7 @@ from tests.common import TINY, run_python
         (lambda x: 2 + x, 4, 66, 64, [16, 64]),  # linear
         (lambda x: 2 + x, 64, 34, 32, [32, 16]),  # the first does not fit
         (lambda x: 2 + x + x * x / 100, 4, 66, 40, [16, 48, 40]),  # the third does not fit
+        (lambda x: 2 + 0.1 * x, 64, 16, 136, [256, 32, 136]),  # the second does not fit
         (lambda x: 100, 4, 66, 0, [2, 1]),
     ],
 )
@@ -29,6 +30,30 @@ def test_the_largest_batch(memory, first, most, found, compiled):
     best, best_plan = compilation.largest_batch(compile, first, compile(first), most, 1)
     assert (best, sizes[1:]) == (found, compiled)
     assert (best_plan or {"memory": 100})["memory"] == memory(best)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("exceeds available HBM (15.75G)", None),
+        ("no such operation", "no such operation"),
+        ("", "1 TiB"),
+    ],
+)
+def test_the_memory_of_a_device_is_known(answer, expected):
+    pytest.importorskip("jax")
+    compiler = object.__new__(compilers.Compiler)
+
+    def compile():
+        if answer:
+            raise RuntimeError(answer)
+
+    compiler.name, compiler.divided = "v5e:2x2", lambda *_: ("", compile)
+    if expected is None:
+        assert compiler._ask_for_memory() == 15.75 * 2**30
+    else:
+        with pytest.raises(bert_tf.UserError, match=f"v5e:2x2.*{expected}"):
+            compiler._ask_for_memory()
 
 
 @pytest.mark.parametrize(
