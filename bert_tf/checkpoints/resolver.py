@@ -44,6 +44,7 @@ class PretrainedFiles:
       vocab_file: path of the vocabulary, or None.
       tokenizer_settings: dict of the arguments of `FullTokenizer` other than the vocabulary; None
         if `resolve` did not need the vocabulary.
+      task_file: path of the options of a fine-tuned model, whose weights may be elsewhere, or None.
     """
 
     # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
@@ -51,11 +52,17 @@ class PretrainedFiles:
     config: Any
     vocab_file: Any
     tokenizer_settings: Any
+    task_file: str | None = None
 
     @property
     def folder(self) -> str:
         """The folder of the weights."""
         return containing_folder(self.checkpoint)
+
+    @property
+    def config_folder(self) -> str:
+        """The folder where to look for a `TaskConfig`."""
+        return containing_folder(self.task_file or self.checkpoint)
 
     @property
     def revision(self) -> str | None:
@@ -162,7 +169,10 @@ def resolve(
             console.info("from %s: %s", origin, ", ".join(saved))
     if used:
         console.info("from %s: %s", source, ", ".join(used))
-    return PretrainedFiles(checkpoint, paths["bert_config_file"], paths["vocab_file"], settings)
+    task_file = find_companion_file(source, files.TASK_CONFIG_FILES) if source else None
+    return PretrainedFiles(
+        checkpoint, paths["bert_config_file"], paths["vocab_file"], settings, task_file
+    )
 
 
 def _find_source(given, is_preset):

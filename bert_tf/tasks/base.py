@@ -105,7 +105,7 @@ class Pipeline(Trainable):
         # A task for uncased models warns if no file specifies the casing.
         default = None if config_class.do_lower_case else False
         found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
-        stored = config_class.load(found.folder)
+        stored = config_class.load(found.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
         values = {

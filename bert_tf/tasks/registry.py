@@ -78,7 +78,7 @@ def load(preset, task=None, **options):
         found, served = served_tasks()[task]
         options |= served.config
     else:
-        found, _ = load_config(model_files.folder)
+        found, _ = load_config(model_files.config_folder)
     found = found or _find_class(model_files.checkpoint)
     return found.from_preset(model_files, load_weights="all", **options)
 

@@ -138,7 +138,7 @@ def _encode(setting):
     return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
 
 
-def training_settings(task, data, optimizer, num_frozen_layers):
+def settings_of_run(task, data, optimizer, num_frozen_layers):
     """Return the settings that determine the steps, to be compared when the run resumes."""
     settings = {
         # The examples of each step.

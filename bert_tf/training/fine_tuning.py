@@ -23,9 +23,9 @@ _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
 def fine_tune(
-    spec: type[TaskSpec], config: FineTuneConfig, command_line: str | None = None
+    task_class: type[TaskSpec], config: FineTuneConfig, command_line: str | None = None
 ) -> dict:
-    """Train, evaluate and predict with a task, the class `spec`, as the run_*.py scripts do.
+    """Train, evaluate and predict with the class of a task, as the run_*.py scripts do.
 
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
     >>> from bert_tf.tasks.classification.options import ClassificationOptions
@@ -45,23 +45,23 @@ def fine_tune(
     Raises:
       UserError: if an option or a file is not valid.
     """
-    spec.config_class.check_folder(config.output_dir)
-    earlier = spec.config_class.load(config.output_dir)
+    task_class.config_class.check_folder(config.output_dir)
+    earlier = task_class.config_class.load(config.output_dir)
     stored = None if config.do_train else earlier
     config = _completed(config, stored)
     resumes = earlier and (stored or checkpointing.latest(config.output_dir))
     model = checkpoints.resolve(
         config.model,
         run_settings=earlier.tokenizer_settings if resumes else None,
-        default_lower_case=spec.config_class.do_lower_case,
+        default_lower_case=task_class.config_class.do_lower_case,
     )
     config.check_model(model.bert_config)
     tokenizer = model.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
-    data = spec.read(config.task, model, config.splits, stored)
+    data = task_class.read(config.task, model, config.splits, stored)
     data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
-    return FineTuning(spec, config, data, tokenizer, strategy, model, command_line).run()
+    return FineTuning(task_class, config, data, tokenizer, strategy, model, command_line).run()
 
 
 def _completed(config, stored):
@@ -86,8 +86,8 @@ class FineTuning(Run):
     """A run of `fine_tune`."""
 
     def __init__(
-        self, spec, config, data, tokenizer, strategy, model, command_line=None, keras_model=None,
-        callbacks=(),
+        self, task_class, config, data, tokenizer, strategy, model, command_line=None,
+        keras_model=None, callbacks=(),
     ):  # fmt: skip
         """Check the data of a task, a `TaskData`, against the options.
 
@@ -96,7 +96,7 @@ class FineTuning(Run):
         """
         predicts = config.do_predict or (config.do_eval and data.predicted_split == "dev")
         super().__init__(config, model, strategy, data.data_files, command_line, predicts)
-        self.spec, self.data, self.tokenizer = spec, data, tokenizer
+        self.task_class, self.data, self.tokenizer = task_class, data, tokenizer
         self.keras_model, self.callbacks = keras_model, callbacks
         data.config = data.config.resumed(self.folder)
         self.labels, self.must_be_trained = data.config.labels or None, not config.do_train
@@ -110,7 +110,7 @@ class FineTuning(Run):
 
     def make_task(self):
         data, train = self.data, self.config.train
-        model = self.keras_model or self.spec.make_model(data.config, train.dtype_policy)
+        model = self.keras_model or self.task_class.make_model(data.config, train.dtype_policy)
         return data.make_task(model, train.pad_to_max_length)
 
     def prepare(self):

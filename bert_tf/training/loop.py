@@ -67,8 +67,8 @@ class Loop:
         check_path(output_dir, "output_dir")
         self.strategy, self.output_dir = strategy, output_dir
         self.workers, self.preemption = Workers(strategy), PreemptionHandler()
-        self.checkpoint, self.step = None, 0
         self._eval_writers = {}
+        self._end_training()
         with self.workers.watched(), strategy.scope():
             self.task = make_task()
         self.model = self.task.model
@@ -90,9 +90,14 @@ class Loop:
 
     def _restore(self, folder, variables):
         """Load the newest checkpoint in a folder; return whether there is one."""
-        if newest := checkpointing.restore_latest(folder, variables):
-            self.checkpoint, self.step = newest, checkpointing.read_step(newest)
+        newest = self.checkpoint = checkpointing.restore_latest(folder, variables)
+        self.step = checkpointing.read_step(newest) if newest else 0
         return newest is not None
+
+    def _end_training(self):
+        """Free what belongs to one `train`: the moments need twice the memory of the weights."""
+        self.data = self.eval_data = self.config = self.epochs = self.best = None
+        self.optimizer = self.num_train_steps = self.run_steps = self.state = self.settings = None
 
     def use_best(self, metric):
         """Load the best checkpoint by a metric; UserError if the run has none."""
@@ -119,13 +124,15 @@ class Loop:
             started with a different optimizer.
           Stopped: after SIGTERM or Ctrl-C, when the state is saved; or if another worker is lost.
         """
-        self.data, self.optimizer, self.num_train_steps = data, optimizer, num_train_steps
-        self.config, self.eval_data, self.epochs = config or TrainConfig(), eval_data, epochs
         with (
+            contextlib.ExitStack() as stack,
             exclusive_directory(self.output_dir, self.workers),
             self.preemption,
             self.workers.watched(),
         ):
+            stack.callback(self._end_training)
+            self.data, self.optimizer, self.num_train_steps = data, optimizer, num_train_steps
+            self.config, self.eval_data, self.epochs = config or TrainConfig(), eval_data, epochs
             self._make_steps()
             self._resume()
             is_evaluated = self._is_evaluated()
@@ -165,7 +172,7 @@ class Loop:
         self.run_steps = make_run_steps(step, self.task, strategy, loss_scale)
         # All variables of a checkpoint, and the settings that are saved with them.
         self.state = checkpointing.run_state(model, optimizer, loss_scale)
-        self.settings = checkpointing.training_settings(
+        self.settings = checkpointing.settings_of_run(
             self.task, self.data, optimizer, config.num_frozen_layers
         )
 

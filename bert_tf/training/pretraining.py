@@ -38,7 +38,8 @@ class PretrainingTask(Task):
         self._heads = [*_EPSILON][: 1 + has_pairs]
         self.loss_names = tuple(f"{head}_loss" for head in self._heads)
         self.fit_metric_names = tuple(f"{head}_accuracy" for head in self._heads)
-        self.metric_names = (*self.fit_metric_names, *self.loss_names, "loss")
+        names = (f"{head}_{x}" for head in self._heads for x in ("accuracy", "loss"))
+        self.metric_names = (*names, "loss")
 
     def _labels(self, batch, factors):
         """Return (head, labels, weights) of each head.

@@ -1,6 +1,7 @@
 """`Run`, the common part of pre-training and fine-tuning, and its record, `run.json`."""
 
 import contextlib
+import gc
 import json
 import os
 import platform
@@ -77,17 +78,20 @@ class Run:
             self.workers.chief_first(self.record.start)
             with record_checks.naming_bad_records(self.paths, self.check_records):
                 if config.do_train:
-                    data, num_steps, eval_data = self.training_data()
-                    with self.workers.watched(), self.strategy.scope():
-                        optimizer = make_optimizer(config.optimizer, num_steps)
-                    self.loop.train(
-                        data, optimizer, num_steps, config.train, eval_data, self.epochs
-                    )
+                    self._train()
+                    gc.collect()  # the graphs of the steps, which keep the moments, are cyclic
                 if metric:
                     self.loop.use_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(lambda: self.record.finish(metrics))
             return metrics
+
+    def _train(self):
+        """Train; the optimizer and the data are local, so that they are freed before evaluation."""
+        data, num_steps, eval_data = self.training_data()
+        with self.workers.watched(), self.strategy.scope():
+            optimizer = make_optimizer(self.config.optimizer, num_steps)
+        self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, self.epochs)
 
 
 FILE = "run.json"

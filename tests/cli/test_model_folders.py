@@ -1,9 +1,12 @@
 """Model folders as values of --model and --init_checkpoint, and their export."""
 
 import json
+import shutil
 
 import pytest
 
+import bert_tf
+from bert_tf.configs.model import ModelConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling import (
     BertClassifier,
@@ -13,6 +16,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
+from bert_tf.tasks import registry
 from tests.common import WORDS, enlarge_weights, tiny, write_hugging_face
 from tests.data.pretraining_helpers import write_records
 from tests.serving.conftest import assert_alike
@@ -91,6 +95,21 @@ def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, li
         answers.append(json.loads((tmp_path / "answers.jsonl").read_text()))
     assert answer in answers[0]
     assert_alike(*answers)
+
+
+def test_run_keeps_its_options_with_weights_elsewhere(tmp_path):
+    run, best, moved = (tmp_path / name for name in ("run", "run/best", "moved"))
+    hf = write_hugging_face(tmp_path / "hf", BertModel(tiny(vocab_size=len(WORDS))))
+    for folder, length in ((run, 8), (best, 6)):
+        options = {"labels": ["x", "y"], "max_seq_length": length}
+        bert_tf.TextClassifier.from_preset(hf, **options).save_to_preset(folder)
+    moved.mkdir()
+    for path in run.glob("model.ckpt-0.*"):
+        shutil.copy(path, moved)
+    for weights in (moved / "model.ckpt-0", moved, best):
+        config = ModelConfig(str(run), init_checkpoint=str(weights))
+        loaded = registry.load(bert_tf.checkpoints.resolve(config)).config
+        assert (loaded.labels, loaded.max_seq_length) == (("x", "y"), 8)
 
 
 def test_model_without_a_task(run_script, tmp_path):

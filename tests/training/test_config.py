@@ -89,7 +89,7 @@ def test_xla_is_for_gpus(monkeypatch):
 
 
 def test_explicit_files_win_over_those_of_the_model(monkeypatch):
-    monkeypatch.setattr(bert_tf.checkpoints.resolver, "fetch", lambda name: f"{name}/checkpoint")
+    monkeypatch.setattr(bert_tf.checkpoints.resolver, "fetch", lambda name, _: f"{name}/checkpoint")
     config = ModelConfig(
         model="tiny", bert_config_file="mine", vocab_file="mine", do_lower_case=False
     )

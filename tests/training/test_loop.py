@@ -11,10 +11,21 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from bert_tf.training import checkpointing, progress
-from tests.training.training_helpers import assert_same, run, start, tensors
+from bert_tf.training.pretraining import PretrainingTask
+from tests.training.training_helpers import (
+    Batches,
+    assert_same,
+    config,
+    make_adam,
+    one_device,
+    run,
+    start,
+    tensors,
+)
 
 # Saves often and returns to the host after each step, so signals can arrive in any state.
 OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0, "eval_steps": 50,
@@ -29,12 +40,16 @@ def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch)
 
 
 def test_nan_stops_the_run(tmp_path):
+    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(tmp_path))
     with pytest.raises(
         bert_tf.UserError,
         match=r"is (nan|inf) at step (\d+), with a batch from made up for step \d+; "
         "there is no checkpoint yet; .*`learning_rate`",
     ):
-        run(tmp_path, 50, rate=1e30)
+        loop.train(Batches(), make_adam(loop, 1e30), 50)
+    # The weights are not finite, and the next training starts at step 0.
+    with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step 1, "):
+        loop.train(Batches(), make_adam(loop), 1)
 
 
 def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatch):

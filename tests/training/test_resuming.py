@@ -165,6 +165,14 @@ def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     name = "bert/embeddings/word_embeddings"
     np.testing.assert_array_equal(first[name], second[name])
 
+    # The moments are freed before the evaluation.
+    optimizer = make_adam(loop)
+    loop.train(Batches(), optimizer, 2)
+    handle = weakref.ref(next(iter(optimizer.slots.values())).handle)
+    del optimizer
+    gc.collect()
+    assert handle() is None
+
     # The variables are freed, so many seeds need the memory of one.
     handle = weakref.ref(loop.model.trainable_variables[0].value.handle)
     del loop

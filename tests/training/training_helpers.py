@@ -95,10 +95,10 @@ def mirrored(count):
     )
 
 
-def make_adam(loop):
+def make_adam(loop, rate=1e-3):
     """Return an optimizer for a `Loop`."""
     with loop.strategy.scope():
-        return optimization.AdamWeightDecay(1e-3)
+        return optimization.AdamWeightDecay(rate)
 
 
 def run(

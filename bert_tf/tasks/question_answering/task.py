@@ -181,7 +181,7 @@ class QuestionAnsweringData(TaskData):
 
         The config gets the threshold of `find_null_score_diff_threshold`.
         """
-        answers = Answers(self.config, self.extract_answers(batches))
+        answers = Answers(self.config, self.extract_answers(batches), keeps_all=predicts and folder)
         if self.config.find_null_score_diff_threshold:
             answers.find_threshold()
             self.config = answers.config
@@ -226,10 +226,16 @@ def _make_source(options, split):
 class Answers:
     """The predictions for all questions of a split."""
 
-    def __init__(self, config, predictions):
-        """Collect `predictions`, pairs of a `Question` and its `QuestionPrediction`."""
+    def __init__(self, config, predictions, keeps_all=False):
+        """Collect `predictions`, pairs of a `Question` and its `QuestionPrediction`.
+
+        `write` needs all candidates, `keeps_all`; the rest needs only the first.
+        """
         self.config = config
-        self._pairs = {question.id: (question, x) for question, x in predictions}
+        self._pairs = {
+            question.id: (question, x if keeps_all else x._replace(candidates=x.candidates[:1]))
+            for question, x in predictions
+        }
 
     def score(self):
         scorer = Scorer(self.config.version_2_with_negative)

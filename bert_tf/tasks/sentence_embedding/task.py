@@ -224,7 +224,7 @@ def read(options, pretrained, splits, stored=None):
     names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "max_seq_length")
     given = {x: getattr(options, x) for x in names if options.is_given(x)}
     if stored := stored or (
-        pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.folder)
+        pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
     ):
         settings = {**{x: getattr(stored, x) for x in names}, **given}
     else:
