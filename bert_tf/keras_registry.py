@@ -15,8 +15,8 @@ _CLASSES = {
         "MaskedLMHead", "PoolWindows", "Projection", "RepeatForWindows", "TransformerLayer",
         "UnfoldChoices",
     ),
+    "bert_tf.modeling.keras_losses": ("RowLoss", "RowMetric"),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
-    "bert_tf.tasks.fitting": ("RowLoss", "RowMetric"),
     "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
     "bert_tf.tokenization.layer": ("BertTokenizer",),
 }  # fmt: skip

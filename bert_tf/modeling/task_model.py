@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import inspect
 import types
 from collections.abc import Mapping
 
@@ -10,11 +9,14 @@ import keras
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.modeling.keras_losses import for_logits
 from bert_tf.modeling.token_layout import can_skip_padding
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
     import tensorflow as tf
+
+RATE_CALLBACKS = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
 
 
 def _replica_context():
@@ -80,51 +82,6 @@ def _arrays(inputs):
     return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
 
 
-# Losses and metrics of probabilities without an option for logits -> what makes logits fit.
-_ACTIVATIONS = {
-    "KLDivergence": "softmax", "Poisson": "exponential", "Dice": "sigmoid", "Tversky": "sigmoid",
-}  # fmt: skip
-# Attributes of the others, their values for probabilities, and for logits.
-_OPTIONS = (
-    ("from_logits", False, True), ("_from_logits", False, True),
-    ("threshold", 0.5, 0.0), ("thresholds", [0.5], 0.0),
-)  # fmt: skip
-
-
-def _of_logits(given, module, argument, is_binary=False):
-    """Return a loss or metric of Keras' `compile` for logits, the outputs of all heads.
-
-    Names and functions stand for the variant for logits; an object for probabilities is an error.
-    """
-    is_accuracy = given in ("accuracy", "acc")
-    if given is None or (is_accuracy and not is_binary):
-        return given
-    found = module.get("binary_accuracy" if is_accuracy else given)
-    kind = type(found)
-    if inspect.isfunction(found):
-        name = found.__name__.replace("_", "")
-        kind = next((getattr(module, x) for x in dir(module) if x.lower() == name), None)
-        if kind is None or getattr(module, found.__name__, None) is not found:
-            return given
-        found = kind()
-    is_keras = kind.__module__.startswith("keras.")
-    if is_keras and (activation := _ACTIVATIONS.get(kind.__name__)):
-        raise UserError(
-            f"`{argument}`: {kind.__name__} takes probabilities or rates, but the model returns "
-            f"logits; use a function that first applies keras.activations.{activation} to them"
-        )
-    for name, default, value in _OPTIONS:
-        if getattr(found, name, None) == default:
-            option = name.removeprefix("_")
-            if isinstance(given, str) or inspect.isfunction(given):
-                return kind(name=getattr(given, "__name__", given), **{option: value})
-            raise UserError(
-                f"`{argument}`: found {kind.__name__} of probabilities, expected one of logits; "
-                f"use {kind.__name__}({option}={value})"
-            )
-    return given
-
-
 class TaskModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
 
@@ -137,6 +94,8 @@ class TaskModel:
     `Task.keras_targets`.
     """
 
+    # Makes probabilities of the logits; None for the usual one of the loss and the outputs.
+    logits_activation = None
     _task = None
     _is_training = True
 
@@ -178,20 +137,9 @@ class TaskModel:
         self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None,
         weighted_metrics=None, **options,
     ):  # fmt: skip
-        # A subclassed model has no attribute `outputs`.
-        is_binary = {x.shape[-1] for x in getattr(self, "outputs", ())} == {1}
-
-        def convert(values, *arguments):
-            return keras.tree.map_structure(lambda x: _of_logits(x, *arguments), values)
-
-        super().compile(
-            optimizer,
-            convert(loss, keras.losses, "loss"),
-            loss_weights,
-            convert(metrics, keras.metrics, "metrics", is_binary),
-            convert(weighted_metrics, keras.metrics, "weighted_metrics", is_binary),
-            **options,
-        )
+        given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
+        given = for_logits(self, **given)
+        super().compile(optimizer, loss_weights=loss_weights, **given, **options)
 
     def compile_from_config(self, config):
         # Keras' method requires its own `compile`.
@@ -201,6 +149,15 @@ class TaskModel:
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *arguments, **options):
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if callable(getattr(optimizer, "_learning_rate", None)):
+            for callback in keras.tree.flatten(options.get("callbacks")):
+                if isinstance(callback, RATE_CALLBACKS):
+                    raise UserError(
+                        f"`callbacks`: {type(callback).__name__} cannot set the learning rate, "
+                        "because the optimizer has a schedule; compile the model with a constant "
+                        "rate, such as bert_tf.AdamWeightDecay(2e-5)"
+                    )
         if "validation_data" in options:
             options["validation_data"] = _arrays(options["validation_data"])
         with self._skipping_padding():

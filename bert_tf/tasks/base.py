@@ -22,7 +22,7 @@ from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import folders
 from bert_tf.modeling.layer_states import is_quantized, load_quantized, save_quantized
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.tasks.fitting import Trainable
+from bert_tf.tasks.fitting import ACTIVATIONS, Trainable
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing
@@ -54,6 +54,7 @@ class Pipeline(Trainable):
 
     def __init__(self, model: keras.Model, config: TaskConfig):
         self.model, self.config = model, config.keep_vocabulary()
+        model.logits_activation = ACTIVATIONS.get(self.keras_loss, "linear")
         self.tokenizer = FullTokenizer(
             config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
         )

@@ -1,7 +1,6 @@
 """`fit` and `evaluate` of the classes: in memory by Keras, or in a folder by the scripts' loop."""
 
 import dataclasses
-import functools
 import warnings
 from typing import Any
 
@@ -13,6 +12,7 @@ from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, Tr
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
+from bert_tf.modeling.task_model import RATE_CALLBACKS
 from bert_tf.optimization import make_optimizer
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
@@ -27,77 +27,8 @@ _OTHER_NAMES = {
     "train_batch_size": "`batch_size`",
 }
 
-# Attributes of losses and metrics that take logits.
-_LOGITS = {"from_logits": True, "_from_logits": True, "threshold": 0, "thresholds": [0]}
 # The loss of a task -> the activation that makes probabilities of its logits.
-_ACTIVATIONS = {"sparse_categorical_crossentropy": "softmax", "binary_crossentropy": "sigmoid"}
-
-
-def _probability_rows(targets, logits, activation):
-    """Return ids of labels as rows of 0 and 1, and logits as probabilities."""
-    if len(targets.shape) < len(logits.shape):
-        targets = keras.ops.one_hot(keras.ops.cast(targets, "int32"), logits.shape[-1])
-    return targets, keras.activations.get(activation)(logits)
-
-
-@keras.saving.register_keras_serializable("bert_tf")
-class RowLoss(keras.losses.Loss):
-    """Passes rows of 0 and 1, and logits through an activation, to a loss of Keras."""
-
-    def __init__(self, loss, activation, **options):
-        super().__init__(**options)
-        self.loss, self.activation = keras.losses.get(loss), activation
-
-    def call(self, y_true, y_pred):
-        function = getattr(self.loss, "call", self.loss)
-        return function(*_probability_rows(y_true, y_pred, self.activation))
-
-    def get_config(self):
-        loss = keras.losses.serialize(self.loss)
-        return {**super().get_config(), "loss": loss, "activation": self.activation}
-
-
-@keras.saving.register_keras_serializable("bert_tf")
-class RowMetric(keras.metrics.Metric):
-    """Passes to a metric of Keras what `RowLoss` passes to a loss."""
-
-    def __init__(self, metric, activation, **options):
-        super().__init__(**options)
-        metric = keras.metrics.get(metric)
-        is_metric = isinstance(metric, keras.metrics.Metric)
-        self.metric = metric if is_metric else keras.metrics.MeanMetricWrapper(metric)
-        self.activation = activation
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        rows = _probability_rows(y_true, y_pred, self.activation)
-        self.metric.update_state(*rows, sample_weight)
-
-    def result(self):
-        return self.metric.result()
-
-    def get_config(self):
-        metric = keras.metrics.serialize(self.metric)
-        return {**super().get_config(), "metric": metric, "activation": self.activation}
-
-
-def _of_rows(argument, activation, given):
-    """Return a loss or metric of Keras for ids of labels and for logits, others unchanged."""
-    is_named, kinds = isinstance(given, str), (RowMetric, keras.metrics)
-    wrapper, module = (RowLoss, keras.losses) if argument == "loss" else kinds
-    if given in ("accuracy", "acc"):
-        if activation == "softmax":
-            return given  # Keras knows whether targets are ids
-        given = "binary_accuracy"
-    found = module.get(given)
-    title = getattr(found, "__name__", type(found).__name__)
-    is_keras = getattr(found, "__module__", "").startswith("keras.")
-    if not is_keras or title.lower().startswith("sparse"):
-        return given
-    if is_named and activation == "sigmoid" and getattr(found, "beta", None):
-        found.threshold = 0.5  # by default, an F1 score counts only the best label
-    if any(getattr(found, name, None) == value for name, value in _LOGITS.items()):
-        activation = "linear"  # it takes logits
-    return wrapper(found, activation, name=given if is_named else getattr(found, "name", title))
+ACTIVATIONS = {"sparse_categorical_crossentropy": "softmax", "binary_crossentropy": "sigmoid"}
 
 
 class Trainable(TaskSpec):
@@ -145,18 +76,11 @@ class Trainable(TaskSpec):
             loss of the task.
           metrics: metrics, likewise; None for the metrics of the task.
           **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
-
-        Raises:
-          UserError: if the loss or a metric of ids does not take logits.
         """
         if loss in (self.keras_loss, self.keras_loss.removeprefix("sparse_")):
             loss = None  # that of the task
         given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
-        activation = _ACTIVATIONS.get(self.keras_loss)
-        for name in given.keys() & {"loss", "metrics", "weighted_metrics"} if activation else ():
-            convert = functools.partial(_of_rows, name, activation)
-            given[name] = keras.tree.map_structure(convert, given[name])
         default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
         with model_strategy(self.model).scope():
             self.model.compile(optimizer or default, **given)
@@ -267,8 +191,7 @@ class Trainable(TaskSpec):
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress
         for callback in callbacks:
-            rates = keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau
-            if isinstance(callback, rates):
+            if isinstance(callback, RATE_CALLBACKS):
                 name = type(callback).__name__
                 raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
         train = TrainConfig.take(

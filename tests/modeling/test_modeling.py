@@ -120,13 +120,25 @@ def test_losses_and_metrics_take_logits(tmp_path):
     single.compile("sgd", name, metrics=["accuracy"], run_eagerly=True)
     correct = np.mean((single(batch)["logits"] > 0) == labels[:, :1])
     assert single.test_on_batch(batch, labels[:, :1])[1] == np.float32(correct)
-    for argument, refused in (
-        ("loss", "kl_divergence"), ("loss", keras.losses.Poisson()), ("loss", "dice"),
-        ("metrics", ["kl_divergence"]), ("metrics", [keras.metrics.Precision()]),
-        ("weighted_metrics", [keras.metrics.CategoricalCrossentropy()]),
-    ):  # fmt: skip
-        with pytest.raises(bert_tf.UserError, match=f"^`{argument}`: .*; use "):
-            model.compile(**{argument: refused})
+    loss = keras.losses.CategoricalGeneralizedCrossEntropy()
+    sparse = "sparse_categorical_crossentropy"
+    model.compile("sgd", loss, metrics=["AUC", "accuracy", sparse], run_eagerly=True)
+    probabilities, ids = keras.ops.softmax(logits), np.array([0, 1, 0])
+    correct = np.mean(np.argmax(logits, -1) == ids)
+    entropies = getattr(keras.losses, sparse)(ids, probabilities)
+    expected = loss(ids, probabilities), keras.metrics.AUC()(labels, probabilities), correct
+    for targets in (ids, ids[:, None]):
+        values = model.test_on_batch(batch, targets)
+        np.testing.assert_allclose(values, [*expected, np.mean(entropies)], rtol=1e-5)
+        model.reset_metrics()
+    single.compile("sgd", "mse", metrics=["mae"], run_eagerly=True)  # of scores
+    errors = single(batch)["logits"] - labels[:, :1]
+    values = single.test_on_batch(batch, labels[:, :1])
+    np.testing.assert_allclose(values, [np.mean(errors**2), np.mean(np.abs(errors))], rtol=1e-5)
+    encoder = BertModel(tiny(num_hidden_layers=1))
+    encoder.compile(loss={"pooled_output": "mse"}, run_eagerly=True)  # of vectors
+    vectors = encoder(batch)["pooled_output"]
+    assert encoder.test_on_batch(batch, {"pooled_output": vectors}) < 1e-9
 
 
 @pytest.mark.parametrize("skip_padding", [False, True])

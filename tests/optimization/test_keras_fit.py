@@ -160,6 +160,12 @@ def fit_in_loop(optimizer, folder):
     loop.train(Batches(), optimizer, 1)
 
 
+def fit_with_rates():
+    model = bert_tf.BertClassifier(config(), 2)
+    model.compile(bert_tf.AdamWeightDecay(bert_tf.LinearWarmupDecay(0.1, 9)), "mse")
+    model.fit(features(), callbacks=[keras.callbacks.ReduceLROnPlateau()])
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
@@ -168,6 +174,7 @@ def fit_in_loop(optimizer, folder):
         (lambda _: bert_tf.LinearWarmupDecay(0.1, 0), "`num_train_steps=0`"),
         (lambda folder: fit_in_loop(keras.optimizers.Adam(), folder), "`optimizer`.*Adam"),
         (lambda x: fit_in_loop(bert_tf.AdamWeightDecay(0.1, use_ema=True), x), "`use_ema`"),
+        (lambda _: fit_with_rates(), "`callbacks`: ReduceLROnPlateau"),
     ],
 )
 def test_options_that_would_be_ignored_are_errors(call, named, tmp_path):

@@ -166,17 +166,26 @@ def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
     smooth, name = {"label_smoothing": 0.1}, kind.lower()
     names = {"AUC": keras.metrics.AUC(), "mae": keras.metrics.MeanAbsoluteError(),
              f"{name}_accuracy": getattr(keras.metrics, f"{kind}Accuracy")()}  # fmt: skip
-    objects = [keras.metrics.F1Score("macro", 0.5), keras.metrics.Precision()]
+    m = keras.metrics
+    objects = [
+        m.F1Score("macro", 0.5), m.Precision(thresholds=[0.3, 0.7]), m.RecallAtPrecision(0.4),
+        m.PrecisionAtRecall(0.4), m.SensitivityAtSpecificity(0.4), m.KLDivergence(),
+    ]  # fmt: skip
     values = names | {x.name: x for x in objects}
-    values = {x: float(metric(rows, probabilities)) for x, metric in values.items()}
+    values = {x: np.array(metric(rows, probabilities)) for x, metric in values.items()}
+    function = keras.losses.binary_focal_crossentropy
+    values[function.__name__] = np.mean(function(rows, probabilities))
     for loss, value in (
         (None, expected["loss"]), (f"{name}_crossentropy", expected["loss"]),
         (cross(**smooth), cross(**smooth)), (cross(from_logits=True, **smooth), cross(**smooth)),
         (f"{name}_focal_crossentropy", focal()), (focal(from_logits=True), focal()),
+        ("kl_divergence", m.KLDivergence()),
     ):  # fmt: skip
         for metric in objects:
             metric.reset_state()
-        classifier.compile("sgd", loss, metrics=[*names, *objects], run_eagerly=True)
+        compiled = classifier if loss is None else classifier.model
+        metrics = [*names, *objects, function]
+        compiled.compile("sgd", loss, metrics=metrics, run_eagerly=True)
         results = classifier.evaluate(TEXTS, rows, verbose=0)
         value = float(value(rows, probabilities)) if callable(value) else value
         for key, x in {"loss": value, **values}.items():
@@ -186,8 +195,6 @@ def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
     classifier.model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.get_compile_config() == classifier.model.get_compile_config()
-    with pytest.raises(bert_tf.UserError, match="from_logits=True"):
-        classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy())
 
 
 @pytest.mark.parametrize(
