@@ -185,7 +185,9 @@ def local_folder(path: str) -> str:
     """
     if path.startswith(files.HUB):
         return _hub_folder(path)
-    is_local = any(files.exists(path + ending) for ending in ("", ".index"))
+    # A name without a file in an existing folder is a mistyped path.
+    folder = os.path.dirname(path)
+    is_local = any(map(files.exists, (path, f"{path}.index"))) or os.path.isdir(folder)
     if path in _KERAS_HUB and not is_local:
         return _KERAS_HUB[path]
     name = _CANONICAL.get(path, path)

@@ -8,8 +8,8 @@ and which batch fits. A compilation takes minutes.
 
 With KERAS_BACKEND=jax, it is the step of Keras' `fit` on JAX instead of the step of the scripts:
 
-    KERAS_BACKEND=jax bert-tf check compile --device=H100 --bert_config_file=bert_config.json \
-      --task=pretraining --max_seq_length=512 --max_predictions_per_seq=80
+    KERAS_BACKEND=jax bert-tf check compile --device=H100 --task=pretraining \
+      --bert_config_file=bert_config.json --max_seq_length=512
 """
 
 import os

@@ -30,6 +30,7 @@ class RecordConfig(Config):
         128,
         "Maximum sequence length, in tokens. The same for creating records and for training.",
         minimum=SHORTEST,
+        maximum=100_000,  # a table of the lengths is in memory
     )
     max_predictions_per_seq: int = option(
         20,

@@ -52,7 +52,8 @@ CASES = {
         lambda: tag_task(config()),
         {"tag_ids": (3, (S,)), "word_starts": (2, (S,)), "sample_weight": (None, ())},
     ),
-    "contrastive": (lambda: sentence_task("contrastive", 2, False), {"label_value": (None, ())}),
+    "contrastive": (lambda: sentence_task("contrastive", 2, False),
+                    {"label_value": (None, ()), "text_ids": (9, (2,))}),
     "cosent": (lambda: sentence_task("cosent", 2, True), {"label_value": (None, ())}),
     "pretraining": (
         lambda: PretrainingTask(config()),
