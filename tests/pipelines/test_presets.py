@@ -28,6 +28,7 @@ def test_wrong_presets(model_folder, tmp_path):
 def test_files_and_settings(model_folder):
     model_files = checkpoints.resolve(model_folder)
     assert dataclasses.asdict(model_files) == {
+        "task_file": None,
         "checkpoint": str(model_folder),
         "config": str(model_folder / "bert_config.json"),
         "vocab_file": str(model_folder / "vocab.txt"),

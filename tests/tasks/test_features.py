@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -166,7 +167,7 @@ def test_a_class_makes_the_records_of_the_script(
     script, *flags = f"{command} --do_train --train_file={path} --output_dir={tmp_path}/out".split()
     run_script(script, *flags, *QUICK_RUN, *write_model(tmp_path))
     (run,) = experiments
-    pipeline = pipeline_class(None, run.data.config)
+    pipeline = pipeline_class(types.SimpleNamespace(), run.data.config)
     columns = [columns_of(path), *[None] * (len(pipeline.arguments) - 1)]
     data = pipeline._data({"train": pipeline._examples(columns, pipeline.arguments, "train")})
 
