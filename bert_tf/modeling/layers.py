@@ -138,9 +138,13 @@ def _keep_mask(shape, rate, seed):
         return keras.random.uniform(shape, seed=seed) >= rate
     half = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
     bits = keras.random.randint(half, -(2**31), 2**31 - 1, seed=seed)
+    bits, limit = ops.cast(bits, "uint32"), round(rate * 2**16)
+    if keras.backend.backend() == "jax":  # its gradient would keep halves in place of booleans
+        low, high = bits % 2**16, bits // 2**16
+        return ops.concatenate([low >= limit, high >= limit], axis)
     # `view` needs a known last axis.
-    halves = ops.view(ops.reshape(ops.cast(bits, "uint32"), (-1, 1)), "uint16")
-    return ops.reshape(halves, shape) >= ops.cast(round(rate * 2**16), "uint16")
+    halves = ops.view(ops.reshape(bits, (-1, 1)), "uint16")
+    return ops.reshape(halves, shape) >= ops.cast(limit, "uint16")
 
 
 @register
