@@ -97,7 +97,7 @@ def main():
     if config.runner:
         pretraining.create_with_beam(shards, config.runner, list(config.beam_option))
     else:
-        shards.create(config.num_processes, config.max_memory_mb)
+        shards.create(config.num_processes)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ def run_files(config):
             f"folder or the output_dir of a training run ({', '.join(names.values())}); for a "
             "checkpoint of the release, use --task, --labels and --init_checkpoint"
         )
+    elif config.checkpoint:
+        raise bert_tf.UserError(f"--checkpoint: {folder}, a Hugging Face folder, has only one")
     return bert_tf.checkpoints.resolve(ModelConfig(folder, init_checkpoint=checkpoint))
 
 

@@ -33,18 +33,18 @@ flags.DEFINE_enum(
     "layer_combination",
     None,
     list(LAYER_COMBINATIONS),
-    "Combine layers into a single vector, as in table 7 of the BERT paper, instead of writing "
-    "the layers separately. (bert_tf)",
+    "Combine layers into a single vector, as in table 7 of the BERT paper, instead of writing the "
+    "layers separately.",
 )
 flags.DEFINE_list(
-    "layer_weights", None, "Layer weights for a weighted sum. Default: equal weights. (bert_tf)"
+    "layer_weights", None, "Layer weights for a weighted sum. Default: equal weights."
 )
 flags.DEFINE_enum(
     "words",
     None,
     ["first", "mean"],
     "Write a vector per whitespace-delimited word instead of per token: the vector of its first "
-    "token, or the mean over its tokens. (bert_tf)",
+    "token, or the mean over its tokens.",
 )
 flags.mark_flags_as_required(["input_file", "output_file"])
 

@@ -7,8 +7,9 @@ its command; a table at the end shows the results. The same commands train model
 
 import contextlib
 import json
+import multiprocessing
 import os
-import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_integer("seed", 0, "Random seed for the text and for training.", lower_bound=0)
 flags.DEFINE_integer("num_train_steps", 1500, "Number of pre-training steps.", lower_bound=1)
-flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training and skip all evaluations.")
+flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training.")
 
 # Only folders with this file may be emptied.
 MARKER = "made_by_quickstart.txt"
@@ -58,6 +59,9 @@ CONFIG = {
     "initializer_range": 0.06,
 }
 
+# On Linux, scripts run in forks of this process, which has imported TensorFlow but has not used it.
+PROCESSES = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+
 # Like a server, this process imports TensorFlow but not bert_tf.
 PREDICT = """\
 import json, sys, tensorflow as tf
@@ -72,6 +76,9 @@ assert "bert_tf" not in sys.modules
 def main():
     start = time.monotonic()
     make_output_folder(FLAGS.output_dir)
+    if sys.platform == "linux":
+        with bert_tf.console.without_tensorflow_messages():
+            _ = bert_tf.TextClassifier, bert_tf.training.pretrain
     prepare_data()
     pretrain()
     if FLAGS.only_pretraining:
@@ -128,8 +135,6 @@ def prepare_data():
     config = json.dumps({"vocab_size": vocab_size, **CONFIG}, indent=2)
     files.write_text(output_path("bert_config.json"), config + "\n")
     for name, dupe_factor in (("corpus", 3), ("heldout", 1)):
-        if name == "heldout" and FLAGS.only_pretraining:
-            continue
         run_step(
             f"Create pre-training records from {name}.txt, with some words masked",
             "create_pretraining_data.py",
@@ -150,26 +155,24 @@ def pretrain():
         "max_seq_length": MAX_SEQ_LENGTH,
         "max_predictions_per_seq": MAX_PREDICTIONS_PER_SEQ,
         "seed": FLAGS.seed,
+        "do_eval": True,
+        "eval_batch_size": 64,
     }
-
-    def evaluate(title, folder):
-        if not FLAGS.only_pretraining:
-            run_step(
-                title,
-                "run_pretraining.py",
-                output_dir=output_path(folder),
-                do_eval=True,
-                input_file=output_path("heldout.tfrecord"),
-                eval_batch_size=64,
-                **sizes,
-            )
-
-    evaluate("Evaluate random weights, before pre-training", "untrained")
+    heldout = output_path("heldout.tfrecord")
+    if not FLAGS.only_pretraining:
+        run_step(
+            "Evaluate random weights, before pre-training",
+            "run_pretraining.py",
+            output_dir=output_path("untrained"),
+            input_file=heldout,
+            **sizes,
+        )
     run_step(
         "Pre-train: predict masked words, and whether a sentence is the next one",
         "run_pretraining.py",
         do_train=True,
         input_file=output_path("corpus.tfrecord"),
+        eval_file=heldout,
         vocab_file=output_path("vocab.txt"),  # makes the folder complete, for `from_preset`
         output_dir=output_path("pretrained"),
         train_batch_size=64,
@@ -178,7 +181,6 @@ def pretrain():
         num_warmup_steps=FLAGS.num_train_steps // 6,
         **sizes,
     )
-    evaluate("Evaluate after pre-training", "pretrained")
 
 
 def fine_tune():
@@ -193,7 +195,6 @@ def fine_tune():
             "run_classifier.py",
             task_name="tsv",
             do_train=True,
-            do_eval=True,
             do_predict=True,
             data_dir=output_path("text"),
             vocab_file=output_path("vocab.txt"),
@@ -240,18 +241,29 @@ def export_and_predict():
 
 
 def run_step(title, script, **options):
-    """Run a script with `commands.run`, and print the files that it wrote."""
-    before = list_files()
+    """Run a script with `commands.run`."""
     with timed(title):
         try:
-            commands.run(script, **options)
+            commands.run(script, start_process, **options)
         except bert_tf.UserError as error:
             raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
-        new = sorted(path for path, time in list_files().items() if before.get(path) != time)
         print()
-        for folder in sorted({path.parent for path in new}):
-            names = (path.name for path in new if path.parent == folder)
-            print(f"  wrote {folder}: {', '.join(names)}")
+
+
+def start_process(command):
+    """Run a Python command without importing TensorFlow again; return its exit status."""
+    process = PROCESSES.Process(target=run_script, args=(command[1:],))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def run_script(arguments):
+    """Run a script, or `-m MODULE`, with its arguments."""
+    FLAGS.remove_flag_values(["output_dir", "seed", "num_train_steps", "only_pretraining"])
+    is_module = arguments[0] == "-m"
+    sys.argv = arguments[is_module:]
+    (runpy.run_module if is_module else runpy.run_path)(sys.argv[0], run_name="__main__")
 
 
 @contextlib.contextmanager
@@ -261,16 +273,6 @@ def timed(title):
     start = time.monotonic()
     yield
     print(f"  ({bert_tf.console.duration(time.monotonic() - start)})", flush=True)
-
-
-def list_files():
-    """Return the modification times of the files, without hidden ones and checkpoint data."""
-    paths = pathlib.Path(FLAGS.output_dir).rglob("[!.]*")
-    return {
-        path: path.stat().st_mtime_ns
-        for path in paths
-        if path.is_file() and ".data-" not in path.name
-    }
 
 
 def format_results(predictions, seconds):

@@ -20,7 +20,7 @@ __version__ = "0.3.0"
 if importlib.util.find_spec("tensorflow") is None:
     raise ImportError(
         "bert_tf requires TensorFlow, which is not installed: pip install 'bert_tf[tensorflow]'; "
-        "for tensorflow-cpu, tensorflow-tpu or tf-nightly see docs/versions.md"
+        "for tensorflow-cpu, tensorflow-tpu or tf-nightly see docs/models.md"
     )
 
 keras_registry.install()

@@ -11,18 +11,17 @@ from bert_tf.errors import UserError
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def run(script, **options):
+def run(script, start=None, **options):
     """Run a script in a new process, and print its command and its output.
 
     `script` is a file, such as "run_classifier.py", or "-m MODULE"; `options` are flags by name,
     True for a flag without a value. If `sys.stdout` was replaced, as in a notebook, the output goes
-    there.
+    there. `start` is a function that runs a command and returns its exit status.
     """
     command = script.split() if script.startswith("-m ") else [_find_script(script)]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
     print("$ " + _format_command(["python", *command]) + "\n", flush=True)
-    status = _run([sys.executable, *command])
-    if status:
+    if status := (start or _run)([sys.executable, *command]):
         raise UserError(f"{script} exited with status {status}")
 
 

@@ -191,11 +191,11 @@ def progress(what, source):
 
 @contextlib.contextmanager
 def at_level(level, *names):
-    """Set the loggers `names` to a level, such as "ERROR", within the context."""
+    """Log nothing below a level, such as "ERROR", by the loggers `names` within the context."""
     with contextlib.ExitStack() as stack:
         for logger in map(logging.getLogger, names):
             stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(level)
+            logger.setLevel(max(logging.getLevelName(level), logger.getEffectiveLevel()))
         yield
 
 

@@ -34,8 +34,7 @@ def check_unicode(text, name="the text"):
     """Raise UserError if `text` contains a surrogate; `name` names the text in the message."""
     if not text.isascii() and (match := _SURROGATE.search(text)):
         raise UserError(
-            f"{name}: found the lone surrogate {match.group()!a} at character {match.start()}, "
-            "expected Unicode text"
+            f"{name}: found the lone surrogate {match.group()!a} at character {match.start()}"
         )
 
 

@@ -11,11 +11,9 @@ import sys
 _CLASSES = {
     "bert_tf.modeling": (
         "BertClassifier", "BertModel", "BertMultipleChoice", "BertPretrainer", "BertSpanLabeler",
-        "BertTokenClassifier", "Dense", "Dropout", "Embeddings", "FoldChoices", "LayerNorm",
-        "MaskedLMHead", "PoolWindows", "Projection", "RepeatForWindows", "TransformerLayer",
-        "UnfoldChoices",
+        "BertTokenClassifier", "Dense", "Dropout", "Embeddings", "Fold", "LayerNorm",
+        "MaskedLMHead", "Projection", "TransformerLayer", "Unfold",
     ),
-    "bert_tf.modeling.keras_losses": ("RowLoss", "RowMetric"),
     "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
     "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
     "bert_tf.tokenization.layer": ("BertTokenizer",),

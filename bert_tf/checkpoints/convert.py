@@ -130,9 +130,7 @@ def _settings(path, vocab_file, options):
     recorded = read_settings(path, vocab_file)
     for name, value in given.items():
         if recorded.get(name) not in (None, value):
-            raise UserError(
-                f"`{name}={value}`: expected {recorded[name]} as in the files next to {path}"
-            )
+            raise UserError(f"`{name}={value}`: expected {recorded[name]} as next to {path}")
     add_published_casing(recorded, path)
     return resolve_settings(**{**recorded, **given})
 
@@ -183,19 +181,13 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None):
     positions = max_position_embeddings or config.max_position_embeddings
     words = vocab_size or config.vocab_size
     if words < config.vocab_size:
-        raise UserError(
-            f"`vocab_size={words}`: expected at least {config.vocab_size}, the number of words in "
-            "the model"
-        )
+        raise UserError(f"`vocab_size={words}`: expected at least the model's {config.vocab_size}")
     values |= {"max_position_embeddings": positions, "vocab_size": words}
     resized = BertConfig.from_dict(values)  # checks the upper bounds
     changes_positions = positions != config.max_position_embeddings
     changes_words = words != config.vocab_size
     if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
-        raise UserError(
-            "`keep_optimizer` cannot be combined with resized tables, because the optimizer's "
-            "moments are not resized"
-        )
+        raise UserError("`keep_optimizer` cannot be combined with resized tables")
     if changes_positions:
         table = tensors[_POSITIONS]
         tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats rows

@@ -84,11 +84,12 @@ def fetch(name: str, argument: str = "name") -> str:
         published one.
     """
     if name not in MODELS:
-        close = difflib.get_close_matches(os.path.basename(name), MODELS)
-        similar = " or ".join(close or ["uncased_L-12_H-768_A-12"])
+        base = os.path.basename(name)
+        close = difflib.get_close_matches(base, MODELS) or ["uncased_L-12_H-768_A-12"]
         raise UserError(
             f"`{argument}`: {name} is neither a folder nor one of `bert_tf.checkpoints.MODELS`, "
-            f"such as {similar}; models of the Hugging Face hub are named OWNER/NAME"
+            f"such as {' or '.join(close)}; models of the Hugging Face hub are named OWNER/NAME, "
+            f"such as sentence-transformers/{base}"
         )
     cache = os.environ.get("BERT_TF_CACHE") or os.path.expanduser("~/.cache/bert_tf")
     base_url = (os.environ.get("BERT_TF_MODELS_URL") or BASE_URL).rstrip("/")
@@ -151,26 +152,14 @@ _WEIGHT_FILES = (WEIGHTS, INDEX, "model-*-of-*.safetensors")
 _OTHER_FILES = (
     HUGGING_FACE_CONFIG, files.VOCABULARY, files.TOKENIZER, files.TOKENIZER_CONFIG,
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
-    "*_Pooling/config.json",
+    "config_sentence_transformers.json", "*_Pooling/config.json",
 )  # fmt: skip
 
 
-# The BERT models that the hub also finds without their owner, because they are older than owners.
-_OLDEST = """
-    bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased bert-base-chinese
-    bert-base-multilingual-uncased bert-base-multilingual-cased bert-base-german-cased
-    bert-base-german-dbmdz-uncased bert-base-german-dbmdz-cased bert-base-cased-finetuned-mrpc
-    bert-large-uncased-whole-word-masking bert-large-cased-whole-word-masking
-    bert-large-uncased-whole-word-masking-finetuned-squad
-    bert-large-cased-whole-word-masking-finetuned-squad
-    distilbert-base-uncased distilbert-base-cased distilbert-base-multilingual-cased
-    distilbert-base-german-cased distilbert-base-uncased-distilled-squad
-    distilbert-base-cased-distilled-squad distilbert-base-uncased-finetuned-sst-2-english
-"""
-_CANONICAL = {
-    name: f"{'distilbert' if name.startswith('distil') else 'google-bert'}/{name}"
-    for name in _OLDEST.split()
-}
+def _with_owner(name):
+    """Return OWNER/NAME for the hub's oldest models, which it also finds without their owner."""
+    family = re.fullmatch(r"(distilbert|bert)-(base|large)-[\w-]+(@.+)?", name)
+    return name if not family else f"{'google-' * (family[1] == 'bert')}{family[1]}/{name}"
 
 
 def local_folder(path: str) -> str:
@@ -190,18 +179,19 @@ def local_folder(path: str) -> str:
     is_local = any(map(files.exists, (path, f"{path}.index"))) or os.path.isdir(folder)
     if path in _KERAS_HUB and not is_local:
         return _KERAS_HUB[path]
-    name = _CANONICAL.get(path, path)
+    name = _with_owner(path)
     is_published = os.path.basename(path) in MODELS
     if is_local or is_published or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@.+)?", name):
         return path
     try:
         return _hub_folder(files.HUB + name)
     except UserError as error:
-        raise UserError(f"{path} is neither a folder nor a checkpoint, and {error}") from None
+        raise UserError(f"{path} is neither a folder nor a checkpoint; {error}") from None
 
 
 def _hub_folder(path):
     name, _, revision = path.removeprefix(files.HUB).partition("@")
+    name = _with_owner(name)
     folder = _download_snapshot(path, name, revision or None, [HUGGING_FACE_CONFIG])
     config = os.path.join(folder, HUGGING_FACE_CONFIG)
     if not os.path.exists(config):
@@ -232,9 +222,9 @@ def _download_snapshot(path, name, revision, patterns):
     try:
         # The cache may have the model under its name without the owner.
         short = os.path.basename(name)
-        if (full := _CANONICAL.get(short)) and name in (short, full):
+        if name == _with_owner(short):
             found = try_to_load_from_cache(short, HUGGING_FACE_CONFIG, revision=revision)
-            name = short if isinstance(found, str) else full
+            name = short if isinstance(found, str) else name
         return snapshot_download(name, revision=revision, allow_patterns=patterns)
     except Exception as error:  # from the client, its HTTP library or the file system
         message = " ".join(str(error).split())

@@ -38,10 +38,7 @@ def load_config(path):
     """Read the `BertConfig` next to a checkpoint; raise UserError if there is none."""
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
-        raise UserError(
-            f"`bert_config_file` must be given: there is no {files.CONFIG} or "
-            f"{HUGGING_FACE_CONFIG} next to {path}"
-        )
+        raise UserError(f"`bert_config_file`: found no {' or '.join(CONFIG_FILES)} next to {path}")
     return BertConfig.from_json_file(config_file)
 
 

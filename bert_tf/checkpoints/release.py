@@ -98,9 +98,7 @@ class ReleaseCheckpoint:
         try:
             return self._reader.get_tensor(name)
         except _READ_ERRORS as error:
-            raise DamagedFile(
-                f"{self.path}: tensor {name} cannot be read ({reason(error)})"
-            ) from None
+            raise DamagedFile(f"{self.path}: cannot read {name} ({reason(error)})") from None
 
 
 def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:

@@ -130,14 +130,17 @@ def resolve(
         return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**known))
     given = preset if isinstance(preset, ModelConfig) else ModelConfig(os.fspath(preset))
     is_preset = given is not preset
-    options = {**dataclasses.asdict(given), **overrides}
-    options = {name: options[name] for name in RELEASE_SETTINGS if options.get(name) is not None}
-    names = [field.name for field in dataclasses.fields(given)]
-    given = dataclasses.replace(given, **{x: overrides[x] for x in names if x in overrides})
-    model, weights = (x and local_folder(x) for x in (given.model, given.init_checkpoint))
-    given = dataclasses.replace(given, model=model, init_checkpoint=weights)
-    source = _find_source(given, is_preset)
-    checkpoint = given.init_checkpoint or source
+    fields = dataclasses.asdict(given).keys() & overrides.keys()
+    given = dataclasses.replace(given, **{name: overrides[name] for name in fields})
+    values = {**overrides, **dataclasses.asdict(given)}
+    options = {name: values[name] for name in RELEASE_SETTINGS if values.get(name) is not None}
+    names = (values[name] for name in ("model", "init_checkpoint"))
+    source, checkpoint = (name and local_folder(name) for name in names)
+    if source in MODELS and files.exists(source):
+        console.info("using the local folder %s instead of downloading the model", source)
+    elif source and not any(files.exists(source + ending) for ending in ("", ".index")):
+        source = fetch(source, "preset" if is_preset else "model")
+    source, checkpoint = source or checkpoint, checkpoint or source
     if "init_checkpoint" in needs:
         if not checkpoint:
             raise UserError("`init_checkpoint` or `model` must be given")
@@ -146,7 +149,7 @@ def resolve(
     paths: dict[str, str | None] = {}
     used = []
     for name, companions in _FILES.items():
-        paths[name] = getattr(given, name)
+        paths[name] = values[name]
         if source and paths[name] is None and (path := find_companion_file(source, companions)):
             paths[name] = path
             used.append(f"{name} ({os.path.basename(path)})")
@@ -161,9 +164,10 @@ def resolve(
     settings = None
     if "vocab_file" in needs:
         settings, origin, saved = _resolve_settings(
-            options, given, source, paths["vocab_file"], run_settings, default_lower_case
-        )
-        if given.vocab_file is None:
+            options, values["vocab_file"], source, paths["vocab_file"], run_settings,
+            default_lower_case,
+        )  # fmt: skip
+        if values["vocab_file"] is None:
             used += saved
         elif saved:
             console.info("from %s: %s", origin, ", ".join(saved))
@@ -175,23 +179,13 @@ def resolve(
     )
 
 
-def _find_source(given, is_preset):
-    """Return the path of the model, downloaded if necessary, or of the checkpoint."""
-    model = given.model
-    if model and not any(files.exists(model + ending) for ending in ("", ".index")):
-        return fetch(model, "preset" if is_preset else "model")
-    if model in MODELS:
-        console.info("using the local folder %s instead of downloading the model", model)
-    return model or given.init_checkpoint
-
-
-def _resolve_settings(options, given, source, vocab_file, run_settings, default_lower_case):
+def _resolve_settings(options, given_file, source, vocab_file, run_settings, default_lower_case):
     """Return the settings, the path of the saved ones, and "name=value" of the saved ones used."""
     if run_settings is not None:
         return resolve_settings(**{**run_settings, **options}), None, []
     # A `tokenizer.json` contains all settings.
     origin = vocab_file if is_tokenizer_json(vocab_file) else source
-    saved = read_settings(origin, given.vocab_file) if origin else {}
+    saved = read_settings(origin, given_file) if origin else {}
     settings = resolve_settings(**saved)
     for name, value in options.items():
         if name in saved and settings[name] != value:

@@ -44,8 +44,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
     """
     if folders.is_quantized_preset(path):
         raise UserError(
-            f"`{argument}`: {path} contains a quantized model, which only `from_preset` of its "
-            "class loads"
+            f"`{argument}`: {path} has a quantized model; only `from_preset` of its class loads it"
         )
     folder = path.removesuffix(hugging_face.WEIGHTS).removesuffix("/") or "."
     if hugging_face.is_folder(folder):
@@ -82,8 +81,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
     if not common:
         raise UserError(
             f"{path}: none of its weights is in the model; found "
-            f"{abbreviate(list(checkpoint_shapes))}, expected "
-            f"{abbreviate(list(model_shapes))}"
+            f"{abbreviate([*checkpoint_shapes])}, expected {abbreviate([*model_shapes])}"
         )
     for name in common:
         found, expected = checkpoint_shapes[name], model_shapes[name]
@@ -94,9 +92,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
             )
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
-        raise UserError(
-            f"{path}: found {found} layers, expected {expected} as in the model; {hint}"
-        )
+        raise UserError(f"{path}: {found} layers, expected {expected} as in the model; {hint}")
     missing = [
         name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
     ]

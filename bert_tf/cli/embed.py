@@ -18,7 +18,7 @@ from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, check_files, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingOptions
-from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
+from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
 
 pipelines.define_pipeline_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
@@ -66,8 +66,8 @@ def main():
     encoder = pipelines.load(bert_tf.SentenceEncoder, **given)
     if FLAGS.rerank_model:
         with bert_tf.training.strategy.model_strategy(encoder.model).scope():
-            classifier = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
-        reranker = Reranker(classifier, FLAGS.rerank_label, FLAGS.num_candidates)
+            reranker = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
+        reranker.rank("", [], label=FLAGS.rerank_label)  # checks the label
     if FLAGS.export_dir:
         encoder.export(FLAGS.export_dir, FLAGS.version, dtype=FLAGS.dtype)
     if FLAGS.input_file:
@@ -95,12 +95,13 @@ def embed(encoder, reranker):
 
     neighbors = None
     if FLAGS.query:
-        neighbors = NearestNeighbors(FLAGS.query, FLAGS.num_nearest, encoder, reranker)
+        count = max(FLAGS.num_nearest, FLAGS.num_candidates if reranker else 0)
+        neighbors = NearestNeighbors(FLAGS.query, count, encoder)
     writer = contextlib.nullcontext()
     if FLAGS.output_file:
         # The file starts with a header that contains the number of rows.
         count = sum(1 for _ in read_sentences())
-        writer = array_writer(FLAGS.output_file, count, encoder.width)
+        writer = array_writer(FLAGS.output_file, count, encoder.config.width)
     with writer as write:
         for sentence, vector in encoder.stream(read_sentences(), FLAGS.batch_size):
             if write:
@@ -111,13 +112,14 @@ def embed(encoder, reranker):
         bert_tf.console.info("wrote %s", FLAGS.output_file)
     if neighbors:
         for query, results in zip(FLAGS.query, neighbors.results(), strict=True):
-            print_neighbors(query, results)
+            print_neighbors(query, results, reranker)
 
 
-def print_neighbors(query, results):
+def print_neighbors(query, results, reranker):
     """Print a query and its neighbors: reranker score (if any), cosine similarity, sentence."""
-    lines = []
-    for _, similarity, sentence, score in results:
-        first = "" if score is None else f"  {score:.3f}"
-        lines.append(f"{first}  {similarity:.3f}  {sentence}\n")
+    lines = [f"  {similarity:.3f}  {sentence}\n" for _, similarity, sentence in results]
+    if reranker:
+        texts = [x.item for x in results]
+        ranked = reranker.rank(query, texts, FLAGS.num_nearest, FLAGS.rerank_label)
+        lines = [f"  {x['score']:.3f}{lines[x['corpus_id']]}" for x in ranked]
     bert_tf.console.write("".join([f"\n{query}\n", *lines]))

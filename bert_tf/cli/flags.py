@@ -1,7 +1,7 @@
 """Flags shared by the scripts, and `run`, which starts every script.
 
-Flags of the release keep their names, defaults and meanings. The help of all others ends in
-"(bert_tf)".
+Flags of the release keep their names, defaults and meanings. In the release's scripts, the help of
+all others ends in "(bert_tf)".
 """
 
 import dataclasses
@@ -164,12 +164,12 @@ def check_files():
 class _OptionParser(flags.ArgumentParser):
     """Parses a flag and checks it against the type and limits of its option."""
 
-    def __init__(self, hint, kind):
+    def __init__(self, hint):
         self._hint = hint
-        self._parser = {int: flags.IntegerParser, float: flags.FloatParser}.get(
-            kind, flags.ArgumentParser
-        )()
-        self.enum_values = typing.get_args(hint)[1].choices
+        kind, limits, _ = json_files.parts(hint)
+        parsers = {int: flags.IntegerParser, float: flags.FloatParser}
+        self._parser = parsers.get(kind, flags.ArgumentParser)()
+        self.enum_values = limits.choices
         self._expected = json_files.describe(hint)
         self.syntactic_help = self._expected.replace("a string", "")
 
@@ -202,18 +202,18 @@ def define_options(config, only=None, skip=()):
         default = getattr(config, name, None)
         default = metadata["flag_default"] if default is None else default
         hint = hints_of(cls)[name]
-        annotation = typing.get_args(hint)[0]
-        types = typing.get_args(annotation) or (annotation,)
+        kind, *_ = json_files.parts(hint)
         if metadata["repeated"]:
             flags.DEFINE_multi_string(name, list(default), help)
-        elif typing.get_origin(annotation) is tuple:
+        elif typing.get_origin(kind) is tuple:
             flags.DEFINE_list(name, list(default) or None, help)
-        elif bool in types:
+        elif kind is bool:
             flags.DEFINE_bool(name, default, help)
         else:
             serializer = flags.ArgumentSerializer()
-            flags.DEFINE(_OptionParser(hint, types[0]), name, default, help, serializer=serializer)
-        FLAGS[name].group = cls.find_group(name)
+            flags.DEFINE(_OptionParser(hint), name, default, help, serializer=serializer)
+        titles = (title for title, names in _TITLES.items() if name in names.split())
+        FLAGS[name].group = next(titles, "Data")
 
 
 def _nested_default(config, field):
@@ -259,17 +259,54 @@ def parse_numbers(name, kind):
         return None if texts is None else tuple(map(kind, texts or [""]))  # "" is no number
     except ValueError:
         expected = "integers" if kind is int else "numbers"
-        raise UserError(
-            f"--{name}={','.join(texts)}: expected {expected} separated by commas"
-        ) from None
+        raise UserError(f"--{name}={','.join(texts)}: expected {expected} and commas") from None
 
 
-# Titles in order. Flags that are not options of a config come first.
-_TITLES = (
-    "Flags", "Run", "Data", "TensorFlow Datasets", "Columns and labels", "Model", "Task",
-    "Sequences", "Instances", "Shards", "Training", "Optimizer", "Evaluation and prediction",
-    "Answers", "Serving", "Devices, speed and memory",
-)  # fmt: skip
+# Title -> options, in the order of `--help`. Other options are "Data", other flags "Flags".
+_TITLES = {
+    "Flags": "",
+    "Run": "export_dir version output_dir do_train do_eval do_predict",
+    "Data": "",
+    "TensorFlow Datasets": "tfds_name tfds_data_dir tfds_split tfds_splits",
+    "Columns and labels": (
+        "text_columns score_column id_column word_column tag_column tag_scheme learn_scheme "
+        "output_scheme context_columns ending_columns label_column labels label_separator header "
+        "delimiter numeric_columns numeric_as"
+    ),
+    "Model": (
+        "model bert_config_file init_checkpoint vocab_file do_lower_case strip_accents "
+        "tokenize_chinese_chars model_dir checkpoint pooling layer normalize truncate_dim prompt"
+    ),
+    "Task": "task num_texts num_best",
+    "Sequences": (
+        "max_seq_length doc_stride document_context max_query_length answer_alignment "
+        "long_documents window_pooling max_windows"
+    ),
+    "Instances": (
+        "max_predictions_per_seq objective masked_lm_prob short_seq_prob dupe_factor "
+        "do_whole_word_mask random_seed max_ngram word_boundaries dynamic_masking"
+    ),
+    "Shards": "num_shards work_dir runner beam_option",
+    "Training": (
+        "train_batch_size num_train_epochs num_train_steps save_checkpoints_steps "
+        "num_frozen_layers seed loss temperature symmetric matryoshka_dims class_weights"
+    ),
+    "Optimizer": "optimizer learning_rate layer_decay warmup_proportion num_warmup_steps",
+    "Evaluation and prediction": (
+        "eval_batch_size predict_batch_size eval_steps best_metric early_stopping_patience "
+        "max_eval_steps report"
+    ),
+    "Answers": (
+        "n_best_size max_answer_length version_2_with_negative null_score_diff_threshold "
+        "find_null_score_diff_threshold verbose_logging"
+    ),
+    "Serving": "inputs sequence_buckets weights skip_padding warm_up",
+    "Devices, speed and memory": (
+        "use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores distribution_strategy "
+        "batch_size mini_batch_size iterations_per_loop gradient_accumulation_steps recompute "
+        "dtype xla pad_to_max_length bucket_by_length num_processes"
+    ),
+}
 
 _VALUES = {
     "int": "N",
@@ -287,6 +324,22 @@ _END = (
     "and 75 or 130 if a run was stopped and the same command resumes it."
 )
 
+# The scripts of the release, and all of their flags.
+_RELEASE_SCRIPTS = (
+    "create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_pretraining.py",
+    "run_squad.py",
+)  # fmt: skip
+RELEASE_FLAGS = """
+    batch_size bert_config_file data_dir do_eval do_lower_case do_predict do_train
+    do_whole_word_mask doc_stride dupe_factor eval_batch_size gcp_project init_checkpoint input_file
+    iterations_per_loop layers learning_rate masked_lm_prob master max_answer_length max_eval_steps
+    max_predictions_per_seq max_query_length max_seq_length n_best_size null_score_diff_threshold
+    num_tpu_cores num_train_epochs num_train_steps num_warmup_steps output_dir output_file
+    predict_batch_size predict_file random_seed save_checkpoints_steps short_seq_prob task_name
+    tpu_name tpu_zone train_batch_size train_file use_one_hot_embeddings use_tpu verbose_logging
+    version_2_with_negative vocab_file warmup_proportion
+"""
+
 # Width of the flag name column.
 _INDENT = 28
 
@@ -298,13 +351,17 @@ def _describe_program(program):
     # Indented text is an example and is not wrapped.
     parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
     groups: dict[str, list[str]] = {title: [] for title in _TITLES}
+    is_release = os.path.basename(program) in _RELEASE_SCRIPTS
+    known = RELEASE_FLAGS.split() if is_release else FLAGS
     for flag in FLAGS.get_key_flags_for_module(program):
-        groups.setdefault(getattr(flag, "group", "Flags"), []).append(_describe_flag(flag, width))
+        mark = "" if flag.name in known else " (bert_tf)"
+        lines = groups.setdefault(getattr(flag, "group", "Flags"), [])
+        lines.append(_describe_flag(flag, mark, width))
     parts += ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
     return "\n\n".join([*parts, textwrap.fill(_END, width)]) + "\n"
 
 
-def _describe_flag(flag, width):
+def _describe_flag(flag, mark, width):
     """Return the name, help, choices and default of a flag in two columns."""
     name = f"  --[no]{flag.name}"
     if not flag.boolean:
@@ -320,7 +377,7 @@ def _describe_flag(flag, width):
     # Remove absl's additions: the choices before the text, and a note on repetition after it.
     text = flag.help.partition(";\n")[0]
     text = text.partition(">: ")[2] if text.startswith("<") else text
-    text += f" [{'; '.join(notes)}]" if notes else ""
+    text += mark + (f" [{'; '.join(notes)}]" if notes else "")
     margin = " " * _INDENT
     first = name.ljust(_INDENT) if len(name) < _INDENT - 1 else f"{name}\n{margin}"
     lines = textwrap.wrap(text, width - _INDENT, break_on_hyphens=False)

@@ -226,10 +226,7 @@ def answer_table(predictor, table, output_file, write):
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
     is_tab_separated = table.format.delimiter == "\t"
     if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
-        raise UserError(
-            f"`output_file`: the answers to {table.path} are {table.format}; use an extension "
-            f"other than {ending}"
-        )
+        raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
     metadata = predictor.metadata
     added = [*map(predictor.served.table_columns, predictor(table.inputs))]
     if kind not in ("json", "json_lines"):
@@ -238,7 +235,8 @@ def answer_table(predictor, table, output_file, write):
     if taken := [name for name in added[0] if name in table.names]:
         raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")
     if not table.names:
-        console.info("%s has no header; added columns: %s", table.path, ", ".join(added[0]))
+        names = ", ".join(added[0])
+        console.info("%s: no header (if it has one: `header=yes`); added: %s", table.path, names)
     if kind == "parquet":
         _write_parquet(table, added, output_file)
     elif output_file:

@@ -7,7 +7,7 @@ one clause, and it has no `requires`.
 >>> @dataclasses.dataclass(frozen=True)
 ... class WindowConfig(Config):
 ...     "How to split long texts into windows."
-...     doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1)
+...     doc_stride: Positive = option(128, "Stride between windows, in tokens.")
 >>> WindowConfig(doc_stride=0)
 UserError: `doc_stride=0`: expected an integer of at least 1
 """
@@ -25,24 +25,26 @@ from bert_tf.io import json_files
 
 REQUIRED: Any = dataclasses.MISSING
 
+# Properties of options with the values of the model.
+OF_MODEL = {"saved": True, "fixed": True, "inferred": True}
+
 
 def option(
-    default, help, *, choices=None, minimum=None, maximum=None,
-    saved=False, fixed=False, inferred=False, requires=None, flag_default=None, repeated=False,
+    default, help, *, choices=None, saved=False, fixed=False, inferred=False, requires=None,
+    excludes=(), flag_default=None, repeated=False,
 ):  # fmt: skip
-    """Declare an option of a `Config`.
+    """Declare an option of a `Config`, whose type has the limits of a number.
 
     Args:
       default: the default; REQUIRED if there is none, `dict` for an empty dict.
       help: one or two sentences for `--help` and the docstring; None for a value without a flag.
       choices: the valid values.
-      minimum: the smallest valid number.
-      maximum: the largest valid number.
       saved: whether the value is saved with the weights. It is the default of later commands.
       fixed: whether a resumed run must use the same value.
       inferred: whether the value is inferred from the data or the model if it is not given.
       requires: the option without which only the default is valid: its name, or a tuple of its name
         and the enabling values.
+      excludes: the options that cannot be combined with this one.
       flag_default: the default in `--help`, if None means a value that depends on the model.
       repeated: whether the flag may be repeated.
     """
@@ -51,11 +53,12 @@ def option(
         **default,
         metadata={
             "help": help,
-            "limits": json_files.Limits(minimum, maximum, choices and tuple(choices)),
+            "choices": choices and tuple(choices),
             "saved": saved,
             "fixed": fixed,
             "inferred": inferred,
             "requires": (requires,) if isinstance(requires, str) else requires,
+            "excludes": excludes,
             "flag_default": flag_default,
             "repeated": repeated,
         },
@@ -72,12 +75,27 @@ def redeclared(cls, name, default):
     return dataclasses.field(default=default, metadata=cls.__dataclass_fields__[name].metadata)
 
 
+def check_value(name, value, hint):
+    """Raise UserError unless the value of an option or an argument has the annotated type."""
+    if json_files.problem(_without_numpy(value), hint):
+        text = shown(value).strip("'\"")
+        raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
+
+
+def _without_numpy(value):
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar else value
+
+
 @functools.cache
 def hints_of(cls):
-    """Return a dict from field to its type, annotated with the limits of the option."""
+    """Return a dict from field to its type, annotated with the choices of the option."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    limits = {x.name: x.metadata.get("limits") for x in dataclasses.fields(cls)}
-    return {name: Annotated[hints[name], x] if x else hints[name] for name, x in limits.items()}
+    choices = {x.name: x.metadata.get("choices") for x in dataclasses.fields(cls)}
+    return {
+        name: Annotated[hints[name], json_files.Limits(choices=x)] if x else hints[name]
+        for name, x in choices.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,10 +105,6 @@ class Config:
     The constructor validates all values. `given` has the names of its arguments;
     `dataclasses.replace` keeps them.
     """
-
-    # `--help` title of the options, and (title, names) for options under other titles.
-    GROUP: ClassVar[str] = "Data"
-    GROUPS: ClassVar[tuple] = ()
 
     # Whether all saved options have their final values.
     is_resolved: ClassVar[bool] = True
@@ -130,9 +144,7 @@ class Config:
                 value = os.fspath(value)
             elif isinstance(value, (list, range)):
                 value = tuple(value)
-            elif type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
-                value = value.item()
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _without_numpy(value))
         self.validate()
 
     @classmethod
@@ -152,16 +164,22 @@ class Config:
     def validate(self):
         """Raise UserError for wrong types, choices, bounds and `requires` of options."""
         for name, hint in hints_of(type(self)).items():
-            if json_files.problem(getattr(self, name), hint):
-                text = shown(getattr(self, name)).strip("'\"")
-                raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
+            check_value(name, getattr(self, name), hint)
         self.check_requirements(self.is_resolved)
 
     def check_requirements(self, is_resolved=True):
-        """Raise UserError for a value that has no effect without the option that enables it."""
+        """Raise UserError for a value without the option that enables it, or with one it excludes.
+
+        Only values that are given and differ from the defaults need or exclude other options; those
+        that they exclude must not be given, except as false or 0.
+        """
         for field in dataclasses.fields(self):
-            is_default = getattr(self, field.name) == field.default
-            if self.is_given(field.name) and not is_default and not self._applies(field):
+            if not self.is_given(field.name) or getattr(self, field.name) == field.default:
+                continue
+            for other in field.metadata.get("excludes", ()):
+                if self.is_given(other) and getattr(self, other):
+                    raise UserError(f"`{other}` cannot be combined with `{field.name}`")
+            if not self._applies(field):
                 other, *values = field.metadata["requires"]
                 is_saved = self.__dataclass_fields__[other].metadata["saved"]
                 if is_resolved or not is_saved or self.is_given(other):
@@ -171,11 +189,6 @@ class Config:
     def is_given(self, name):
         """Return whether an option was passed to the constructor, with a value."""
         return name in self.given and getattr(self, name) not in (None, ())
-
-    @classmethod
-    def find_group(cls, name: str) -> str:
-        groups = [x for base in cls.__mro__ for x in vars(base).get("GROUPS", ())]
-        return next((title for title, names in groups if name in names.split()), cls.GROUP)
 
     def _applies(self, field):
         """Return whether an option has an effect."""

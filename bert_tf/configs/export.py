@@ -1,9 +1,11 @@
 """The configuration of an exported model."""
 
 import dataclasses
+from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
+from bert_tf.io.json_files import Count, Limits, Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,8 +17,6 @@ class ServingConfig(Config):
     `inputs="ids"`, because model converters may lack the operations. It must be off for tasks whose
     answers depend on the outputs at padding.
     """
-
-    GROUP = "Serving"
 
     inputs: str = option(
         "text",
@@ -62,12 +62,6 @@ class ServingConfig(Config):
 class ExportConfig(Config):
     """The model to export and its destination."""
 
-    GROUP = "Run"
-    GROUPS = (
-        ("Model", "model_dir checkpoint"),
-        ("Task", "task labels max_seq_length num_texts version_2_with_negative num_best"),
-    )
-
     export_dir: str = option(
         REQUIRED, "Folder for all versions of the model; each is a numbered subfolder."
     )
@@ -85,21 +79,18 @@ class ExportConfig(Config):
     )  # fmt: skip
     labels: tuple[str, ...] = option(
         (),
-        "Without model_dir: labels of the model. Default: those saved next to the checkpoint.",
+        "Without model_dir: labels of the model. Default: those next to the checkpoint.",
         requires=("task", "classification", "multi_label", "token_classification"),
     )
-    max_seq_length: int | None = option(
+    max_seq_length: Positive | None = option(
         None,
         "Without model_dir: maximum sequence length. Default: 128, or 384 for "
         "question_answering, but at most what the model supports.",
-        minimum=1,
         requires="task",
     )
-    num_texts: int = option(
+    num_texts: Annotated[int, Limits(1, 2)] = option(
         1,
         "For classification, multi_label and regression: number of input texts.",
-        minimum=1,
-        maximum=2,
         requires=("task", "classification", "multi_label", "regression"),
     )
     version_2_with_negative: bool = option(
@@ -107,12 +98,9 @@ class ExportConfig(Config):
         "For question_answering: whether some questions have no answer.",
         requires=("task", "question_answering"),
     )
-    num_best: int = option(
-        5,
-        "For fill_mask: number of predictions per mask.",
-        minimum=1,
-        requires=("task", "fill_mask"),
+    num_best: Positive = option(
+        5, "For fill_mask: number of predictions per mask.", requires=("task", "fill_mask")
     )
-    version: int | None = option(None, "Version number. Default: the next free one.", minimum=0)
+    version: Count | None = option(None, "Version number. Default: the next free one.")
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     serving: ServingConfig = dataclasses.field(default_factory=ServingConfig)

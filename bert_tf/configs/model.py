@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from bert_tf.configs.base import Config, option
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
+from bert_tf.io.json_files import Limits, NotNegative
 
 # "gelu" is the release's tanh approximation; "gelu_erf" is exact, and Hugging Face calls it "gelu".
 RELEASE_ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
@@ -41,10 +42,9 @@ _HUGGING_FACE_ONLY = (
     "model_type", "position_embedding_type", "torch_dtype", "transformers_version", "use_cache",
 )  # fmt: skip
 
-_Size = Annotated[int, json_files.Limits(1, 2**31 - 1)]
-_Probability = Annotated[float, json_files.Limits(0.0, 0.99)]
-_NotNegative = Annotated[float, json_files.Limits(0.0)]
-_Activation = Annotated[str, json_files.Limits(choices=ACTIVATIONS)]
+_Size = Annotated[int, Limits(1, 2**31 - 1)]
+_Probability = Annotated[float, Limits(0.0, 0.99)]
+_Activation = Annotated[str, Limits(choices=ACTIVATIONS)]
 
 
 @dataclasses.dataclass
@@ -83,7 +83,7 @@ class BertConfig:
     vocab_size: _Size
     hidden_size: _Size = 768
     # Creating layers after a typing error would not end.
-    num_hidden_layers: Annotated[int, json_files.Limits(1, 1000)] = 12
+    num_hidden_layers: Annotated[int, Limits(1, 1000)] = 12
     num_attention_heads: _Size = 12
     intermediate_size: _Size = 3072
     hidden_act: _Activation = "gelu"
@@ -91,8 +91,8 @@ class BertConfig:
     attention_probs_dropout_prob: _Probability = 0.1
     max_position_embeddings: _Size = 512
     type_vocab_size: _Size = 16
-    initializer_range: _NotNegative = 0.02
-    layer_norm_eps: _NotNegative = LAYER_NORM_EPS
+    initializer_range: NotNegative = 0.02
+    layer_norm_eps: NotNegative = LAYER_NORM_EPS
     embedding_size: _Size | None = None
     has_segment_embeddings: bool = True
     pooler_act: _Activation = "tanh"
@@ -174,10 +174,7 @@ class BertConfig:
           UserError: if the architecture is not BERT.
         """
         if difference := self.differences_from_bert():
-            raise UserError(
-                f"found a model with {difference}, expected BERT; other models cannot be saved for "
-                "transformers"
-            )
+            raise UserError(f"found {difference}; only BERT can be saved for transformers")
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
         # Unlike "gelu_pytorch_tanh", all versions of transformers support this name.
         names["gelu"] = "gelu_new"
@@ -303,19 +300,14 @@ def _from_hugging_face(values):
 class ModelConfig(Config):
     """The files of a pre-trained model."""
 
-    GROUP = "Model"
-
     model: str | None = option(
         None,
         "Pre-trained model: the name of a release model, such as uncased_L-12_H-768_A-12, a folder "
         "(release, Hugging Face or training run), or OWNER/NAME[@REVISION] of Hugging Face's hub. "
-        "Sets the defaults of bert_config_file, init_checkpoint, vocab_file and do_lower_case. "
-        "(bert_tf)",
+        "Sets the defaults of bert_config_file, init_checkpoint, vocab_file and do_lower_case.",
     )
     bert_config_file: str | None = option(
-        None,
-        "JSON file with the architecture of the BERT model. Default: the file next to "
-        "init_checkpoint.",
+        None, "JSON file with the architecture of the model. Default: next to init_checkpoint."
     )
     init_checkpoint: str | None = option(
         None,
@@ -323,9 +315,7 @@ class ModelConfig(Config):
         "from its output_dir does not use it.",
     )
     vocab_file: str | None = option(
-        None,
-        "Vocabulary of the BERT model: vocab.txt or tokenizer.json. Default: the file next to "
-        "init_checkpoint.",
+        None, "Vocabulary: vocab.txt or tokenizer.json. Default: next to init_checkpoint."
     )
     do_lower_case: bool | None = option(
         None,
@@ -333,11 +323,9 @@ class ModelConfig(Config):
         flag_default=True,
     )
     strip_accents: bool | None = option(
-        None,
-        "Whether to strip accents. Default: the model's setting, else do_lower_case. (bert_tf)",
+        None, "Whether to strip accents. Default: the model's setting, else do_lower_case."
     )
     tokenize_chinese_chars: bool | None = option(
         None,
-        "Whether to split Chinese text into characters. Default: the model's setting, else true. "
-        "(bert_tf)",
+        "Whether to split Chinese text into characters. Default: the model's setting, else true.",
     )

@@ -1,6 +1,7 @@
 """The configurations of pre-training and of the creation of its data."""
 
 import dataclasses
+from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
@@ -13,9 +14,8 @@ from bert_tf.configs.train import (
     TrainConfig,
 )
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Fraction, Limits, Positive
 from bert_tf.tokenization.settings import SHORTEST
-
-INPUT_FORMATS = ("auto", "text", "jsonl")
 
 FINE_TUNING_ONLY = (
     "num_train_epochs", "predict_batch_size", "pad_to_max_length", "bucket_by_length"
@@ -26,22 +26,19 @@ FINE_TUNING_ONLY = (
 class RecordConfig(Config):
     """Properties of records that their creation and the training must agree on."""
 
-    max_seq_length: int = option(
-        128,
-        "Maximum sequence length, in tokens. The same for creating records and for training.",
-        minimum=SHORTEST,
-        maximum=100_000,  # a table of the lengths is in memory
+    # A table of the lengths is in memory.
+    max_seq_length: Annotated[int, Limits(SHORTEST, 100_000)] = option(
+        128, "Maximum sequence length, in tokens. The same for creating records and for training."
     )
-    max_predictions_per_seq: int = option(
+    max_predictions_per_seq: Positive = option(
         20,
         "Maximum number of masked tokens per sequence. The same for creating records and for "
         "training.",
-        minimum=1,
     )
     objective: str = option(
         "nsp",
         "Objective besides masked tokens: next sentence (nsp), sentence order (sop), or none, "
-        "which packs full sentences. The same for creating records and for training. (bert_tf)",
+        "which packs full sentences. The same for creating records and for training.",
         choices=("nsp", "sop", "none"),
     )
 
@@ -55,44 +52,26 @@ class RecordConfig(Config):
 class InstanceConfig(RecordConfig):
     """How to create instances. The defaults match the release."""
 
-    GROUP = "Instances"
-
-    masked_lm_prob: float = option(
-        0.15, "Fraction of the tokens to mask.", minimum=0.0, maximum=1.0
+    masked_lm_prob: Fraction = option(0.15, "Fraction of the tokens to mask.")
+    short_seq_prob: Fraction = option(
+        0.1, "Probability of creating a sequence shorter than the maximum."
     )
-    short_seq_prob: float = option(
-        0.1,
-        "Probability of creating a sequence shorter than the maximum.",
-        minimum=0.0,
-        maximum=1.0,
-    )
-    dupe_factor: int = option(
-        10, "Number of passes over the text, each with different masks.", minimum=1
-    )
+    dupe_factor: Positive = option(10, "Number of passes over the text, each with different masks.")
     do_whole_word_mask: bool = option(False, "Whether to mask whole words, not single tokens.")
     random_seed: int = option(12345, "Random seed.")
-    max_ngram: int = option(
-        1, "Maximum number of consecutive words to mask together. (bert_tf)", minimum=1
-    )
+    max_ngram: Positive = option(1, "Maximum number of consecutive words to mask together.")
     word_boundaries: str = option(
         "pieces",
         "Words for do_whole_word_mask. pieces: a token and the ## tokens after it. spaces: the "
-        "text between spaces, for Chinese after word segmentation. (bert_tf)",
+        "text between spaces, for Chinese after word segmentation.",
         choices=("pieces", "spaces"),
         requires="do_whole_word_mask",
     )
     dynamic_masking: bool = option(
         False,
-        "Create records without masks, for run_pretraining.py with dynamic_masking. (bert_tf)",
+        "Create records without masks, for dynamic_masking in run_pretraining.py.",
+        excludes=("do_whole_word_mask", "max_ngram", "masked_lm_prob"),
     )
-
-    def validate(self):
-        super().validate()
-        if self.dynamic_masking and (self.do_whole_word_mask or self.max_ngram > 1):
-            raise UserError(
-                "`dynamic_masking` masks single tokens during training; it cannot be combined with "
-                "`do_whole_word_mask` or `max_ngram`"
-            )
 
     def num_to_mask(self, length):
         """Return how many of `length` tokens to mask, regardless of `max_predictions_per_seq`."""
@@ -102,11 +81,6 @@ class InstanceConfig(RecordConfig):
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(Config):
     """The input text, the creation of instances, and the output files."""
-
-    GROUPS = (
-        ("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_split"),
-        ("Shards", "num_shards num_processes max_memory_mb work_dir runner beam_option"),
-    )
 
     output_file: str = option(
         REQUIRED,
@@ -118,58 +92,42 @@ class PretrainingDataConfig(Config):
         "auto",
         "text: one sentence per line, with blank lines between documents. jsonl: one JSON object "
         "per line, each a document. auto: jsonl for the extensions .jsonl, .ndjson and .json, else "
-        "text. Files may be gzipped. (bert_tf)",
-        choices=INPUT_FORMATS,
+        "text. Files may be gzipped.",
+        choices=("auto", "text", "jsonl"),
         requires="input_file",
     )
-    text_field: str = option("text", "Key of the text in JSON objects and TFDS examples. (bert_tf)")
+    text_field: str = option("text", "Key of the text in JSON objects and TFDS examples.")
     split_sentences: bool = option(
         False,
-        "Whether to split lines of text into sentences; JSON is always split. (bert_tf)",
+        "Whether to split lines of text into sentences; JSON is always split.",
         requires="input_file",
     )
     tfds_name: str | None = option(
-        None, "Name of a TensorFlow Datasets (TFDS) dataset, such as wiki40b/en. (bert_tf)"
+        None, "Name of a TensorFlow Datasets (TFDS) dataset, such as wiki40b/en."
     )
-    tfds_data_dir: str | None = option(None, "TFDS data directory. (bert_tf)", requires="tfds_name")
-    tfds_split: str = option("train", "TFDS split to read. (bert_tf)", requires="tfds_name")
+    tfds_data_dir: str | None = option(None, "TFDS data directory.", requires="tfds_name")
+    tfds_split: str = option("train", "TFDS split to read.", requires="tfds_name")
     instances: InstanceConfig = dataclasses.field(default_factory=InstanceConfig)
-    num_shards: int = option(
+    num_shards: Annotated[int, Limits(0, 99999)] = option(
         0,
-        "Number of shards, which are created independently: memory is limited to a shard per "
-        "process, and a killed run can resume. 0 creates everything in memory, as the release "
-        "does. (bert_tf)",
-        minimum=0,
-        maximum=99999,
+        "Number of shards, which limit memory to a shard per process and let a killed run resume. "
+        "0 creates everything in memory, as the release does.",
     )
-    num_processes: int = option(
-        1,
-        "Number of processes that create shards. (bert_tf)",
-        minimum=1,
-        maximum=MAX_PROCESSES,
-        requires="num_shards",
-    )
-    max_memory_mb: int = option(
-        0,
-        "Memory limit for all processes together, in MB; 0 for no limit. If it is too low, the "
-        "error message suggests a value for num_shards. (bert_tf)",
-        minimum=0,
-        requires="num_shards",
+    num_processes: Annotated[int, Limits(1, MAX_PROCESSES)] = option(
+        1, "Number of processes that create shards.", requires="num_shards"
     )
     work_dir: str | None = option(
-        None,
-        "Local folder for temporary files of unfinished shards. (bert_tf)",
-        requires="num_shards",
+        None, "Local folder for temporary files of unfinished shards.", requires="num_shards"
     )
     runner: str | None = option(
         None,
-        "Apache Beam runner that creates the shards, such as DirectRunner or DataflowRunner. "
-        "(bert_tf)",
+        "Apache Beam runner that creates the shards, such as DataflowRunner.",
         requires="num_shards",
+        excludes=("num_processes",),
     )
     beam_option: tuple[str, ...] = option(
         (),
-        "Apache Beam option, including dashes and value; may be repeated. (bert_tf)",
+        "Apache Beam option, with dashes and value; may be repeated.",
         requires="runner",
         repeated=True,
     )
@@ -178,52 +136,33 @@ class PretrainingDataConfig(Config):
         super().validate()
         if bool(self.input_file) == bool(self.tfds_name):
             raise UserError("exactly one of `input_file` and `tfds_name` is required")
-        if self.instances.dynamic_masking and self.instances.is_given("masked_lm_prob"):
-            raise UserError(
-                "`masked_lm_prob` cannot be combined with `dynamic_masking`; pass it to "
-                "run_pretraining.py"
-            )
-        for name in ("num_processes", "max_memory_mb"):
-            if self.runner and self.is_given(name):
-                raise UserError(f"`{name}` cannot be combined with `runner`; use `beam_option`")
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig(RecordConfig, RunConfig):
     """The configuration of `training.pretrain`."""
 
-    GROUPS = (
-        ("Run", "output_dir do_train do_eval"),
-        ("Training", "num_train_steps objective dynamic_masking masked_lm_prob"),
-        ("Evaluation and prediction", "max_eval_steps"),
-    )
-
     input_file: str = option(REQUIRED, "TFRecord files: paths or globs, separated by commas.")
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
-    eval_file: str | None = option(
-        None, "TFRecord files to evaluate on. Default: input_file. (bert_tf)"
+    eval_file: str | None = option(None, "TFRecord files to evaluate on. Default: input_file.")
+    num_train_steps: Annotated[int, Limits(1, MAX_STEPS)] = option(
+        100000, "Number of training steps."
     )
-    num_train_steps: int = option(100000, "Number of training steps.", minimum=1, maximum=MAX_STEPS)
-    max_eval_steps: int = option(100, "Maximum number of evaluation batches.", minimum=1)
+    max_eval_steps: Positive = option(100, "Maximum number of evaluation batches.")
     dynamic_masking: bool = option(
         False,
         "Mask different tokens in each epoch. Requires vocab_file, and records that were created "
-        "with dynamic_masking. (bert_tf)",
+        "with dynamic_masking.",
     )
-    masked_lm_prob: float = option(
-        0.15,
-        "Fraction of the tokens to mask with dynamic_masking. (bert_tf)",
-        minimum=0.0,
-        maximum=1.0,
-        requires="dynamic_masking",
+    masked_lm_prob: Fraction = option(
+        0.15, "Fraction of the tokens to mask with dynamic_masking.", requires="dynamic_masking"
     )
-    num_input_streams: int = option(
+    num_input_streams: Positive = option(
         1,
         "Number of streams; must divide train_batch_size and the number of input files. Each "
         "stream reads its share of the files and fills its share of each batch. If this is a "
         "multiple of N hosts, each host reads 1/N of the records. Different numbers give different "
-        "batches. (bert_tf)",
-        minimum=1,
+        "batches.",
     )
     do_train: bool = option(False, "Whether to train.")
     do_eval: bool = option(False, "Whether to evaluate; with do_train, after training.")

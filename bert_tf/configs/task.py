@@ -11,6 +11,7 @@ from bert_tf.configs.base import Config, derived, from_plain, hints_of, option, 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
+from bert_tf.io.json_files import Positive
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
     RELEASE_SETTINGS,
@@ -32,14 +33,10 @@ def base_split(split):
 class TaskOptions(Config):
     """The options of a task that a user sets."""
 
-    GROUPS: ClassVar[tuple] = (("Sequences", "max_seq_length doc_stride"),)
     is_resolved = False
 
-    max_seq_length: int = option(
-        128,
-        "Maximum sequence length, in tokens; longer texts are truncated.",
-        minimum=1,
-        saved=True,
+    max_seq_length: Positive = option(
+        128, "Maximum sequence length, in tokens; longer texts are truncated.", saved=True
     )
 
     def check_run(self, config):
@@ -81,27 +78,23 @@ _FILE_OPTIONS = (
 class TfdsOptions(TaskOptions):
     """A dataset of TensorFlow Datasets (TFDS)."""
 
-    GROUPS: ClassVar[tuple] = (("TensorFlow Datasets", "tfds_name tfds_data_dir tfds_splits"),)
-
     tfds_name: str | None = option(
         None,
-        "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc or squad/v1.1. (bert_tf)",
+        "Name of a TensorFlow Datasets (TFDS) dataset, such as glue/mrpc or squad/v1.1.",
+        excludes=_FILE_OPTIONS,
     )
     tfds_data_dir: str | None = option(
-        None, "TFDS data directory with prepared datasets. (bert_tf)", requires="tfds_name"
+        None, "TFDS data directory with prepared datasets.", requires="tfds_name"
     )
     tfds_splits: tuple[str, ...] = option(
         (),
-        "TFDS splits for training, development and test, such as "
-        "train[:90%],train[90%:],test. Default: the splits with the usual names. (bert_tf)",
+        "TFDS splits for training, development and test, such as train[:90%],train[90%:],test. "
+        "Default: the splits with the usual names.",
         requires="tfds_name",
     )
 
     def validate(self):
         super().validate()
-        for name in _FILE_OPTIONS:
-            if self.tfds_name and self.is_given(name):
-                raise UserError(f"`{name}` cannot be combined with `tfds_name`")
         if len(self.tfds_splits) > len(SPLITS):
             raise UserError(
                 f"`tfds_splits`: found {len(self.tfds_splits)} splits, expected at most "
@@ -138,7 +131,7 @@ class TaskConfig(TaskOptions):
     do_lower_case: bool = derived(True, saved=True, fixed=True)
     strip_accents: bool | None = derived(None, saved=True, inferred=True)
     tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
-    max_input_chars_per_word: int | None = derived(None, minimum=1, saved=True, inferred=True)
+    max_input_chars_per_word: Positive | None = derived(None, saved=True, inferred=True)
     vocabulary: Vocabulary | None = dataclasses.field(default=None, repr=False, compare=False)
 
     is_resolved = True
@@ -255,8 +248,7 @@ class TaskConfig(TaskOptions):
             path = os.path.join(folder, name)
             if name != cls.FILE and files.exists(path):
                 raise UserError(
-                    f"`output_dir`: found {name} of a {script} run in {folder}; use another "
-                    "`output_dir`"
+                    f"`output_dir`: found {name} of a {script} run in {folder}; use another"
                 )
 
     def resumed(self, folder):
@@ -304,7 +296,7 @@ def _value_text(value):
     return "none" if value is None else value
 
 
-def check_labels(labels):
+def check_labels(labels, argument="labels"):
     """Return label names as a tuple; UserError if it is empty or has duplicates."""
     labels = tuple(labels)
     if not labels:
@@ -312,7 +304,7 @@ def check_labels(labels):
     for i, label in enumerate(labels):
         if not label or label in labels[:i]:
             names = ", ".join(labels)
-            raise UserError(f"`labels`: label {i} of {names} is empty or occurs twice")
+            raise UserError(f"`{argument}`: label {i} of {names} is empty or occurs twice")
     return labels
 
 

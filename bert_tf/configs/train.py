@@ -1,17 +1,18 @@
 """Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
+from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.task import TaskOptions, check_length
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Count, Fraction, Limits, NotNegative, Positive
 
 # The inputs of a larger batch alone would take gigabytes.
-_BATCH_SIZE = {"minimum": 1, "maximum": 2**20}
+_BatchSize = Annotated[int, Limits(1, 2**20)]
 # TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
-_MAX_SEED = 2**32 - 1
 # All processes start at once, so a typo could exhaust the machine.
 MAX_PROCESSES = 1024
 
@@ -20,79 +21,53 @@ MAX_PROCESSES = 1024
 class TrainConfig(Config):
     """The training loop: batches, schedule, precision and checkpoints."""
 
-    GROUP = "Training"
-    GROUPS = (
-        ("Evaluation and prediction", "eval_batch_size predict_batch_size eval_steps"),
-        ("Evaluation and prediction", "best_metric early_stopping_patience"),
-        ("Devices, speed and memory", "iterations_per_loop gradient_accumulation_steps recompute"),
-        ("Devices, speed and memory", "dtype xla pad_to_max_length bucket_by_length"),
+    train_batch_size: _BatchSize = option(32, "Total batch size for training.")
+    eval_batch_size: _BatchSize = option(8, "Total batch size for evaluation.")
+    predict_batch_size: _BatchSize = option(8, "Total batch size for prediction.")
+    num_train_epochs: NotNegative = option(3.0, "Total number of training epochs.")
+    save_checkpoints_steps: Positive = option(1000, "Number of steps between checkpoints.")
+    iterations_per_loop: Positive = option(
+        1000, "Maximum number of steps to run on the devices before returning to the host."
     )
-
-    train_batch_size: int = option(32, "Total batch size for training.", **_BATCH_SIZE)
-    eval_batch_size: int = option(8, "Total batch size for evaluation.", **_BATCH_SIZE)
-    predict_batch_size: int = option(8, "Total batch size for prediction.", **_BATCH_SIZE)
-    num_train_epochs: float = option(3.0, "Total number of training epochs.", minimum=0.0)
-    save_checkpoints_steps: int = option(1000, "Number of steps between checkpoints.", minimum=1)
-    iterations_per_loop: int = option(
-        1000,
-        "Maximum number of steps to run on the devices before returning to the host.",
-        minimum=1,
-    )
-    gradient_accumulation_steps: int = option(
-        1,
-        "Number of micro-batches per step. Saves memory; train_batch_size remains the total batch "
-        "size. (bert_tf)",
-        minimum=1,
+    gradient_accumulation_steps: Positive = option(
+        1, "Number of micro-batches per step, which share train_batch_size. Saves memory."
     )
     recompute: bool = option(
         False,
-        "Recompute activations in the backward pass instead of storing them. Saves much memory; a "
-        "step takes about a third longer. (bert_tf)",
+        "Recompute activations in the backward pass. Saves much memory; steps take a third longer.",
     )
     dtype: str = option(
         "float32",
-        "Compute dtype; weights stay in float32. Training in float16 scales the loss. (bert_tf)",
+        "Compute dtype; weights stay in float32. float16 scales the loss.",
         choices=("float32", "bfloat16", "float16"),
     )
     xla: bool | None = option(
-        None,
-        "Compile training steps with XLA. Default: on a GPU, for 2,000 steps or more. (bert_tf)",
+        None, "Compile training steps with XLA. Default: on a GPU, for 2,000 steps or more."
     )
-    num_frozen_layers: int = option(
-        0,
-        "Freeze the embeddings and this many of the lowest layers; 0 to freeze nothing. (bert_tf)",
-        minimum=0,
+    num_frozen_layers: Count = option(
+        0, "Freeze the embeddings and this many of the lowest layers; 0 for none."
     )
-    eval_steps: int = option(
-        0, "Steps between evaluations during training; 0 to disable. (bert_tf)", minimum=0
-    )
+    eval_steps: Count = option(0, "Steps between evaluations during training; 0 to disable.")
     best_metric: str | None = option(
         None,
         "Metric that selects the best checkpoint, which is saved in output_dir/best and used for "
-        "evaluation and prediction. Losses are minimized, other metrics maximized. (bert_tf)",
+        "evaluation and prediction. Losses are minimized, other metrics maximized.",
     )
-    early_stopping_patience: int = option(
+    early_stopping_patience: Count = option(
         0,
-        "Stop after this many evaluations without an improvement of best_metric; 0 for never. "
-        "(bert_tf)",
-        minimum=0,
+        "Stop after this many evaluations without a better best_metric; 0 for never.",
         requires="best_metric",
     )
-    seed: int = option(
-        0,
-        "Random seed for weight initialization, dropout and shuffling. (bert_tf)",
-        minimum=0,
-        maximum=_MAX_SEED,
+    seed: Annotated[int, Limits(0, 2**32 - 1)] = option(
+        0, "Random seed for weight initialization, dropout and shuffling."
     )
     pad_to_max_length: bool = option(
-        False,
-        "Pad each batch to max_seq_length, as on a TPU, rather than to its longest sequence. "
-        "(bert_tf)",
+        False, "Pad batches to max_seq_length, as on a TPU, rather than to the longest sequence."
     )
     bucket_by_length: bool = option(
         False,
         "Batch training examples of similar length: faster, because there is less padding, but "
-        "less random. No effect if batches are padded to max_seq_length. (bert_tf)",
+        "less random. No effect if batches are padded to max_seq_length.",
     )
 
     @property
@@ -115,24 +90,20 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a pipeline."""
 
-    GROUP = "Devices, speed and memory"
-
-    batch_size: int = option(32, "Number of examples per batch.", **_BATCH_SIZE)
+    batch_size: _BatchSize = option(32, "Number of examples per batch.")
 
 
 @dataclasses.dataclass(frozen=True)
 class FitConfig(BatchConfig):
     """Arguments of the pipelines' `fit`."""
 
-    epochs: int = option(3, "Number of training epochs.", minimum=1)
-    validation_split: float = option(
-        0.0, "Fraction of the examples to use for validation.", minimum=0.0, maximum=1.0
-    )
+    epochs: Positive = option(3, "Number of training epochs.")
+    validation_split: Fraction = option(0.0, "Fraction of the examples to use for validation.")
     shuffle: bool = option(True, "Whether to shuffle the examples.")
     bucket_by_length: bool = option(
         False, "Whether to batch examples of similar length.", requires="shuffle"
     )
-    steps_per_epoch: int | None = option(None, "Number of batches per epoch.", minimum=1)
+    steps_per_epoch: Positive | None = option(None, "Number of batches per epoch.")
     output_dir: str | None = option(
         None,
         "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",
@@ -146,42 +117,28 @@ class OptimizerConfig(Config):
     `warmup_proportion` applies if `num_warmup_steps` is not given.
     """
 
-    GROUP = "Optimizer"
-
     optimizer: str = option(
         "bert_adam",
-        "bert_adam: the release's optimizer. adamw: with bias correction. lamb: for large "
-        "batches. (bert_tf)",
+        "bert_adam: the release's optimizer. adamw: with bias correction. lamb: for large batches.",
         choices=("bert_adam", "adamw", "lamb"),
     )
-    learning_rate: float = option(
-        5e-5, "The peak learning rate, reached at the end of the warm-up.", minimum=0.0
+    learning_rate: NotNegative = option(
+        5e-5, "The peak learning rate, reached at the end of the warm-up."
     )
-    layer_decay: float = option(
-        1.0,
-        "Factor by which the learning rate decreases from each layer to the one below. (bert_tf)",
-        minimum=0.0,
-        maximum=1.0,
+    layer_decay: Fraction = option(
+        1.0, "Factor of the learning rate from each layer to the one below."
     )
-    warmup_proportion: float = option(
-        0.1,
-        "Fraction of the training steps for linear learning-rate warm-up.",
-        minimum=0.0,
-        maximum=1.0,
+    warmup_proportion: Fraction = option(
+        0.1, "Fraction of the training steps for linear learning-rate warm-up."
     )
-    num_warmup_steps: int | None = option(None, "Number of warm-up steps.", minimum=0)
-
-    def validate(self):
-        super().validate()
-        if self.is_given("warmup_proportion") and self.num_warmup_steps is not None:
-            raise UserError("`warmup_proportion` cannot be combined with `num_warmup_steps`")
+    num_warmup_steps: Count | None = option(
+        None, "Number of warm-up steps.", excludes=("warmup_proportion",)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceConfig(Config):
     """The devices that the model runs on."""
-
-    GROUP = "Devices, speed and memory"
 
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
     tpu_name: str | None = option(
@@ -190,11 +147,11 @@ class DeviceConfig(Config):
     tpu_zone: str | None = option(None, "Zone of the Cloud TPU. Default: detected.")
     gcp_project: str | None = option(None, "Project of the Cloud TPU. Default: detected.")
     master: str | None = option(None, "TensorFlow master address, an older name for tpu_name.")
-    num_tpu_cores: int = option(8, "Expected number of TPU cores.", minimum=1)
+    num_tpu_cores: Positive = option(8, "Expected number of TPU cores.")
     distribution_strategy: str = option(
         "auto",
         "auto: the workers in the environment variable TF_CONFIG if it is set, else all GPUs of "
-        "this machine, else the CPU. (bert_tf)",
+        "this machine, else the CPU.",
         choices=("auto", "one_device", "mirrored", "multi_worker"),
     )
 
@@ -231,8 +188,6 @@ class RunConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(RunConfig):
     """The configuration of `training.fine_tune`; `task` has the options of the task."""
-
-    GROUP = "Run"
 
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
     task: TaskOptions = derived(REQUIRED)

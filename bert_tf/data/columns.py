@@ -90,8 +90,7 @@ def find_file(split, names, data_dir=None, path=None):
         if files.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
     raise UserError(
-        f"`data_dir={data_dir}`: found no {' or '.join(names)}; for a file with another name use "
-        f"`{argument}`"
+        f"`data_dir={data_dir}`: found no {' or '.join(names)}; name another file with `{argument}`"
     )
 
 
@@ -129,8 +128,7 @@ def find_column(place, names, wanted, argument=None):
     if argument:
         advice = f"; select the column with `{argument}`" * (not place.startswith("`"))
         raise UserError(
-            f"{place}: found the columns {[*names]}, expected "
-            f"{' or '.join(map(repr, wanted))}{advice}"
+            f"{place}: found {[*names]}, expected {' or '.join(map(repr, wanted))}{advice}"
         )
     return None
 
@@ -204,7 +202,7 @@ class Layout:
 
 # Any of these names marks the first line as a header.
 TEXT_A = ("text", "text_a", "sentence", "sentence1")
-TEXT_B = ("text_b", "sentence2")
+TEXT_B = ("text_b", "sentence2", "text_pair")
 LABEL = ("label",)
 ID = ("index", "id", "idx")
 _HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
@@ -336,9 +334,7 @@ def _by_layout(place, names, layout, split):
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
             advice = f"; select it with `{argument}`" * (not place.startswith("`"))
-            raise UserError(
-                f"{place}: found the columns {' and '.join(map(repr, found))}, expected one{advice}"
-            )
+            raise UserError(f"{place}: found {', '.join(map(repr, found))}, expected one{advice}")
         return find(found or wanted, argument if is_needed else None)
 
     texts = [find([name], "text_columns") for name in layout.text]
@@ -371,7 +367,6 @@ def _by_count(place, positions, layout, split, num_train):
         )
     if layout.label or layout.id or layout.numbers:
         raise UserError(
-            "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header "
-            "line"
+            "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header"
         )
     return Columns(tuple(positions[:num_texts]), tuple(positions[num_texts:]) if has_labels else ())

@@ -185,13 +185,11 @@ def check_list(values, argument, expected="a list"):
         raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
 
 
-def check_texts(texts, argument):
-    """Convert texts to a list of str; raise UserError for anything else."""
-    return list(iterate_texts(texts, argument))
-
-
 def iterate_texts(texts, argument):
     """Yield the texts of an iterable as str; an iterator is read lazily."""
+    spec = getattr(texts, "element_spec", None)
+    if isinstance(spec, tf.TensorSpec) and spec.shape.rank:  # a dataset of batches
+        texts = texts.unbatch()
     if not isinstance(texts, Iterator):
         texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):

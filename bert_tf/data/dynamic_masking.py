@@ -16,8 +16,7 @@ class DynamicMasking:
             raise UserError(f"`masked_lm_prob={masked_lm_prob}`: expected a number from 0 to 1")
         if lengths["P"] > lengths["S"]:
             raise UserError(
-                f"`max_predictions_per_seq={lengths['P']}`: expected at most "
-                f"`max_seq_length={lengths['S']}`"
+                f"`max_predictions_per_seq={lengths['P']}`: expected at most {lengths['S']} tokens"
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]
         self._mask_id, self._token_ids = mask_id(vocab), sorted(vocab.values())

@@ -165,7 +165,7 @@ class FeatureCache:
         # JSON turns tuples into lists.
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self.key = digest([fingerprint])
-        self.stale_reason = self._check()
+        self.check()
         if not self.stale_reason:
             console.info("reusing %s: data, vocabulary and options are the same", path)
 
@@ -180,11 +180,11 @@ class FeatureCache:
         json_files.write(f"{self.path}.json", metadata)
         self.stale_reason = None
 
-    def reload(self):
-        """Check the file again, after another process has written it."""
-        self.stale_reason = self._check()
+    def check(self):
+        """Set `stale_reason`."""
+        self.stale_reason = self._find_reason()
 
-    def _check(self):
+    def _find_reason(self):
         """Return why the file must be rebuilt, or None after reading the counts of its records."""
         path, metadata_path = self.path, f"{self.path}.json"
         if files.is_folder(path):

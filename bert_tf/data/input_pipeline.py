@@ -118,21 +118,6 @@ class TrainingInput(_RecordInput):
         infinite = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
         return batches.prefetch(tf.data.AUTOTUNE).apply(infinite)
 
-    @tf.autograph.experimental.do_not_convert
-    def files_at_step(self, step):
-        """Return the files that a step reads, for error messages."""
-
-        def read_names(path):
-            return tf.data.TFRecordDataset(path).map(lambda _: path)
-
-        paths = set()
-        for stream in map(self._stream, range(self.num_input_streams)):
-            size = stream._group_size() if self.bucket_by_length else 1
-            first = step // size * size
-            names = stream._shuffled(read_names, first).take(size * stream.batch_size)
-            paths |= {path.decode() for path in names.as_numpy_iterator()}
-        return sorted(paths)
-
     def _stream(self, number):
         count = self.num_input_streams
         if count == 1:
@@ -156,9 +141,7 @@ class TrainingInput(_RecordInput):
     def _serialized_batches(self, first_step):
         if self.bucket_by_length:
             return self._bucketed_batches(first_step)
-        return self._shuffled(tf.data.TFRecordDataset, first_step).batch(
-            self.batch_size, drop_remainder=True
-        )
+        return self._shuffled(first_step).batch(self.batch_size, drop_remainder=True)
 
     def _group_size(self):
         self.load_counts()
@@ -175,14 +158,13 @@ class TrainingInput(_RecordInput):
             seed = tf.random.experimental.stateless_fold_in([self.seed, 1], group)
             return tf.random.experimental.stateless_shuffle(batches, seed)
 
-        groups = self._shuffled(tf.data.TFRecordDataset, first_group * size).batch(
-            size * self.batch_size, drop_remainder=True
-        )
+        groups = self._shuffled(first_group * size)
+        groups = groups.batch(size * self.batch_size, drop_remainder=True)
         # Sort the next group while the current one is processed.
         batches = groups.enumerate(first_group).map(sort).prefetch(1).unbatch()
         return batches.skip(num_skipped)
 
-    def _shuffled(self, read_file, first_step):
+    def _shuffled(self, first_step):
         first_epoch, first_block, file, record, rest = self._position(first_step)
         is_small = self.sizes is not None and max(self.sizes) <= _SMALL_FILE
 
@@ -198,7 +180,7 @@ class TrainingInput(_RecordInput):
             paths = tf.random.experimental.stateless_shuffle(self.paths, seed)
             paths = paths[tf.where(is_first, np.int64(file), 0) :]
             num_skipped = tf.where(is_first, np.int64(record), 0)
-            blocks = read_files(paths, read_file, num_skipped, is_small).rebatch(self._block)
+            blocks = read_files(paths, num_skipped, is_small).rebatch(self._block)
             return blocks.enumerate().map(shuffle)
 
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo("int64").max)
@@ -233,14 +215,14 @@ def group_size(count, batch_size):
     return min(max(1, count // batch_size // _MIN_GROUPS), _GROUP_BATCHES)
 
 
-def read_files(paths, read_file=tf.data.TFRecordDataset, num_skipped=0, is_small=False):
+def read_files(paths, num_skipped=0, is_small=False):
     """Return a dataset of all records, in order, as string tensors (R,); files are read ahead."""
     # Small files are single chunks, so that a cycle of several files does not mix them.
     chunk = _SMALL_FILE // _MIN_RECORD if is_small else _CHUNK
 
     def read_chunks(index, path):
         skip = tf.where(index == 0, tf.cast(num_skipped, tf.int64), 0)
-        return read_file(path).skip(skip).batch(chunk)
+        return tf.data.TFRecordDataset(path).skip(skip).batch(chunk)
 
     # With a cycle of one file, the files are read ahead but not mixed.
     files = tf.data.Dataset.from_tensor_slices(paths).enumerate()

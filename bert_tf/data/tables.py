@@ -26,10 +26,6 @@ ENDINGS = {
     ".parquet": "parquet", ".pq": "parquet", ".json": "json", ".jsonl": "json_lines",
     ".ndjson": "json_lines", ".xlsx": "excel", ".xlsm": "excel",
 }  # fmt: skip
-_NAMES = {
-    "json": "JSON", "json_lines": "JSON lines", "parquet": "Parquet", "excel": "Excel",
-    "columns": "named columns", "tfds": "TensorFlow Datasets",
-}  # fmt: skip
 _UNITS = {"delimited": "line", "json_lines": "line", "columns": "item", "tfds": "example"}
 
 # First bytes of zip, old Excel, bzip2, xz and zstd files.
@@ -71,7 +67,7 @@ class TableFormat(NamedTuple):
 
     def __str__(self):
         if self.kind != "delimited":
-            return _NAMES[self.kind]
+            return self.kind.replace("_", " ")
         names = {character: name for name, character in DELIMITERS.items()}
         quotes = "quotes are text" if self.delimiter == "\t" else "fields may be quoted"
         return f"{names.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
@@ -131,9 +127,7 @@ def parse_delimiter(text):
     r"""Return the character for a value of `delimiter`: a name, "\t" or the character itself."""
     character = DELIMITERS.get(text.strip().lower(), "\t" if text == "\\t" else text)
     if len(character) != 1 or character in '"\r\n\0':
-        raise UserError(
-            f"`delimiter={text}`: expected {', '.join(DELIMITERS)} or a single other character"
-        )
+        raise UserError(f"`delimiter={text}`: expected {', '.join(DELIMITERS)} or a character")
     return character
 
 

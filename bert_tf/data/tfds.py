@@ -111,9 +111,7 @@ def _load_builder(name, data_dir):
         # `import tensorflow_datasets` hides some of its import errors.
         import tensorflow_datasets.public_api as tfds
     except Exception as error:  # such as the VersionError of protobuf
-        raise UserError(
-            f"`tfds_name`: tensorflow-datasets cannot be imported ({reason(error)})"
-        ) from None
+        raise UserError(f"`tfds_name`: no tensorflow-datasets ({reason(error)})") from None
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:

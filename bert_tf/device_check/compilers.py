@@ -109,9 +109,7 @@ class Compiler:
             if limit := memory_limit(error):
                 return limit
             answer = reason(error)
-        raise UserError(
-            f"`device={self.name}`: the compiler does not name the memory of the device: {answer}"
-        )
+        raise UserError(f"`device={self.name}`: the compiler does not name its memory: {answer}")
 
     def divided(self, function, state, batch):
         """Return the text of a function of JAX, (state, batch) -> (results, new state).
@@ -168,9 +166,7 @@ def _versions(packages, extra):
     try:
         versions = {name: importlib.metadata.version(name) for name in packages}
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(
-            f"`device` requires the package {error.name}; install bert_tf[{extra}]"
-        ) from None
+        raise UserError(f"`device` requires {error.name}; install bert_tf[{extra}]") from None
     if versions["jax"] not in TRIED:
         raise UserError(
             f"`device` requires jax {' or '.join(TRIED)}, found {versions['jax']}, because private "

@@ -36,6 +36,8 @@ Count = Annotated[int, Limits(minimum=0)]
 Positive = Annotated[int, Limits(minimum=1)]
 # Other floats, such as thresholds, may be infinite. NaN is never valid.
 Finite = Annotated[float, Limits(is_finite=True)]
+NotNegative = Annotated[float, Limits(0.0)]
+Fraction = Annotated[float, Limits(0.0, 1.0)]
 
 _DESCRIPTIONS = {
     bool: "true or false", int: "an integer", float: "a number", str: "a string",
@@ -52,7 +54,7 @@ def quoted(value: Any, limit: int = 40) -> str:
 
 def describe(hint: Any) -> str:
     """Return a noun phrase for a type annotation without None."""
-    hint, limits, _ = _parts(hint)
+    hint, limits, _ = parts(hint)
     if limits.choices:
         return f"one of {', '.join(map(str, limits.choices))}"
     kind = _kind(hint)
@@ -72,7 +74,7 @@ def describe(hint: Any) -> str:
 def problem(value: Any, hint: Any) -> str | None:
     """Return a message such as `.labels[1] is 7, expected a string`, None for a valid value."""
     annotation = hint
-    hint, limits, is_optional = _parts(annotation)
+    hint, limits, is_optional = parts(annotation)
     if hint is Any or (value is None and is_optional):
         return None
     kind, arguments = _kind(hint), typing.get_args(hint)
@@ -104,7 +106,7 @@ def check(value: Any, hint: Any) -> None:
         raise UserError(f"{where}{message.removeprefix('.')}")
 
 
-def _parts(hint):
+def parts(hint):
     """Split an annotation into (type, `Limits`, whether None is valid)."""
     limits, is_optional = Limits(), False
     while True:
@@ -161,18 +163,16 @@ def loads(text: str | bytes) -> Any:
 
 def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
     """Read a JSON file and check it against `hint`; UserError names the line or the field."""
-    source = f"; expected a file written by {written_by}" if written_by else ""
+    note = f"; expected a file written by {written_by}" if written_by else ""
     text = files.read_text(path)
     try:
         value = loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}, line {error.lineno}: invalid JSON ({error.msg}){source}"
-        ) from None
+        raise UserError(f"{path}, line {error.lineno}: invalid JSON ({error.msg}){note}") from None
     try:
         check(value, hint)
     except UserError as error:
-        raise UserError(f"{path}: {error}{source}") from None
+        raise UserError(f"{path}: {error}{note}") from None
     return value
 
 

@@ -149,8 +149,7 @@ def shared_map(function, items, num_processes, fork=True):
             yield pending.popleft().result()
     except concurrent.futures.process.BrokenProcessPool:
         raise UserError(
-            f"`num_processes={num_processes}`: a worker process was killed, possibly because "
-            "memory ran out"
+            f"`num_processes={num_processes}`: a worker was killed, perhaps for lack of memory"
         ) from None
     except BaseException:
         # Do not wait minutes for work that is no longer needed.

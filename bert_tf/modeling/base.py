@@ -23,7 +23,6 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, folders
 from bert_tf.modeling import layer_states
-from bert_tf.modeling.layer_states import get_states, named_layers, restore, split
 from bert_tf.modeling.task_model import TaskModel
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
@@ -47,26 +46,29 @@ class ConfigLayer(keras.layers.Layer):
 
     def get_config(self):
         config = {**super().get_config(), "config": self.config.to_dict()}
-        return {**config, **get_states(self, self._layers_saved_elsewhere())}
+        return {**config, **layer_states.get_states(self, self._layers_saved_elsewhere())}
 
     @classmethod
     def from_config(cls, config):
-        options, states = split(config)
+        options, states = layer_states.split(config)
         options["config"] = BertConfig.from_dict(options["config"])
         layer = super().from_config(options)
-        restore(layer, states)
+        layer_states.restore(layer, states)
         return layer
 
 
 class EncoderModel(TaskModel):
     """Base class of models with an encoder: freezing, LoRA, quantization."""
 
+    # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.
+    skip_padding = False
+
     def _encoder(self):
         """Return the `BertModel` in this model, or the model itself.
 
         This is not a property, because Keras saves weights under the names of properties.
         """
-        return next((x for _, x in named_layers(self) if x.name == "bert"), self)
+        return next((x for _, x in layer_states.named_layers(self) if x.name == "bert"), self)
 
     def freeze(self, num_layers: int | None = None) -> None:
         """Exclude the embeddings and the lowest layers of the encoder from training.
@@ -115,24 +117,21 @@ class EncoderModel(TaskModel):
         Raises:
           UserError: if there are no names, or the encoder has no layer with one of them.
         """
-        layers = [layer for _, layer in named_layers(self._encoder())]
-        names = dict.fromkeys(
-            layer.name for layer in layers if isinstance(layer, keras.layers.Dense)
-        )
+        layers = [layer for _, layer in layer_states.named_layers(self._encoder())]
+        dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
+        names = dict.fromkeys(layer.name for layer in dense)
         if isinstance(target_layer_names, str):
             target_layer_names = (target_layer_names,)
         unknown = ", ".join(name for name in target_layer_names if name not in names)
         if unknown or not target_layer_names:
             found, expected = unknown or "none", ", ".join(names)
             raise UserError(f"`target_layer_names`: found {found}, expected some of {expected}")
-        targets = [
-            x for x in layers if isinstance(x, keras.layers.Dense) and x.name in target_layer_names
-        ]
+        targets = [layer for layer in dense if layer.name in target_layer_names]
         for layer in targets:
             layer.enable_lora(rank, alpha)
         # A layer that contains a target stays trainable, because freezing it freezes the target.
         for layer in layers:
-            children = [layer, *(child for _, child in named_layers(layer))]
+            children = [layer, *(child for _, child in layer_states.named_layers(layer))]
             layer.trainable = any(child in targets for child in children)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
@@ -147,7 +146,8 @@ class EncoderModel(TaskModel):
             def filters(layer):  # Keras warns about each layer that cannot be quantized
                 return isinstance(layer, keras.layers.Dense)
 
-        super().quantize(mode, config=config, filters=filters, **kwargs)
+        with layer_states.frozen_garbage():
+            super().quantize(mode, config=config, filters=filters, **kwargs)
 
 
 # Optional inputs, as functions of the ids.
@@ -169,16 +169,14 @@ class PretrainedModel(EncoderModel, keras.Model):
     # Whether the outputs depend on the pooler. If not, checkpoints may lack its weights.
     uses_pooler = True
 
-    # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.
-    skip_padding = False
-
-    def _store_config(self, config, dtype, **options):
-        """Store the constructor's arguments, at the end of the constructor."""
+    def __init__(self, config, dtype, name, inputs, outputs, **options):
+        """Create a model with its graph; `options` are the other arguments of its constructor."""
         if keras.backend.backend() == "torch":
             raise UserError(
                 "Keras' backend torch is not supported: the dropout of bert_tf is wrong there (at "
                 "a rate of 10 % it drops 75 %); set KERAS_BACKEND to tensorflow or jax"
             )
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
         self.config = config
         self._options = options
         # A file is loaded in its saved precision, regardless of the current default.
@@ -199,7 +197,7 @@ class PretrainedModel(EncoderModel, keras.Model):
 
         Args:
           preset: a folder from the release, a training run or Hugging Face; or a name in
-            `bert_tf.checkpoints.MODELS` or "hf://OWNER/NAME", downloaded if it is not cached.
+            `bert_tf.checkpoints.MODELS` or "OWNER/NAME", downloaded if it is not cached.
           load_weights: whether to load the weights or keep the random initialization.
           trainable: False excludes all weights from training.
           **options: constructor arguments, such as `num_labels` of a classifier, whose default is
@@ -237,9 +235,7 @@ class PretrainedModel(EncoderModel, keras.Model):
         release.check_path(folder, "folder")
         with folders.replacing_preset(folder, overwrite) as temporary:
             files.write_text(os.path.join(temporary, files.CONFIG), self.config.to_json_string())
-            if layer_states.is_quantized(self):
-                layer_states.save_quantized(self, temporary)
-            else:
+            if not layer_states.save_quantized(self, temporary):
                 release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors(self))
 
     def __call__(self, inputs, *args, **kwargs):
@@ -262,6 +258,9 @@ class PretrainedModel(EncoderModel, keras.Model):
             raise UserError(f"`inputs`: found {', '.join(found)}, expected {', '.join(names)}")
         if not keras.utils.is_keras_tensor(given["input_ids"]):
             given = {name: ops.convert_to_tensor(given[name]) for name in names if name in given}
+            shape, rank = given["input_ids"].shape, len(self.inputs[0].shape)
+            if len(shape) != rank:  # such as the ids of one text, without a batch
+                raise UserError(f"`inputs`: found the shape {shape}, expected {rank} dimensions")
         given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}
         return {name: given[name] for name in names}
 
@@ -285,22 +284,19 @@ class PretrainedModel(EncoderModel, keras.Model):
 
     def compute_output_spec(self, inputs, training=None, mask=None, **_):
         """Return the symbolic outputs; Keras' method rejects `call`'s other arguments."""
+        inputs = self._complete(inputs)
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self.dtype_policy)
         config = {"config": self.config.to_dict(), **self._options, "dtype": policy}
-        config |= {"name": self.name, **get_states(self)}
-        return config if self.trainable else {**config, "trainable": False}
+        return {**config, "name": self.name, **layer_states.get_states(self)}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Create a model from a config."""
-        options, states = split(config)
+        options, states = layer_states.split(config)
         options["dtype"] = keras.saving.deserialize_keras_object(options["dtype"])
-        trainable = options.pop("trainable", True)
         model = cls(BertConfig.from_dict(options.pop("config")), **options)
-        if not trainable:
-            model.trainable = False
-        restore(model, states)
+        layer_states.restore(model, states)
         return model

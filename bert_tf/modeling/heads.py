@@ -136,47 +136,29 @@ class Projection(keras.layers.Layer):
 
 
 @register
-class FoldChoices(keras.layers.Layer):
-    """Turn each choice into a row of the batch. Call: (B, C, S) -> (B * C, S)."""
+class Fold(keras.layers.Layer):
+    """Turn each choice or window into a row of the batch. Call: (B, C, S) -> (B * C, S)."""
 
     def call(self, x):
         return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 @register
-class UnfoldChoices(keras.layers.Layer):
-    """Inverse of `FoldChoices`. Call: scores (B * C, 1), the choices (B, C, S) -> (B, C)."""
+class Unfold(keras.layers.Layer):
+    """Inverse of `Fold`. Call: x (B * C, H), the choices (B, C, S) -> (B, C, H)."""
 
-    def call(self, scores, choices):
-        return ops.reshape(scores, ops.shape(choices)[:2])
-
-
-@register
-class RepeatForWindows(keras.layers.Layer):
-    """Repeat values for each window. Call: values (B, F), the windows (B, W, S) -> (B * W, F)."""
-
-    def call(self, values, windows):
-        ones = ops.ones_like(windows[:, :, :1], dtype=values.dtype)
-        return ops.reshape(values[:, None] * ones, (-1, values.shape[-1]))
+    def call(self, x, choices):
+        return ops.reshape(x, (*ops.shape(choices)[:2], x.shape[-1]))
 
 
-@register
-class PoolWindows(keras.layers.Layer):
-    """Pool the logits of a document's windows by mean or maximum, without padding windows.
+def pool_windows(logits, input_mask, pooling):
+    """Pool logits (B, W, L) by mean or maximum, without windows of padding: (B, L).
 
-    Call: logits (B * W, L), the mask of the tokens (B, W, S) -> (B, L).
+    `input_mask` is the mask of the tokens (B, W, S).
     """
-
-    def __init__(self, pooling, **kwargs):
-        super().__init__(**kwargs)
-        self.pooling = pooling
-
-    def call(self, logits, input_mask):
-        batch, windows = ops.shape(input_mask)[:2]
-        logits = ops.reshape(logits, (batch, windows, logits.shape[-1]))
-        is_real = input_mask[:, :, :1] > 0
-        if self.pooling == "max":
-            # Finite, because a replica's batch may be all padding.
-            return ops.max(ops.where(is_real, logits, -1e30), 1)
-        weights = ops.cast(is_real, logits.dtype)
-        return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)
+    is_real = ops.expand_dims(input_mask[:, :, 0], 2) > 0
+    if pooling == "max":
+        # Finite, because a replica's batch may be all padding.
+        return ops.max(ops.where(is_real, logits, -1e30), 1)
+    weights = ops.cast(is_real, "float32")
+    return ops.sum(logits * weights, 1) / ops.maximum(ops.sum(weights, 1), 1.0)

@@ -6,11 +6,13 @@ import inspect
 import keras
 from keras import ops
 
+# Names for which Keras chooses by the shapes of targets and outputs.
+_SHORT = {"accuracy": "accuracy", "acc": "accuracy", "crossentropy": "crossentropy",
+          "ce": "crossentropy"}  # fmt: skip
 # Attributes of metrics that take logits.
 _LOGITS = {"from_logits": True, "_from_logits": True, "threshold": 0, "thresholds": [0]}
-# Starts of the names of losses and metrics of ids, and of scores.
+# Starts of the names of losses and metrics of ids.
 _OF_IDS = ("sparse", "categoricalgeneralized")
-_ERRORS = ("mean", "rootmean", "huber", "logcosh", "cosine", "r2", "pearson", "concordance")
 
 
 def _function(given):
@@ -20,7 +22,8 @@ def _function(given):
 
 def _title(given):
     given = _function(given)
-    return getattr(given, "__name__", type(given).__name__).lower().replace("_", "")
+    name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
+    return name.lower().replace("_", "")
 
 
 def _converted(wrapped, targets, logits, activation):
@@ -34,30 +37,23 @@ def _converted(wrapped, targets, logits, activation):
     return targets, ops.copy(keras.activations.get(activation)(logits))
 
 
-@keras.saving.register_keras_serializable("bert_tf")
-class RowLoss(keras.losses.Loss):
+class LogitsLoss(keras.losses.Loss):
     """Passes rows of 0 and 1, and logits through an activation, to a loss of Keras."""
 
     def __init__(self, loss, activation, **options):
         super().__init__(**options)
-        self.loss, self.activation = keras.losses.get(loss), activation
+        self.loss, self.activation = loss, activation
 
     def call(self, y_true, y_pred):
         function = getattr(self.loss, "call", self.loss)
         return function(*_converted(self.loss, y_true, y_pred, self.activation))
 
-    def get_config(self):
-        loss = keras.losses.serialize(self.loss)
-        return {**super().get_config(), "loss": loss, "activation": self.activation}
 
-
-@keras.saving.register_keras_serializable("bert_tf")
-class RowMetric(keras.metrics.Metric):
-    """Passes to a metric of Keras what `RowLoss` passes to a loss."""
+class LogitsMetric(keras.metrics.Metric):
+    """Passes to a metric of Keras what `LogitsLoss` passes to a loss."""
 
     def __init__(self, metric, activation, **options):
         super().__init__(**options)
-        metric = keras.metrics.get(metric)
         is_metric = isinstance(metric, keras.metrics.Metric)
         self.metric = metric if is_metric else keras.metrics.MeanMetricWrapper(metric)
         self.activation = activation
@@ -69,36 +65,38 @@ class RowMetric(keras.metrics.Metric):
     def result(self):
         return self.metric.result()
 
-    def get_config(self):
-        metric = keras.metrics.serialize(self.metric)
-        return {**super().get_config(), "metric": metric, "activation": self.activation}
 
-
-def _convert(activation, is_score, is_loss, given):
-    if given in ("accuracy", "acc") and activation == "softmax":
+def _convert(activation, is_loss, given):
+    if full := _SHORT.get(str(given).lower()):
+        full = f"{'categorical' if activation == 'softmax' else 'binary'}_{full}"
+    if full == "categorical_accuracy":
         return given  # Keras knows whether targets are ids
     module = keras.losses if is_loss else keras.metrics
-    found = module.get("binary_accuracy" if given in ("accuracy", "acc") else given)
+    found = module.get(full or given)
     title, name = _title(found), getattr(found, "name", getattr(found, "__name__", None))
     modules = (getattr(x, "__module__", "") for x in (found, _function(found)))
     is_keras = all(x.startswith("keras.") for x in modules)
-    if not is_keras or (is_score and title.startswith(_ERRORS)):
+    if not is_keras:
         return given
     if inspect.isfunction(found):
         found = getattr(module, found.__name__.title().replace("_", ""), lambda: found)()
+    if "hinge" in title:  # takes scores
+        activation = "linear"
     if is_loss:
         config = found.get_config() if isinstance(found, keras.losses.Loss) else {}
         if "from_logits" in config:  # more precise than probabilities
-            found, activation = type(found).from_config({**config, "from_logits": True}), "linear"
+            own = "sigmoid" if title.startswith("binary") else "softmax"
+            found = type(found).from_config({**config, "from_logits": activation == own})
+            activation = "linear" if activation == own else activation
         reduction = config.get("reduction", "sum_over_batch_size")
-        return RowLoss(found, activation, name=name, reduction=reduction)
+        return LogitsLoss(found, activation, name=name, reduction=reduction)
     if isinstance(given, str):
         name = given
         if activation == "sigmoid" and getattr(found, "beta", None):
             found.threshold = 0.5  # by default, an F1 score counts only the best label
     if any(getattr(found, x, None) == value for x, value in _LOGITS.items()):
         activation = "linear"
-    return RowMetric(found, activation, name=name)
+    return LogitsMetric(found, activation, name=name)
 
 
 def for_logits(model, **arguments):
@@ -110,17 +108,18 @@ def for_logits(model, **arguments):
     outputs = getattr(model, "output", None)
     outputs = outputs if isinstance(outputs, dict) else {}
     sizes = {x.shape[-1] for name, x in outputs.items() if name.endswith("logits")}
-    if not sizes or model.logits_activation == "linear":
+    if not (activation := model.logits_activation):
+        # One output is the logit of a class or, with other losses, a score.
+        start, default = ("binary", "bce"), "softmax"
+        if sizes == {1}:
+            start, default = (*start, "crossentropy", "ce"), "linear"
+        titles = map(_title, keras.tree.flatten(arguments["loss"]))
+        activation = "sigmoid" if any(x.startswith(start) for x in titles) else default
+    if not sizes or activation == "linear":
         return arguments
-    losses = map(keras.losses.get, keras.tree.flatten(arguments["loss"]))
-    is_binary = any(_title(x).startswith("binary") for x in losses)
-    activation = "sigmoid" if is_binary else model.logits_activation
-    # One output is the logit of a class or, for errors such as the mean squared one, a score.
-    is_score = sizes == {1} and not activation
-    activation = activation or ("sigmoid" if is_score else "softmax")
     return {
         name: keras.tree.map_structure(
-            functools.partial(_convert, activation, is_score, name == "loss"), values
+            functools.partial(_convert, activation, name == "loss"), values
         )
         for name, values in arguments.items()
     }

@@ -4,12 +4,14 @@ They are saved with the constructor's arguments, by the path of the sublayer, su
 "bert/layer_0/query".
 """
 
+import contextlib
+import gc
 import os
 
 import keras
 
 from bert_tf.errors import UserError
-from bert_tf.io import folders
+from bert_tf.io import files, folders
 
 _KEY = "layer_states"
 
@@ -30,9 +32,9 @@ def named_layers(layer, without=()):
 
 
 def get_states(layer, without=()):
-    """Return a config entry with the changes in sublayers, except those in `without`."""
+    """Return a config entry with the changes in a layer and its sublayers, except `without`."""
     states = {}
-    for path, child in named_layers(layer, without):
+    for path, child in [("", layer), *named_layers(layer, without)]:
         if state := _state(child):
             states[path] = state
     return {_KEY: states} if states else {}
@@ -58,13 +60,22 @@ def _state(layer):
     return state
 
 
+@contextlib.contextmanager
+def frozen_garbage():
+    """Make the garbage collections short that Keras runs for each kernel that it quantizes."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def restore(layer, states):
-    """Apply `states` to the sublayers of a new layer."""
-    children = dict(named_layers(layer))
-    for path, state in states.items():
-        _adapt(children[path], state)
-    if not layer.trainable:
-        layer.trainable = False
+    """Apply `states` to a new layer and its sublayers."""
+    children = {"": layer, **dict(named_layers(layer))}
+    with frozen_garbage():
+        for path, state in states.items():
+            _adapt(children[path], state)
     for path, child in children.items():
         trainable = states.get(path, {}).get("trainable", True)
         if child.trainable != trainable:
@@ -72,7 +83,7 @@ def restore(layer, states):
 
 
 def _adapt(layer, state):
-    if "dtype" in state:
+    if "dtype" in state and not layer.quantization_mode:  # which a `DTypePolicyMap` has set
         policy = keras.dtype_policies.deserialize(state["dtype"])
         layer.quantization_config = keras.saving.deserialize_keras_object(
             state["quantization_config"]
@@ -93,13 +104,20 @@ def is_quantized(model):
 
 
 def save_quantized(model, folder):
-    """Write a quantized model, without the state of its optimizer, to a folder that exists."""
+    """Write a model, if it is quantized, to a folder; return whether it is.
+
+    The state of its optimizer is left out.
+    """
+    if not is_quantized(model):
+        return False
+    files.make_folder(folder)
     optimizer = getattr(model, "optimizer", None)
     model.optimizer = None
     try:
         model.save(os.path.join(folder, folders.QUANTIZED))
     finally:
         model.optimizer = optimizer
+    return True
 
 
 def load_quantized(folder, model_class, options):
@@ -112,6 +130,8 @@ def load_quantized(folder, model_class, options):
     path = os.path.join(folder, folders.QUANTIZED)
     model = keras.saving.load_model(path, compile=False)
     saved = {**model.get_config(), "dtype": model.dtype_policy.name, "class": type(model).__name__}
+    if options.get("dtype") is not None:
+        options = {**options, "dtype": keras.dtype_policies.get(options["dtype"]).name}
     for name, value in {"class": model_class.__name__, **options}.items():
         if value not in (None, saved.get(name)):
             raise UserError(f"`{name}={value}`: {path} is quantized with {name}={saved.get(name)}")

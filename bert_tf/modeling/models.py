@@ -9,14 +9,7 @@ from keras import ops
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.base import PretrainedModel, register
-from bert_tf.modeling.heads import (
-    FoldChoices,
-    MaskedLMHead,
-    PoolWindows,
-    Projection,
-    RepeatForWindows,
-    UnfoldChoices,
-)
+from bert_tf.modeling.heads import Fold, MaskedLMHead, Projection, Unfold, pool_windows
 from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activation, dense
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 from bert_tf.tokenization.settings import INPUTS
@@ -34,7 +27,7 @@ def token_inputs(shape=(None,)):
 
 def fold(inputs):
     """Return inputs (B, C, S) as (B * C, S)."""
-    return {name: FoldChoices(name=f"fold_{name}")(x) for name, x in inputs.items()}
+    return {name: Fold(name=f"fold_{name}")(x) for name, x in inputs.items()}
 
 
 def first_position(inputs):
@@ -90,19 +83,14 @@ class BertModel(PretrainedModel):
             return dense(config, config.hidden_size, "pooler", dtype, activation=act)(x)
 
         outputs = _encode(embeddings, layers, pooler, inputs)
-        super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self._store_config(config, dtype, with_attention_probs=with_attention_probs)
+        super().__init__(
+            config, dtype, name, inputs, outputs, with_attention_probs=with_attention_probs
+        )
 
     def call(
-        self,
-        inputs,
-        training=None,
-        mask=None,
-        replica_id=None,
-        recompute=None,
-        skip_padding=None,
+        self, inputs, training=None, replica_id=None, recompute=None, skip_padding=None,
         positions=None,
-    ):
+    ):  # fmt: skip
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
         inputs = self._complete(inputs)
         inputs = {name: ops.convert_to_tensor(x, "int32") for name, x in inputs.items()}
@@ -178,8 +166,7 @@ class BertPretrainer(PretrainedModel):
             "next_sentence_logits": next_sentence(encoded["pooled_output"]),
         }
         inputs["masked_lm_positions"] = positions
-        super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self._store_config(config, dtype)
+        super().__init__(config, dtype, name, inputs, outputs)
 
 
 @register
@@ -220,16 +207,19 @@ class BertClassifier(PretrainedModel):
             inputs["numbers"] = numbers
             # In float32, because bfloat16 rounds the numbers to two digits.
             if window_pooling:
-                repeat = RepeatForWindows(name="repeat_numbers", dtype="float32")
-                numbers = repeat(numbers, inputs["input_mask"])
+                ones = ops.expand_dims(ops.ones_like(inputs["input_mask"][:, :, 0], "float32"), 2)
+                fold_numbers = Fold(name="fold_numbers", dtype="float32")
+                numbers = fold_numbers(ops.expand_dims(numbers, 1) * ones)
             x = keras.layers.Concatenate(name="with_numbers", dtype="float32")([x, numbers])
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
         if window_pooling:
-            pool = PoolWindows(window_pooling, name="pool_windows", dtype="float32")
-            logits = pool(logits, inputs["input_mask"])
-        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        options = {"num_labels": num_labels, "num_numeric_features": num_numeric_features}
-        self._store_config(config, dtype, **options, window_pooling=window_pooling)
+            unfold = Unfold(name="unfold", dtype="float32")
+            logits = unfold(logits, inputs["input_mask"])
+            logits = pool_windows(logits, inputs["input_mask"], window_pooling)
+        super().__init__(
+            config, dtype, name, inputs, {"logits": logits}, num_labels=num_labels,
+            num_numeric_features=num_numeric_features, window_pooling=window_pooling,
+        )  # fmt: skip
 
 
 @register
@@ -257,10 +247,9 @@ class BertMultipleChoice(PretrainedModel):
         pooled = bert(folded, positions=first_position(folded))["pooled_output"]
         pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
         scores = Projection(1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier")(pooled)
-        unfold = UnfoldChoices(name="unfold", dtype="float32")
-        outputs = {"logits": unfold(scores, inputs["input_ids"])}
-        super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self._store_config(config, dtype)
+        unfold = Unfold(name="unfold", dtype="float32")
+        outputs = {"logits": unfold(scores, inputs["input_ids"])[:, :, 0]}
+        super().__init__(config, dtype, name, inputs, outputs)
 
 
 @register
@@ -288,8 +277,7 @@ class BertTokenClassifier(PretrainedModel):
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
         tokens = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout")(tokens)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(tokens)
-        super().__init__(inputs=inputs, outputs={"logits": logits}, name=name)
-        self._store_config(config, dtype, num_labels=num_labels)
+        super().__init__(config, dtype, name, inputs, {"logits": logits}, num_labels=num_labels)
 
 
 @register
@@ -313,5 +301,4 @@ class BertSpanLabeler(PretrainedModel):
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
         logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans")(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
-        super().__init__(inputs=inputs, outputs=outputs, name=name)
-        self._store_config(config, dtype)
+        super().__init__(config, dtype, name, inputs, outputs)

@@ -138,18 +138,23 @@ class TaskModel:
         weighted_metrics=None, **options,
     ):  # fmt: skip
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
-        given = for_logits(self, **given)
-        super().compile(optimizer, loss_weights=loss_weights, **given, **options)
+        converted = for_logits(self, **given)
+        super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
+        # What is saved with the model.
+        self._compile_config.config.update(given, logits_activation=self.logits_activation)
 
     def compile_from_config(self, config):
         # Keras' method requires its own `compile`.
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        config = keras.saving.deserialize_keras_object(config)
+        self.logits_activation = config.pop("logits_activation")
+        self.compile(**config)
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *arguments, **options):
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        optimizer = getattr(self, "optimizer", None)  # missing before `compile`
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         if callable(getattr(optimizer, "_learning_rate", None)):
             for callback in keras.tree.flatten(options.get("callbacks")):
                 if isinstance(callback, RATE_CALLBACKS):

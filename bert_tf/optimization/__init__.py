@@ -2,12 +2,3 @@
 
 from bert_tf.optimization.create import OPTIMIZERS, LinearWarmupDecay, make_optimizer
 from bert_tf.optimization.optimizers import LAMB, AdamWeightDecay, rate_factors
-
-__all__ = [
-    "LAMB",
-    "OPTIMIZERS",
-    "AdamWeightDecay",
-    "LinearWarmupDecay",
-    "make_optimizer",
-    "rate_factors",
-]

@@ -7,7 +7,7 @@ with unknown operations. Models that take token ids are therefore exported separ
 import json
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -71,8 +71,6 @@ class Servable(NamedTuple):
       ids_signature: dict of `tf.TensorSpec`.
       sample_text: function from a text of S - 2 tokens to a row of text inputs that fills a
         sequence of length S, for warm-up requests.
-      module: trackable with all variables and tables of `serve_text` that are not in the model;
-        None for the tokenizer.
       metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
     """
@@ -84,7 +82,6 @@ class Servable(NamedTuple):
     text_signature: dict = string_specs("text")
     ids_signature: dict = token_id_specs()
     sample_text: Callable = lambda text: {"text": text}
-    module: Any = None
     metadata: dict | None = None
     has_variable_width: bool = False
 
@@ -150,7 +147,7 @@ def _write(servable, folder):
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
-    for trackable in (model, servable.module or tokenizer) if takes_text else (model,):
+    for trackable in (model, tokenizer) if takes_text else (model,):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)

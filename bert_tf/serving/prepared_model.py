@@ -187,9 +187,7 @@ def _convert(model, dtype):
     if is_quantized(model):
         if dtype == model.compute_dtype:
             return model
-        raise UserError(
-            f"`dtype={dtype}`: the model is quantized and computes in {model.compute_dtype}"
-        )
+        raise UserError(f"`dtype={dtype}`: the quantized model computes in {model.compute_dtype}")
     copy = type(model).from_config({**model.get_config(), "dtype": dtype})
     for source, target in zip(model.weights, copy.weights, strict=True):
         target.assign(source)

@@ -1,11 +1,13 @@
-"""`Pipeline`, the base of the classes on strings: presets, prediction, export."""
+"""`Pipeline`, the base of the classes on strings; `StreamingPipeline`, for any number of texts."""
 
 import dataclasses
+import difflib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -18,13 +20,16 @@ from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
+from bert_tf.configs.train import BatchConfig
+from bert_tf.data.containers import iterate_texts
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import folders
-from bert_tf.modeling.layer_states import is_quantized, load_quantized, save_quantized
+from bert_tf.io import files, folders
+from bert_tf.modeling.layer_states import load_quantized, save_quantized
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.tasks.fitting import ACTIVATIONS, Trainable
+from bert_tf.tasks.fitting import Trainable
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.vocabulary import check_vocabulary
+from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
+from bert_tf.tokenization.vocabulary import check_vocabulary, to_text
 from bert_tf.training import checkpointing
 from bert_tf.training.prediction import ModelCache
 from bert_tf.training.strategy import default_strategy, model_strategy
@@ -35,9 +40,9 @@ _Pipeline = TypeVar("_Pipeline", bound="Pipeline")
 class Pipeline(Trainable):
     """Base class of the classes that train, apply, save and export a model on strings.
 
-    A task defines the attributes of `TaskSpec`, `_examples` and `_data`, and the methods `fit`,
-    `evaluate` and `predict` with the names of its columns. To train on some of the devices only,
-    create the pipeline in the scope of a `tf.distribute` strategy; by default, it uses all devices.
+    A task defines the attributes of `TaskSpec` and `arguments`, `_examples`, `_data` and `predict`.
+    To train on some of the devices only, create the pipeline in the scope of a `tf.distribute`
+    strategy; by default, it uses all devices.
 
     Attributes:
       model: the Keras model on token ids.
@@ -45,6 +50,7 @@ class Pipeline(Trainable):
       tokenizer: the `FullTokenizer`.
     """
 
+    preset_options: tuple[str, ...] = ()  # of `from_preset`, besides the attributes of the config
     pretrained_head = ""  # the prefix of weights that a model must have
     # Whether predictions use all weights, apart from a pooler that the model declares unused.
     uses_all_weights = True
@@ -52,9 +58,14 @@ class Pipeline(Trainable):
     sample: tuple[dict[str, Any], tuple] | None = None
     keep_special_tokens = False
 
+    def __new__(cls: type[_Pipeline], model: Any, config: Any = None) -> _Pipeline:
+        if config is None:  # as in `SentenceTransformer(folder)`
+            raise UserError(f"`model`: use `{cls.__name__}.from_preset` to load a model")
+        return super().__new__(cls)
+
     def __init__(self, model: keras.Model, config: TaskConfig):
         self.model, self.config = model, config.keep_vocabulary()
-        model.logits_activation = ACTIVATIONS.get(self.keras_loss, "linear")
+        model.logits_activation = self.activation
         self.tokenizer = FullTokenizer(
             config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
         )
@@ -62,19 +73,19 @@ class Pipeline(Trainable):
 
     def __repr__(self):
         labels = self.config.labels
-        values = {
-            "num_layers": self.config.bert_config.num_hidden_layers,
-            "num_parameters": self.model.count_params(),
-            "max_seq_length": self.config.max_seq_length,
-            **({"labels": abbreviate(labels, 9)} if labels else {}),
-        }
-        described = ", ".join(f"{name} {value}" for name, value in values.items())
-        return f"<{type(self).__name__} of {type(self.model).__name__}: {described}>"
+        text = (
+            f"<{type(self).__name__} of {type(self.model).__name__}: "
+            f"num_layers {self.config.bert_config.num_hidden_layers}, "
+            f"num_parameters {self.model.count_params()}, "
+            f"max_seq_length {self.config.max_seq_length}"
+        )
+        return f"{text}, labels {abbreviate(labels, 9)}>" if labels else f"{text}>"
 
     @classmethod
     def from_preset(
         cls: type[_Pipeline],
         preset: str | os.PathLike | PretrainedFiles,
+        labels: Sequence[Any] | None = None,
         max_seq_length: int | None = None,
         do_lower_case: bool | None = None,
         dtype: str | None = None,
@@ -86,23 +97,30 @@ class Pipeline(Trainable):
         If the task has a head that the model lacks, it is initialized.
 
         Args:
-          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "OWNER/NAME", a
             folder or a checkpoint; see `checkpoints.resolve`.
+          labels: the labels of a classifier or a new tagger; None for the saved ones.
           max_seq_length: maximum sequence length, in tokens. None for the saved setting, else the
             default of the task.
           do_lower_case: whether the model is uncased; None for the saved setting.
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random; "all" raises an
             error if weights that predictions use, such as a head, are missing.
-          **options: attributes of the `config` of this class, None for saved values or defaults.
+          **options: attributes of the `config` of this class, None for saved values or defaults,
+            and what its description names.
 
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
         """
         config_class = cls.config_class
-        known = {field.name for field in dataclasses.fields(config_class)}
-        for name in options.keys() - known | options.keys() & {"bert_config", "vocab_file"}:
-            raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset")
+        fields = {field.name for field in dataclasses.fields(config_class)}
+        known = {*cls.preset_options, *fields} - {"bert_config", "vocab_file"}
+        if labels is not None:
+            options["labels"] = labels
+        for name in options.keys() - known:
+            similar = difflib.get_close_matches(name, known, 1)
+            advice = "".join(f"; a similar one is `{x}`" for x in similar)
+            raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset{advice}")
         # A task for uncased models warns if no file specifies the casing.
         default = None if config_class.do_lower_case else False
         found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
@@ -169,10 +187,11 @@ class Pipeline(Trainable):
         if count := sum(not text.strip() for text in texts):
             console.warning("`%s`: %d of %d texts are blank", argument, count, len(texts))
 
-    def _answers(self, rows, batch_size, options=None, **changes):
+    def _answers(self, rows, batch_size, options=None, output=None, **changes):
         """Return the answers to rows, dicts of inputs.
 
-        `options` are arguments of `make_servable`; `changes` override the config.
+        `options` are arguments of `make_servable`; `output` names an output of the model to return
+        instead; `changes` override the config.
         """
         self._warn_if_random("the answers")
         config = dataclasses.replace(self.config, **changes)
@@ -185,7 +204,7 @@ class Pipeline(Trainable):
 
         # By number of texts, because a caller may alternate between texts and pairs.
         name = "predictor", config.num_texts
-        return self._cache.get(self.model, name, (config, options), make)(rows, batch_size)
+        return self._cache.get(self.model, name, (config, options), make)(rows, batch_size, output)
 
     def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.
@@ -245,9 +264,8 @@ class Pipeline(Trainable):
         if self.has_head:  # written as a checkpoint
             check_path(folder, "folder")
         with folders.replacing_preset(folder, overwrite) as temporary:
-            if is_quantized(self.model):
+            if save_quantized(self.model, temporary):
                 self.config.save(temporary)
-                save_quantized(self.model, temporary)
             else:
                 self._write_preset(temporary)
 
@@ -269,6 +287,75 @@ class Pipeline(Trainable):
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)
         self.config.save(folder)
+
+
+class StreamingPipeline(Pipeline):
+    """Base class; a task defines `stream`, and `save_to_preset` writes a Hugging Face folder."""
+
+    has_head = False
+
+    def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Any:
+        """Yield the answer to each text of an iterable; an iterator is read lazily."""
+        raise NotImplementedError
+
+    def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Any:
+        """Return a list of the answers of `stream`, or a single answer if `texts` is a str."""
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size)[0]
+        return list(self.stream(texts, batch_size))
+
+    def _run(
+        self, function, rows, schema, batch_size, description, bytes_per_row=0, key=None, **lengths
+    ):
+        """Yield (item, dict of arrays) for pairs (item, dict of lists, the features of `schema`).
+
+        `function` converts outputs of the model, as in `BatchRunner`; `key` as in `_runner`.
+        """
+        runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths}, key)
+        items = ((item, {name: np.array(x[name]) for name in schema}) for item, x in rows)
+        return runner.run(items, batch_size, description, bytes_per_row=bytes_per_row)
+
+    def _pack(self, rows):
+        """Yield (item, dict of features) for (item, ids of a text, ids of a second text or [])."""
+        limit, config = self.config.max_seq_length, self.config.bert_config
+        lengths, num_blank = LengthCounter(limit), 0
+        for item, ids_a, ids_b in rows:
+            num_blank += not ids_a
+            if ids_b:
+                config.check_num_texts(2)
+            yield item, pack_pair(ids_a, ids_b, self.tokenizer, limit, lengths, pad=False)
+        if num_blank:
+            total = lengths.counts["texts"]
+            console.warning("`texts`: %d of %d texts are blank", num_blank, total)
+        log_truncated("input", lengths.counts, limit, config.max_position_embeddings)
+
+    def _write_preset(self, folder):
+        self._write_pretrained(folder, checkpoints.tensors(self.model), self.config.bert_config)
+
+    def _write_pretrained(self, folder, tensors, bert_config):
+        """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
+        settings = self.tokenizer.settings
+        with tempfile.TemporaryDirectory() as temporary:
+            vocab_file = os.path.join(temporary, files.VOCABULARY)
+            files.write_text(vocab_file, to_text(self.tokenizer.vocab))
+            checkpoints.write_hugging_face(folder, tensors, bert_config, vocab_file, **settings)
+
+
+def check_layers(option, layers, count):
+    """Raise UserError if one of the `layers` of an option is not among the model's `count`."""
+    for layer in layers:
+        if not -count <= layer < count:
+            raise UserError(
+                f"`{option}`: found {layer}, expected numbers from -{count} to {count - 1}, "
+                f"because the model has {count} layers"
+            )
+
+
+def read_pairs(texts):
+    """Yield (text, second text or "") for each str; " ||| " separates a pair, as in the release."""
+    for text in iterate_texts(texts, "texts"):
+        first, separator, second = text.strip().rpartition(" ||| ")
+        yield (first, second) if separator else (second, "")
 
 
 def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):

@@ -1,6 +1,7 @@
 """`fit` and `evaluate` of the classes: in memory by Keras, or in a folder by the scripts' loop."""
 
 import dataclasses
+import re
 import warnings
 from typing import Any
 
@@ -15,7 +16,7 @@ from bert_tf.errors import UserError
 from bert_tf.modeling.task_model import RATE_CALLBACKS
 from bert_tf.optimization import make_optimizer
 from bert_tf.training.fine_tuning import FineTuning
-from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
+from bert_tf.training.prediction import BatchRunner, parse_rows
 from bert_tf.training.progress import AddScores, CheckLoss
 from bert_tf.training.strategy import divide_batches, model_strategy, use_xla
 from bert_tf.training.task import TaskSpec
@@ -25,10 +26,20 @@ _OTHER_NAMES = {
     "dtype": "`dtype` of `from_preset`",
     "num_train_epochs": "`epochs`",
     "train_batch_size": "`batch_size`",
+    "epoch": "`epochs`",
+    "lr": "`learning_rate`",
+    # of transformers
+    "per_device_train_batch_size": "`batch_size`",
+    "eval_dataset": "`validation_data`",
+    "warmup_ratio": "`warmup_proportion`",
+    "warmup_steps": "`num_warmup_steps`",
 }
 
-# The loss of a task -> the activation that makes probabilities of its logits.
-ACTIVATIONS = {"sparse_categorical_crossentropy": "softmax", "binary_crossentropy": "sigmoid"}
+# The activation of a task -> pattern of the names of its loss in Keras.
+_LOSSES = {
+    "softmax": "((sparse_)?categorical_)?crossentropy|ce",
+    "sigmoid": "(binary_)?crossentropy|ce",
+}
 
 
 class Trainable(TaskSpec):
@@ -36,13 +47,15 @@ class Trainable(TaskSpec):
 
     model: Any
     config: Any
-    tokenizer: Any
-    _cache: ModelCache
     # The first arguments of `fit` and `evaluate`, for messages.
     arguments: tuple[str, ...] = ("texts", "labels")
-    # Whether the model has a head that is not pre-trained, and the loss' name in Keras.
+    # Options of `fit` and `evaluate` for `_data`.
+    fit_options: tuple[str, ...] = ()
+    evaluate_options: tuple[str, ...] = ()
+    # Whether the model has a head that is not pre-trained.
     has_head = True
-    keras_loss = "sparse_categorical_crossentropy"
+    # Makes probabilities of the logits: "softmax", "sigmoid", or "linear" if there are none.
+    activation = "softmax"
     # The optimizer unless one was given, and the arguments of `compile`.
     _default_optimizer = None
     _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
@@ -74,10 +87,11 @@ class Trainable(TaskSpec):
           loss: a loss of Keras, which gets rows of 0 and 1 and probabilities if it takes them, or a
             function of labels and logits; None, or the name of the task's cross entropy, for the
             loss of the task.
-          metrics: metrics, likewise; None for the metrics of the task.
+          metrics: metrics, likewise; None for the metrics of the task. Your own classes, such as a
+            subclass of one of Keras, get labels and logits.
           **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
         """
-        if loss in (self.keras_loss, self.keras_loss.removeprefix("sparse_")):
+        if re.fullmatch(_LOSSES.get(self.activation, ""), str(loss), re.IGNORECASE):
             loss = None  # that of the task
         given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
@@ -90,10 +104,33 @@ class Trainable(TaskSpec):
         """Raise a UserError: a Keras file would lack the vocabulary and the labels."""
         raise UserError("`save`: use `save_to_preset`, or `model.save` for the Keras model alone")
 
-    def _fit(self, columns, validation_data, options, **task_options):
-        """Train on the columns, the first arguments of `fit`; see `FitConfig` for the options."""
+    def fit(
+        self, *columns: Any, validation_data: Any = None, **options: Any
+    ) -> keras.callbacks.History:
+        """Train the model with `keras.Model.fit`.
+
+        Args:
+          *columns: the data that the class describes, such as texts and labels, in order or by
+            name; or a table with these columns: a dict of lists, a DataFrame, a `datasets.Dataset`
+            or a `tf.data.Dataset` of dicts.
+          validation_data: a tuple of the data, or a table. The history gets the results of
+            `evaluate` on it, such as "val_loss" and "val_accuracy".
+          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
+            `learning_rate`; arguments of `keras.Model.fit`, such as `callbacks`; and options that
+            the class describes.
+
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        columns, task_options = self._take(columns, self.fit_options, options)
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
-        self._check_options(config, options)
+        of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
+        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
+        for name in options.keys() - allowed:
+            if name in of_loop:
+                raise UserError(f"`{name}` requires `output_dir`")
+            other = f"; use {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""
+            raise UserError(f"`{name}` is not an option of this `fit`{other}")
         if task_options.get("class_weight") is not None and self.model.is_compiled_with("loss"):
             raise UserError(
                 "`class_weight` cannot be combined with a loss of `compile`; use `sample_weight`"
@@ -110,22 +147,20 @@ class Trainable(TaskSpec):
         data = self._data(examples, **task_options)
         fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
+        for callback in () if self._has_own_scores else callbacks:
+            # Keras knows the direction of its own metrics only. Ours are scores, except losses.
+            if getattr(callback, "mode", None) == "auto" and "loss" not in callback.monitor:
+                callback.mode = "max"
         history = fit(data, config, optimizer_config, callbacks, options)
         self._is_random = False
         return history
 
-    def _check_options(self, config, options):
-        """Raise UserError for names that `fit` does not have."""
-        of_loop = {x.name for x in dataclasses.fields(TrainConfig)}
-        for name in options:
-            if name in _OTHER_NAMES:
-                raise UserError(f"`{name}` is not an option of `fit`; use {_OTHER_NAMES[name]}")
-            if name not in {*of_loop, "callbacks", "verbose", "initial_epoch"}:
-                raise UserError(f"`{name}` is not supported by the `fit` of {type(self).__name__}")
-            if name in of_loop and not config.output_dir:
-                raise UserError(f"`{name}` requires `output_dir`")
-            if name == "initial_epoch" and config.output_dir:
-                raise UserError(f"`{name}` cannot be combined with `output_dir`")
+    def _take(self, columns, names, options):
+        """Return all columns, given in order or in `options`, and a dict of the options `names`."""
+        if len(columns) > len(self.arguments):
+            raise UserError(f"found {len(columns)} arguments, expected {', '.join(self.arguments)}")
+        others = (options.pop(name, None) for name in self.arguments[len(columns) :])
+        return (*columns, *others), {name: options.pop(name) for name in names if name in options}
 
     def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
         """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
@@ -167,10 +202,11 @@ class Trainable(TaskSpec):
             for variable in self._default_optimizer.variables:
                 variable.assign(keras.ops.zeros_like(variable))
             return
-        self.model.task, self._fit_key = task, key
+        self.model.task = task
         with model_strategy(self.model).scope():
             self._default_optimizer = make_optimizer(optimizer_config, num_steps)
             self.model.compile(self._default_optimizer, **self._compile_arguments)
+        self._fit_key = key
 
     def _fit_in_folder(self, data, config, optimizer_config, callbacks, options):
         """Train as the scripts do, and call Keras callbacks after each epoch.
@@ -190,10 +226,6 @@ class Trainable(TaskSpec):
         if not self.config_class.FILE:
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress
-        for callback in callbacks:
-            if isinstance(callback, RATE_CALLBACKS):
-                name = type(callback).__name__
-                raise UserError(f"`callbacks`: {name} cannot be combined with `output_dir`")
         train = TrainConfig.take(
             options,
             dtype=self.model.compute_dtype,
@@ -202,12 +234,13 @@ class Trainable(TaskSpec):
             num_train_epochs=float(config.epochs),
             bucket_by_length=config.bucket_by_length,
         )
-        unused = [
-            x for x in ("shuffle", "steps_per_epoch") if getattr(config, x) != getattr(FitConfig, x)
-        ]
-        if self._compile_arguments or self._own_optimizer:
-            unused.append("compile")
-        for name in unused:
+        unused = {
+            "shuffle": not config.shuffle,
+            "steps_per_epoch": config.steps_per_epoch,
+            "compile": self._compile_arguments or self._own_optimizer,
+            **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
+        }
+        for name in filter(unused.get, unused):
             raise UserError(f"`{name}` cannot be combined with `output_dir`")
         if train.eval_steps and not data.splits("dev"):
             raise UserError("`eval_steps` requires `validation_data`")
@@ -272,8 +305,21 @@ class Trainable(TaskSpec):
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         return None if optimizer is self._default_optimizer else optimizer
 
-    def _evaluate(self, columns, batch_size, options, **task_options):
-        """Return a dict of the script's metrics of the columns, the first arguments of `fit`."""
+    def evaluate(
+        self, *columns: Any, batch_size: int = FitConfig.batch_size, **options: Any
+    ) -> dict[str, float]:
+        """Return a dict of the metrics of the task's script, and the loss.
+
+        Args:
+          *columns: the data with labels, as in `fit`.
+          batch_size: number of examples per step.
+          **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
+            are then part of the result.
+
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        columns, task_options = self._take(columns, self.evaluate_options, options)
         examples = {"dev": self._examples(columns, self.arguments, "dev")}
         data = self._data(examples, **task_options)
         task, records = data.make_task(self.model), self._features(data, "dev")

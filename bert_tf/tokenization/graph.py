@@ -27,6 +27,7 @@ from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import SHORTEST, UNK, resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
+from bert_tf.tokenization.wordpiece import PresetTokenizer
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
@@ -35,7 +36,7 @@ _BYTES_PER_CHAR = 4  # in UTF-8, at most
 _MAX_BYTES_PER_PIECE = 256  # of FastWordpieceTokenizeWithOffsets
 
 
-class GraphTokenizer(tf.Module):
+class GraphTokenizer(PresetTokenizer, tf.Module):
     """Converts strings to ids with TensorFlow ops, the same ids as `FullTokenizer`.
 
     >>> tokenizer = GraphTokenizer("vocab.txt")
@@ -95,16 +96,6 @@ class GraphTokenizer(tf.Module):
             unknown_token=UNK,
             no_pretokenization=True,
         )
-
-    @classmethod
-    def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "GraphTokenizer":
-        """Return the tokenizer of a model; see `FullTokenizer.from_preset`."""
-        # Imported on use, because `checkpoints` imports this package.
-        from bert_tf.checkpoints import resolve
-
-        model_files = resolve(preset, needs=["vocab_file"])
-        settings = model_files.tokenizer_settings
-        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def __call__(
         self,

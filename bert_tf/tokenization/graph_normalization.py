@@ -115,15 +115,14 @@ def look_up(table, codes):
     return tf.cast(tf.gather(pages, page * _PAGE_SIZE + codes % _PAGE_SIZE), tf.int32)
 
 
-def _packed_properties():
+@functools.cache
+def _properties():
     packed = [
         _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
         for (rule, sigma, order), _ in normalization.RUNS
     ]
     return paged_table(np.repeat(np.uint8(packed), [len(codes) for _, codes in normalization.RUNS]))
 
-
-_PROPERTIES = _packed_properties()
 
 _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
 
@@ -201,7 +200,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     codes = tf.where(tf.gather(is_note, sources), parts, tf.gather(codes, sources))
 
     # Sort marks by rank within each run between two characters that no mark moves across.
-    rank = tf.bitwise.right_shift(look_up(_PROPERTIES, codes), _ORDER_SHIFT)
+    rank = tf.bitwise.right_shift(look_up(_properties(), codes), _ORDER_SHIFT)
     run = tf.cumsum(tf.cast(rank == 0, tf.int64))
     size = tf.size(codes, tf.int64)
     # The index makes all keys different, so the sort need not be stable.
@@ -216,7 +215,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
 
 def _replace_final_sigmas(codes):
     """Replace capital sigmas at the end of a word by the final sigma, in code points (T,)."""
-    properties = look_up(_PROPERTIES, codes)
+    properties = look_up(_properties(), codes)
     cased = tf.concat([_sigma_is(properties, "c"), [False]], 0)
     not_ignorable = ~_sigma_is(properties, "i")
     # Exclude the sigma itself, which is not case-ignorable either.
@@ -233,7 +232,7 @@ def span_ends(codes, strip_accents):
     if not strip_accents:
         return indices + 1
     # With the line break at the end, `next_kept` exists even for an empty batch.
-    properties = look_up(_PROPERTIES, tf.concat([codes, [ord("\n")]], 0))
+    properties = look_up(_properties(), tf.concat([codes, [ord("\n")]], 0))
     accent = _rule_is(properties, "a")
     kept = ~(accent | _rule_is(properties, "d"))
     next_kept = _next_true(kept)[1:]

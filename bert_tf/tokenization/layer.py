@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,20 +12,16 @@ from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.settings import (
     EXTRA_SETTINGS,
     INPUTS,
-    RELEASE_SETTINGS,
     REQUIRED_TOKENS,
     SHORTEST,
     resolve_settings,
 )
 from bert_tf.tokenization.vocabulary import load_vocab
-from bert_tf.tokenization.wordpiece import VocabularyLookup
-
-if TYPE_CHECKING:
-    from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.tokenization.wordpiece import PresetTokenizer
 
 
 @keras.saving.register_keras_serializable("bert_tf")
-class BertTokenizer(VocabularyLookup, keras.layers.Layer):
+class BertTokenizer(PresetTokenizer, keras.layers.Layer):
     """Keras layer that converts strings to the inputs of a BERT model.
 
     It returns the same ids as `FullTokenizer` for every string, and works eagerly, in `tf.data`, on
@@ -55,6 +51,8 @@ class BertTokenizer(VocabularyLookup, keras.layers.Layer):
     Attributes:
       vocab: read-only mapping from piece to id.
     """
+
+    saved_options = ("max_seq_length",)
 
     def __init__(
         self,
@@ -98,35 +96,13 @@ class BertTokenizer(VocabularyLookup, keras.layers.Layer):
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
 
-    @classmethod
-    def from_preset(
-        cls, preset: "str | os.PathLike | PretrainedFiles", **options: Any
-    ) -> "BertTokenizer":
-        """Create the tokenizer of a model, with its settings.
-
-        >>> tokenizer = bert_tf.BertTokenizer.from_preset("uncased_L-12_H-768_A-12")
-
-        Args:
-          preset: a published model, such as "uncased_L-12_H-768_A-12" or "hf://OWNER/NAME", a
-            folder or a checkpoint; see `checkpoints.resolve`.
-          **options: arguments of the constructor, which override the settings of the model.
-
-        Raises:
-          UserError: if the model does not exist or has no vocabulary.
-        """
-        # Imported on use, because `checkpoints` imports this package.
-        from bert_tf import checkpoints
-
-        given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
-        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
-        if length := checkpoints.read_metadata(model_files.checkpoint).get("max_seq_length"):
-            options.setdefault("max_seq_length", length)
-        return cls(model_files.vocab_file, **model_files.tokenizer_settings, **options)
-
     def __call__(self, texts, pairs=None, **kwargs):
         # Not in `call`, where Keras would add lines to the error message.
         texts = _to_strings(texts, "texts")
         pairs = None if pairs is None else _to_strings(pairs, "pairs")
+        a, b = (tf.TensorShape(x.shape)[:1] for x in (texts, texts if pairs is None else pairs))
+        if not a.is_compatible_with(b):
+            raise UserError(f"`texts` and `pairs`: found {a[0]} and {b[0]} items")
         return super().__call__(texts, pairs, **kwargs)
 
     def call(self, texts, pairs=None):

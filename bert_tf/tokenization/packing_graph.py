@@ -121,18 +121,25 @@ class Windows:
 
     def map(self, read, specs):
         """Apply `read` to the indices of a few windows at a time, and concatenate its results."""
+        # An eager array without elements cannot be concatenated.
+        if tf.executing_eagerly() and not tf.config.functions_run_eagerly():
+            return tf.function(lambda: self.map(read, specs), autograph=False)()
         count = tf.size(self.texts)
         num_steps = (count + _WINDOWS_PER_STEP - 1) // _WINDOWS_PER_STEP
-        results = [
+        arrays = (
             tf.TensorArray(dtype, num_steps, infer_shape=False, element_shape=shape)
             for dtype, shape in specs
-        ]
-        for step in tf.range(num_steps):
+        )
+
+        def take_step(step, *results):
             begin = step * _WINDOWS_PER_STEP
             values = read(tf.range(begin, tf.minimum(count, begin + _WINDOWS_PER_STEP)))
-            results = [
-                array.write(step, value) for array, value in zip(results, values, strict=True)
-            ]
+            written = (x.write(step, value) for x, value in zip(results, values, strict=True))
+            return step + 1, *written
+
+        # A loop of Python would need AutoGraph.
+        start = (tf.constant(0), *arrays)
+        _, *results = tf.while_loop(lambda step, *_: step < num_steps, take_step, start)
         return [array.concat() for array in results]
 
     def is_max_context(self, windows, positions):

@@ -93,10 +93,7 @@ def read_tokenizer_json(path):
     _expect(path, "model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##")
     vocab = model.get("vocab")
     if not isinstance(vocab, dict) or not all(type(x) is int and x >= 0 for x in vocab.values()):
-        raise UserError(
-            f"{path}: model.vocab is {json_files.quoted(vocab)}, expected an object of pieces and "
-            "their ids"
-        )
+        raise UserError(f"{path}: model.vocab is {json_files.quoted(vocab)}, expected ids by piece")
     if (count := len(set(vocab.values()))) < len(vocab):
         raise UserError(f"{path}: model.vocab has {len(vocab)} pieces, but {count} different ids")
     _check_added_tokens(path, "added_tokens", values.get("added_tokens"), vocab)
@@ -129,10 +126,7 @@ def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
         class_path, model = _read_if_exists(folder, "config.json")
         name = model.get("tokenizer_class")
     if name not in (None, *_BERT_CLASSES) and not (has_json and name in _GENERIC_CLASSES):
-        raise UserError(
-            f"{class_path}: tokenizer_class is {json_files.quoted(name)}, which is not supported; "
-            "expected BertTokenizer"
-        )
+        _expect(class_path, "tokenizer_class", name, "BertTokenizer")
     for field, expected in _TOKENIZERS.items():
         _expect(path, field, values.get(field, expected), expected)
     _check_special_tokens(path, values)

@@ -1,14 +1,23 @@
 """The release's tokenizers, under their original names."""
 
 import functools
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
-from bert_tf.tokenization.settings import MAX_CHARS_PER_WORD, UNK, resolve_settings
+from bert_tf.tokenization.settings import (
+    MAX_CHARS_PER_WORD,
+    RELEASE_SETTINGS,
+    UNK,
+    resolve_settings,
+)
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
+
+if TYPE_CHECKING:
+    from bert_tf.checkpoints import PretrainedFiles
 
 # Limits the memory for large corpora, whose names and numbers are endless.
 MAX_CACHED_WORDS = 500_000
@@ -35,9 +44,7 @@ def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
         return [vocab[item] for item in items]
     except KeyError as error:
         kind = "token" if isinstance(error.args[0], str) else "id"
-        raise UserError(
-            f"the {kind} {error} is not in the vocabulary of {len(vocab)} pieces"
-        ) from None
+        raise UserError(f"no {kind} {error} in the vocabulary of {len(vocab)} pieces") from None
 
 
 convert_tokens_to_ids = convert_ids_to_tokens = convert_by_vocab
@@ -141,10 +148,45 @@ def _remember(cache, text, ids):
     return ids
 
 
-class VocabularyLookup:
-    """Look-ups in the `vocab` of a tokenizer, with the names of the release and of keras-hub."""
+_Tokenizer = TypeVar("_Tokenizer", bound="PresetTokenizer")
+
+
+class PresetTokenizer:
+    """Base class of tokenizers: presets, and look-ups with the names of the release and keras-hub.
+
+    The arguments of the constructor are a vocabulary, the settings, and options.
+    """
 
     vocab: Mapping[str, int]
+    # The options that the metadata of a model may have.
+    saved_options: tuple[str, ...] = ()
+
+    @classmethod
+    def from_preset(
+        cls: type[_Tokenizer], preset: "str | os.PathLike | PretrainedFiles", **options: Any
+    ) -> _Tokenizer:
+        """Return the tokenizer of a model, with its casing and other settings.
+
+        >>> tokenizer = FullTokenizer.from_preset("uncased_L-12_H-768_A-12")
+
+        Args:
+          preset: a published model, such as "uncased_L-12_H-768_A-12" or "OWNER/NAME", a
+            folder or a checkpoint; see `checkpoints.resolve`.
+          **options: arguments of the constructor, which override the settings of the model.
+
+        Raises:
+          UserError: if there is no vocabulary, or the tokenizer is not BERT's.
+        """
+        # Imported on use, because `checkpoints` imports this package.
+        from bert_tf import checkpoints
+
+        given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
+        for name in cls.saved_options:
+            if value := checkpoints.read_metadata(model_files.checkpoint).get(name):
+                options.setdefault(name, value)
+        options |= model_files.tokenizer_settings
+        return cls(model_files.vocab_file, **options)  # type: ignore[call-arg]
 
     @functools.cached_property
     def inv_vocab(self) -> dict[int, str]:
@@ -186,7 +228,7 @@ class VocabularyLookup:
         return " ".join(self.convert_ids_to_tokens(map(int, rows))).replace(" ##", "")
 
 
-class FullTokenizer(VocabularyLookup):
+class FullTokenizer(PresetTokenizer):
     """Converts text to pieces and ids in Python.
 
     >>> tokenizer = FullTokenizer("vocab.txt", do_lower_case=True)
@@ -247,27 +289,6 @@ class FullTokenizer(VocabularyLookup):
         self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
-
-    @classmethod
-    def from_preset(cls, preset: str, keep_special_tokens: bool = False) -> "FullTokenizer":
-        """Return the tokenizer of a model, with its casing and other settings.
-
-        >>> tokenizer = FullTokenizer.from_preset("uncased_L-12_H-768_A-12")
-
-        Args:
-          preset: a name in `bert_tf.checkpoints.MODELS`; or a folder from the release, Hugging
-            Face or a training run.
-          keep_special_tokens: as in the constructor.
-
-        Raises:
-          UserError: if there is no vocabulary, or the tokenizer is not BERT's.
-        """
-        # Imported on use, because `checkpoints` imports this package.
-        from bert_tf.checkpoints import resolve
-
-        model_files = resolve(preset, needs=["vocab_file"])
-        settings = model_files.tokenizer_settings
-        return cls(model_files.vocab_file, keep_special_tokens=keep_special_tokens, **settings)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Convert `text` to a list of pieces."""

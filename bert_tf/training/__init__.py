@@ -7,15 +7,3 @@ from bert_tf.training.pretraining import pretrain
 from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import make_strategy
 from bert_tf.training.task import Task, TaskData
-
-__all__ = [
-    "Loop",
-    "LossScale",
-    "Task",
-    "TaskData",
-    "fine_tune",
-    "latest",
-    "make_strategy",
-    "make_train_step",
-    "pretrain",
-]

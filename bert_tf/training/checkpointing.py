@@ -341,8 +341,7 @@ class BestCheckpoint:
             self.since.append(step)
         if writes:
             record = {name: getattr(self, name) for name in _FIELDS}
-            text = json.dumps(record, indent=2) + "\n"
-            files.write_text(os.path.join(self.folder, _RECORD), text)
+            json_files.write(os.path.join(self.folder, _RECORD), record)
         best = "no best value yet"
         if self.step is not None:
             best = f"the best is {self.value:.5g} at step {self.step}"

@@ -123,9 +123,7 @@ class FineTuning(Run):
             length = task_config.max_seq_length
             self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
         if train.bucket_by_length and self.length_multiple is None:
-            console.warning(
-                "`bucket_by_length` has no effect, because batches are padded to `max_seq_length`"
-            )
+            console.warning("`bucket_by_length` has no effect on batches of `max_seq_length`")
         if config.do_train:  # last, because predictions read the config
             self.workers.chief_first(lambda: task_config.save_changes(self.folder))
         elif not train.best_metric:
@@ -140,7 +138,7 @@ class FineTuning(Run):
             if self._must_rebuild(split, cache):
                 self.workers.chief_first(cache.rebuild)
                 if not self.workers.is_chief:
-                    cache.reload()
+                    cache.check()
             if cache.stale_reason:
                 raise UserError(f"{path} was made from different data: {cache.stale_reason}")
             if features.log_truncated:
@@ -163,10 +161,7 @@ class FineTuning(Run):
         if mean_key != key:
             raise UserError(f"{cache.path}: the workers have different data or options")
         if 0 < stale_share < 1:
-            raise UserError(
-                f"{cache.path} is up to date on some workers only: all must see the same data "
-                "and the same `output_dir`"
-            )
+            raise UserError(f"{cache.path}: not all workers see the same data and `output_dir`")
         if cache.stale_reason and split == "train" and checkpointing.latest(self.folder):
             console.warning(
                 "the run in %s continues, but its training data may have changed; %s: %s",

@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
-from bert_tf.errors import UserError, abbreviate, not_finite
+from bert_tf.errors import UserError, not_finite
 from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import AdamWeightDecay
@@ -157,7 +157,12 @@ class Loop:
     def _make_steps(self):
         """Build the optimizer and the function that makes steps."""
         config, strategy, model, optimizer = self.config, self.strategy, self.model, self.optimizer
-        _check_optimizer(optimizer)
+        if not isinstance(optimizer, AdamWeightDecay):
+            found = type(optimizer).__name__
+            raise UserError(f"`optimizer`: found {found}, expected one of bert_tf.optimization")
+        for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
+            if getattr(optimizer, name):
+                raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
         if config.xla is not None and isinstance(strategy, tf.distribute.TPUStrategy):
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
         xla = use_xla(config.xla, strategy, self.num_train_steps)
@@ -274,10 +279,9 @@ class Loop:
 
     def _not_finite(self, sums, step):
         name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
-        paths = abbreviate(self.data.files_at_step(step - 1))
         newest = self.checkpoint
         last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
-        return not_finite(name, value, step, f", with a batch from {paths}; {last}")
+        return not_finite(name, value, step, f"; {last}")
 
     def _save(self):
         self.workers.chief_first(
@@ -382,18 +386,3 @@ class Loop:
             for metric, value in results.items():
                 tf.summary.scalar(metric, value)
         self._eval_writers[name].flush()
-
-
-def _check_optimizer(optimizer):
-    """Raise UserError if the loop cannot use an optimizer."""
-    if not isinstance(optimizer, AdamWeightDecay):
-        raise UserError(
-            f"`optimizer`: found {type(optimizer).__name__}, expected an optimizer of "
-            "bert_tf.optimization; use other optimizers with Keras' compile and fit"
-        )
-    for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
-        if getattr(optimizer, name):
-            raise UserError(
-                f"`{name}`: this option of an optimizer has an effect only in Keras' fit; for the "
-                "training loop use the options of `TrainConfig`"
-            )

@@ -1,6 +1,5 @@
 """`pretrain`: pre-train from records, with the losses of the release."""
 
-import functools
 import json
 import os
 
@@ -11,7 +10,7 @@ from bert_tf import checkpoints, console, tokenization
 from bert_tf.checkpoints.metadata import add_published_casing
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.pretraining import PretrainingConfig
-from bert_tf.data import dynamic_masking, input_pipeline, record_checks, records, tfrecord
+from bert_tf.data import dynamic_masking, input_pipeline, records, tfrecord
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import BertPretrainer
@@ -139,7 +138,6 @@ class Pretraining(Run):
     def __init__(self, config, data, strategy, model, command_line):
         super().__init__(config, model, strategy, data.paths, command_line)
         self.data = data
-        self.check_records = functools.partial(data.check, num_checked=None)
         self._new_files = {}
 
     def check_folder(self):
@@ -156,10 +154,7 @@ class Pretraining(Run):
     def training_data(self):
         data = self.data
         if self.config.train.best_metric and data.evaluation.paths == data.train.paths:
-            console.warning(
-                "`best_metric` without `eval_file` selects the best checkpoint on the training "
-                "records"
-            )
+            console.warning("`best_metric` without `eval_file` selects on the training records")
         return data.train, self.config.num_train_steps, data.evaluation
 
     def evaluate_and_predict(self):
@@ -192,24 +187,21 @@ class PretrainingData:
             config.max_eval_steps, limits=self.train.limits, masking=self.train.masking,
         )  # fmt: skip
 
-    def check(self, num_checked=record_checks.NUM_CHECKED):
-        """Check `num_checked` of the files, None for all; see `record_checks.check`."""
+    def check(self):
+        """Raise UserError for files that do not suit the streams or the schema."""
         count, sizes = self.train.num_input_streams, self.train.sizes
         if len(sizes) % count:
             raise UserError(
-                f"`num_input_streams={count}`: found {len(sizes)} input files, expected a multiple "
-                f"of {count}"
+                f"`num_input_streams={count}`: expected a divisor of the {len(sizes)} input files"
             )
         if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
             raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
-        if self._config.dynamic_masking:
-            num_checked = None  # reading does not detect records that are already masked
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:
-                record_checks.check(
+                records.check(
                     paths, self.train.schema, self.train.lengths, self._config.dynamic_masking,
-                    self._sizes[part], num_checked,
+                    self._sizes[part],
                 )  # fmt: skip
 
 
@@ -231,32 +223,28 @@ def _load_vocab(model):
 
 def _new_model_files(folder, model):
     """Return missing model files as {path: text}; UserError if existing ones differ."""
-    bert_config, texts, exists = model.bert_config, {}, files.exists
-    path = os.path.join(folder, files.CONFIG)
-    if not exists(path):
-        texts[path] = bert_config.to_json_string()
-    elif (stored := BertConfig.from_json_file(path)) != bert_config:
-        old, new = stored.to_dict(), bert_config.to_dict()
-        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        raise UserError(
-            f"`bert_config_file`: found a run with a different {', '.join(names)} in {folder}; "
-            "continue it with the same config, or use another `output_dir`"
-        )
-    if not model.vocab_file:
-        return texts
-    _load_vocab(model)
-    path, text = os.path.join(folder, files.VOCABULARY), vocabulary_text(model.vocab_file)
-    if not exists(path):
-        texts[path] = text
-    elif files.read_text(path) != text:
-        raise UserError(
-            f"`vocab_file`: found a run with a different vocabulary in {folder}; continue it with "
-            "the same file, or use another `output_dir`"
-        )
-    settings = checkpoints.read_settings(model.vocab_file)
-    add_published_casing(settings, model.vocab_file)
-    settings = settings and resolve_settings(**settings)
-    path = os.path.join(folder, files.TOKENIZER_CONFIG)
-    if settings and not exists(path):
-        texts[path] = json.dumps(settings, indent=2) + "\n"
-    return texts
+    new = {}
+
+    def add(name, text, argument=None, read=files.read_text):
+        path = os.path.join(folder, name)
+        if not files.exists(path):
+            new[path] = text
+        elif argument and read(path) != text:
+            raise UserError(
+                f"`{argument}`: found a run with a different {name} in {folder}; continue it with "
+                "the same file, or use another `output_dir`"
+            )
+
+    add(
+        files.CONFIG, model.bert_config.to_json_string(), "bert_config_file",
+        lambda path: BertConfig.from_json_file(path).to_json_string(),
+    )  # fmt: skip
+    if model.vocab_file:
+        _load_vocab(model)
+        add(files.VOCABULARY, vocabulary_text(model.vocab_file), "vocab_file")
+        settings = checkpoints.read_settings(model.vocab_file)
+        add_published_casing(settings, model.vocab_file)
+        if settings:
+            text = json.dumps(resolve_settings(**settings), indent=2) + "\n"
+            add(files.TOKENIZER_CONFIG, text)
+    return new

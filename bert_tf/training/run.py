@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import json
 import os
 import platform
 import threading
@@ -13,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import console
 from bert_tf.checkpoints.warm_start import weight_files
-from bert_tf.data import record_checks
+from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
@@ -53,8 +52,7 @@ class Run:
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.record = RunRecord(config, data_files, model, command_line)
         self.loop = None
-        # The files of records, and a function that reads all of them to find a damaged one.
-        self.paths, self.check_records = data_files, None
+        self.paths = data_files  # the files of records
 
     def run(self):
         """Train, evaluate and predict as the config specifies; return the metrics."""
@@ -76,7 +74,7 @@ class Run:
             # Nothing is written until the weights are known to fit.
             self.prepare()
             self.workers.chief_first(self.record.start)
-            with record_checks.naming_bad_records(self.paths, self.check_records):
+            with records.naming_bad_records(self.paths):
                 if config.do_train:
                     self._train()
                     gc.collect()  # the graphs of the steps, which keep the moments, are cyclic
@@ -169,9 +167,7 @@ class RunRecord:
             console.warning("%s has no digests: %s", self._path, error)
 
     def _write(self):
-        # Metrics may be NumPy scalars.
-        text = json.dumps(self._values, indent=2, ensure_ascii=False, default=float)
-        files.write_text(self._path, text + "\n")
+        json_files.write(self._path, self._values, default=float)  # metrics may be NumPy scalars
 
 
 def _digests(paths, budget):

@@ -101,9 +101,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     distribution = device.distribution_strategy
     if device.use_tpu:
         if distribution != "auto":
-            raise UserError(
-                f"`distribution_strategy={distribution}` cannot be combined with `use_tpu`"
-            )
+            raise UserError(f"`distribution_strategy={distribution}`: `use_tpu` has its own")
         return _make_tpu_strategy(device)
     for name in ("tpu_name", "tpu_zone", "gcp_project", "master"):
         if value := getattr(device, name):
@@ -159,15 +157,12 @@ def _make_multi_worker_strategy(workers):
     """Make the strategy of TF_CONFIG; must precede TensorFlow's first operation."""
     if workers < 2:
         raise UserError(
-            "`distribution_strategy=multi_worker` requires two or more workers in the environment "
-            "variable TF_CONFIG"
+            "`distribution_strategy=multi_worker` requires several workers in TF_CONFIG"
         )
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"TF_CONFIG: could not connect to the other workers ({reason(error)})"
-        ) from error
+        raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
     resolver = strategy.cluster_resolver
     console.info(
         "devices: %d in %d workers, this is %s %d",
@@ -187,9 +182,7 @@ def _make_tpu_strategy(device):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # the resolver raises errors of many kinds
-        raise UserError(
-            f"`tpu_name={address}`: the TPU could not be reached ({reason(error)})"
-        ) from error
+        raise UserError(f"`tpu_name={address}`: cannot reach the TPU ({reason(error)})") from error
     strategy = tf.distribute.TPUStrategy(resolver)
     count = strategy.num_replicas_in_sync
     if count != device.num_tpu_cores:

@@ -70,7 +70,7 @@ def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_p
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
     checkpoints.resolve(ModelConfig(init_checkpoint=str(folder), vocab_file=str(vocab_file)))
-    assert f"{message}, which is not supported; expected BertTokenizer; " in caplog.text
+    assert f'{message}, which is not supported; expected "BertTokenizer"; ' in caplog.text
 
 
 def test_fields_of_other_programs_are_not_checked(tmp_path):

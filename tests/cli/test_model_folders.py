@@ -97,7 +97,7 @@ def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, li
     assert_alike(*answers)
 
 
-def test_run_keeps_its_options_with_weights_elsewhere(tmp_path):
+def test_run_keeps_its_options_with_weights_elsewhere(run_script, tmp_path):
     run, best, moved = (tmp_path / name for name in ("run", "run/best", "moved"))
     hf = write_hugging_face(tmp_path / "hf", BertModel(tiny(vocab_size=len(WORDS))))
     for folder, length in ((run, 8), (best, 6)):
@@ -110,6 +110,9 @@ def test_run_keeps_its_options_with_weights_elsewhere(tmp_path):
         config = ModelConfig(str(run), init_checkpoint=str(weights))
         loaded = registry.load(bert_tf.checkpoints.resolve(config)).config
         assert (loaded.labels, loaded.max_seq_length) == (("x", "y"), 8)
+    # A Hugging Face folder has no other checkpoints.
+    with pytest.raises(UserError, match=f"--checkpoint: {hf}"):
+        run_script("export_model", f"--model_dir={hf}", "--checkpoint=x", "--export_dir=x")
 
 
 def test_model_without_a_task(run_script, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_tf.cli import flags
 from tests import scripts_alone
 
 # Flags and defaults in the sources of google-research/bert's five scripts. None means that the flag
@@ -48,3 +49,4 @@ def test_flags_of_the_release_have_their_names_and_defaults(root, script, monkey
     for name, default in RELEASE[script].items():
         found = ",".join(map(str, here[name])) if isinstance(here[name], list) else here[name]
         assert found == default, name
+        assert name in flags.RELEASE_FLAGS.split()

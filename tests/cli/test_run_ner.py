@@ -1,7 +1,5 @@
 """run_ner.py: from column files to tags, scores and the entities of a text."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -108,21 +106,6 @@ def test_entities_from_training_to_tags(run, tmp_path):
     again = predicted_tags(out)
     assert again == [schemes.convert_tags(tags, "iob1", "iobes") for tags in before]
     assert any("S-PER" in tags for tags in again)
-
-
-@pytest.mark.slow
-def test_part_of_speech_tags_of_documents(run, tmp_path):
-    """Trains on whole documents with tags that are not spans."""
-    out = tmp_path / "out"
-    log = run("--do_train", "--do_eval", f"--data_dir={tmp_path}", "--tag_column=0",
-              "--word_column=2", "--report", "--document_context",
-              "--num_train_epochs=1")  # fmt: skip
-    assert "tag scheme of the data: none" in log
-    assert json.loads((out / "train.tf_record.json").read_text())["document_context"]
-    assert json.loads((out / "tagger.json").read_text())["document_context"]
-    names = {"eval_accuracy", "eval_loss", "global_step", "loss"}
-    assert set(read_results(out / "eval_results.txt")) == names
-    assert "confusion matrix" in (out / "eval_report.txt").read_text()
 
 
 def test_documents_must_be_marked(run, tmp_path):

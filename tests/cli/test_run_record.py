@@ -66,6 +66,7 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
     assert evaluated == record
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     commit = "1" * 40
     folder = tmp_path / "models--a--b" / "snapshots" / commit

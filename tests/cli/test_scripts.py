@@ -85,7 +85,7 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
 
     # A different model in the same folder is an error, and nothing is overwritten.
     (tmp_path / "other.json").write_text(json.dumps({**TINY.to_dict(), "num_attention_heads": 1}))
-    with pytest.raises(UserError, match=rf"--bert_config_file: .*num_attention_heads in {a}"):
+    with pytest.raises(UserError, match=rf"--bert_config_file: .*bert_config.json in {a}"):
         run_script(
             "run_pretraining", *pretraining_flags(folder, a), *flags,
             f"--bert_config_file={tmp_path}/other.json",

@@ -30,13 +30,12 @@ def inputs(tmp_path_factory, run_alone):
 # Lines of TensorFlow and absl, and Python's warnings.
 FOREIGN = re.compile(r"^WARNING|\.(cc|h|py):\d+", re.M)
 
-# One command that trains, and two that import TensorFlow on another path: `cli.flags.run` starts
-# TensorFlow in all.
+# `cli.flags.run` starts TensorFlow in all commands; these import it on different paths.
 SCRIPTS = [
-    "run_sentence_encoder",
-    pytest.param("bert-tf predict", marks=pytest.mark.slow),
-    pytest.param("create_pretraining_data", marks=pytest.mark.slow),
-]
+    "bert-tf embed",
+    *(pytest.param(x, marks=pytest.mark.slow)
+      for x in ("run_sentence_encoder", "bert-tf predict", "create_pretraining_data")),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -101,7 +101,7 @@ def test_parquet(answer, tmp_path):
     assert out.schema.field("when").type == table.schema.field("when").type
     assert out["prediction"].to_pylist() == ["yes", "no"]
     assert out["probability_yes"].to_pylist() == [0.75, 0.25]
-    with pytest.raises(bert_tf.UserError, match=r"`output_file`.*Parquet"):
+    with pytest.raises(bert_tf.UserError, match=r"`output_file`.*parquet"):
         answer("a.parquet", data, model, output="out.csv")
 
 
@@ -141,7 +141,6 @@ def test_headers(answer):
     for name, data, options in (
         ("a.csv", "date,review\n1,x\n", {}),
         ("a.tsv", "id\treview\n1\tx\n", {}),
-        ("a.csv", "id,summary\n1,x\n", {}),
         ("a.csv", ",summary,label\n0,x,a\n", {}),
         ("a.txt", "date\tMessage\n1\tx\n", {}),
         ("a.csv", "foo,bar\n1,x\n", {"text_columns": ["1"], "header": "yes"}),
@@ -155,21 +154,16 @@ def test_headers(answer):
     ("name", "data", "options", "message"),
     [
         ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
-        ("a.csv", "review,n\na,b,c\n", {}, "line 2: found 3 columns, expected 2"),
         ("a.csv", "review\n", {}, "no examples"),
-        ("a.csv", "", {}, "no examples"),
         ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"\['n', 'review'\], expected 'x'"),
         ("a.csv", "n,review\na,b\n", {"text_columns": ["n", "review"]}, "n, review, expected"),
         ("a.csv", "text,text_b\na,b\n", {}, "text, text_b, expected"),
         ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns`.*`header=no`"),
         ("a.tsv", "n\tFeedback\n1\tx\n", {}, "line 1: found n, Feedback"),
-        ("a.csv", ",Name,Feedback\n0,a,x\n", {}, "line 1: found , Name, Feedback"),
         ("a.csv", "n,Feedback\n1,x\n", {"text_columns": ["1"]}, "line 1: found n, Feedback"),
         ("a.csv", "a,b,x\n", {"header": "no"}, "0, 1, expected"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
-        ("a.jsonl", '{"review": ["a", "b"]}\n', {}, "line 1: .*, expected a text"),
-        ("a.jsonl", '{"review": "a"}\n[]\n', {}, "line 2: expected an object"),
     ],
 )
 def test_errors(answer, name, data, options, message):
@@ -193,7 +187,7 @@ def test_gzip_and_excel(answer, tmp_path):
     packed = gzip.compress(b'{"review": "x"}\n')
     row = {"review": "x", "prediction": "yes", "probabilities": {"no": 0.25, "yes": 0.75}}
     assert json.loads(answer("a.jsonl.gz", packed, model, "out.jsonl")) == row
-    with pytest.raises(bert_tf.UserError, match=r"are JSON lines; use .* other than \.gz"):
+    with pytest.raises(bert_tf.UserError, match=r"are json lines; do not use \.gz"):
         answer("a.jsonl.gz", packed, model)
     book = pytest.importorskip("openpyxl").Workbook()
     for cells in (["nr", "review"], [1, "a, x"]):
@@ -202,5 +196,5 @@ def test_gzip_and_excel(answer, tmp_path):
     data = (tmp_path / "a.xlsx").read_bytes()
     expected = b'nr,review,prediction,probability_no,probability_yes\n1,"a, x",yes,0.25,0.75\n'
     assert answer("a.xlsx", data, model, "out.csv") == expected
-    with pytest.raises(bert_tf.UserError, match=r"are comma-separated.* than \.xlsx"):
+    with pytest.raises(bert_tf.UserError, match=r"are comma-separated.* not use \.xlsx"):
         answer("a.xlsx", data, model)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.data import input_pipeline, record_checks, records
+from bert_tf.data import input_pipeline, records
 from bert_tf.errors import UserError
 from tests.common import TINY
 from tests.data.record_helpers import serialized_by_tensorflow
@@ -34,7 +34,7 @@ def _loop(path, schema, limits=None, strategy=None):
             total += strategy.experimental_local_results(values)[0]
         return total
 
-    with record_checks.naming_bad_records([path]):
+    with records.naming_bad_records([path]):
         return run_steps(
             iter(strategy.distribute_datasets_from_function(lambda c: data.batches(0, c))),
             tf.constant(20),
@@ -45,7 +45,7 @@ def _predict(path, schema, limits=None):
     """Read all batches as in evaluation and prediction."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     data = input_pipeline.EvaluationInput([path], schema, LONG, 4, limits=limits)
-    with record_checks.naming_bad_records([path]):
+    with records.naming_bad_records([path]):
         return list(strategy.distribute_datasets_from_function(data.batches))
 
 
@@ -124,7 +124,7 @@ WRONG_RECORDS = {
 def test_later_records_that_do_not_match_the_schema_are_named(run, last, message, tmp_path):
     schema = {"input_ids": records.Feature("int64", "S")}
     path = _write_with_last(tmp_path / "x.tfrecord", schema, last)
-    record_checks.check_lengths(path, schema, LONG)  # which reads the first one
+    records.check_lengths(path, schema, LONG)  # which reads the first one
     with pytest.raises(UserError, match=rf"x\.tfrecord: .*{message}"):
         run(path, schema)
 
@@ -143,7 +143,7 @@ def collect_garbage():
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("collect_garbage")
 def test_damaged_files_are_named(damage, reason, replicas, tmp_path):
     schema = {"input_ids": records.Feature("int64", "S")}

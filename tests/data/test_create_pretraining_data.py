@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from bert_tf.data.pretraining import shards as shards_module
 from bert_tf.errors import UserError
 from tests.data.pretraining_helpers import TOKENS, interrupt, make_shards, shard_contents
 
@@ -54,22 +53,6 @@ def test_an_interrupted_run_resumes_with_the_same_result(create, text_folder, na
     assert re.search(rf"instances +{counts.instances:,}\n", log)
     left = {path.name for path in (text_folder / "made").iterdir()}
     assert not [name for name in left if "tmp" in name or name.endswith(".work")]
-
-
-def test_too_little_memory_and_the_suggested_number_of_shards(create, text_folder, monkeypatch):
-    # Count 1 kB per token and nothing per process, so that a small text needs megabytes.
-    monkeypatch.setattr(shards_module, "_PROCESS_MB", 0)
-    monkeypatch.setattr(shards_module, "_TOKEN", 1000)
-    flags = ["--output_file=made/x", "--max_memory_mb=1"]
-    message = r"^--max_memory_mb=1: 3 shards in 1 processes.*(--num_shards=(\d+)).*remove (\S+) "
-    with pytest.raises(UserError, match=message) as caught:
-        create(*flags, "--num_shards=3")
-    assert not shard_contents()
-    advice = re.search(message, str(caught.value))
-    (text_folder / advice[3]).unlink()
-    create(*flags, advice[1])
-    assert make_shards("again/x", int(advice[2])).create().documents == 22
-    assert shard_contents() == shard_contents("again/x")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.data import dynamic_masking, input_pipeline, pretraining, record_checks, records
+from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records
 from tests.common import tiny
 from tests.data.pretraining_helpers import TOKENS, write_records
 
@@ -97,13 +97,3 @@ def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
     ]  # fmt: skip
     with pytest.raises(bert_tf.UserError, match=r"data12\.tfrecord.* masked_lm_positions"):
         run_script("run_pretraining", *flags)
-
-
-def test_masked_records_are_not_masked_again(tmp_path):
-    path = tmp_path / "masked.tfrecord"
-    write_records(path, 1)
-    schema, lengths = records.pretraining_schema(has_masks=False), {"S": 8, "P": 2}
-    record_checks.check([str(path)], schema, lengths)
-    message = r"masked\.tfrecord: found records with masked_lm_ids, but `dynamic_masking`"
-    with pytest.raises(bert_tf.UserError, match=message):
-        record_checks.check([str(path)], schema, lengths, is_unmasked=True)

@@ -210,12 +210,6 @@ def test_a_host_reads_only_the_files_of_its_streams(shards):
             assert rows == [batch[host * size : (host + 1) * size] for batch in whole]
 
 
-def test_files_at_a_step(shards, monkeypatch):
-    monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 25)
-    numbers = _numbers(_streams(shards).batches(9).take(1))
-    assert _streams(shards).files_at_step(9) == sorted({shards[x // 100] for x in numbers[0]})
-
-
 def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
     vocab = {"[CLS]": 1000, "[SEP]": 1001, "[MASK]": 1002, "a": 1003, "b": 1004}
     schema = records.pretraining_schema(False, has_masks=False)

@@ -69,15 +69,15 @@ def test_compiled_draws_are_those_of_python(seed, tmp_path, monkeypatch):
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n{gap}" for token in TOKENS))
     tokenizer = tokenization.FullTokenizer(str(tmp_path / "vocab.txt"))
     (tmp_path / "text.txt").write_text(random_text(rng, rng.choice([1, 2, 40])))
+    masks = {"masked_lm_prob": rng.choice([0.0, 0.15, 1.0])}
     config = pretraining.InstanceConfig(
         max_seq_length=rng.choice([5, 16, 33, 64, 1500]),
         max_predictions_per_seq=rng.choice([1, 5, 400]),
-        masked_lm_prob=rng.choice([0.0, 0.15, 1.0]),
         short_seq_prob=rng.choice([0.0, 0.1, 1.0]),
         dupe_factor=rng.choice([1, 3]),
         do_whole_word_mask=seed % 4 in (1, 2),
         **({"word_boundaries": "spaces"} if seed % 4 == 2 else {}),
-        dynamic_masking=seed % 4 == 3,
+        **({"dynamic_masking": True} if seed % 4 == 3 else masks),
     )
     by_spaces = config.word_boundaries == "spaces"
     corpus = read_corpus([tmp_path / "text.txt"], tokenizer, by_spaces)

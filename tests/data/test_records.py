@@ -1,12 +1,10 @@
 """Records: round trips, equality with TensorFlow's, and errors that name file and feature."""
 
-import shutil
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.data import record_checks, records, tfrecord
+from bert_tf.data import records, tfrecord
 from bert_tf.errors import UserError
 from tests.data.record_helpers import serialized_by_tensorflow, writing
 
@@ -42,7 +40,7 @@ def _write(path, schema, count=1):
 def test_round_trip(schema, tmp_path):
     path = str(tmp_path / "x.tfrecord")
     examples = _write(path, schema, 4)
-    record_checks.check_lengths(path, schema, LENGTHS)
+    records.check_lengths(path, schema, LENGTHS)
     dataset = tf.data.TFRecordDataset(path).batch(4, drop_remainder=True)
     dataset = dataset.map(lambda batch: records.parse(batch, schema, LENGTHS))
     for name, spec in dataset.element_spec.items():
@@ -78,7 +76,7 @@ def test_writing_takes_turns(tmp_path):
 def test_check_lengths_names_the_argument(tmp_path, schema, lengths, message):
     _write(tmp_path / "x.tfrecord", records.PRETRAINING)
     with pytest.raises(UserError, match=rf"x\.tfrecord: .*{message}"):
-        record_checks.check_lengths(str(tmp_path / "x.tfrecord"), SCHEMAS[schema], lengths)
+        records.check_lengths(str(tmp_path / "x.tfrecord"), SCHEMAS[schema], lengths)
 
 
 def test_check_lengths_of_other_files(tmp_path):
@@ -89,7 +87,7 @@ def test_check_lengths_of_other_files(tmp_path):
     for damaged in (None, b"", b"A line of text.\n" * 9, data[:-6], record):
         path.unlink() if damaged is None else path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"x\.tfrecord: "):
-            record_checks.check_lengths(str(path), records.SQUAD, {"S": 8})
+            records.check_lengths(str(path), records.SQUAD, {"S": 8})
 
 
 def test_empty_files_among_others_are_skipped(tmp_path, caplog):
@@ -97,32 +95,13 @@ def test_empty_files_among_others_are_skipped(tmp_path, caplog):
     for path in paths:
         open(path, "wb").close()
     with pytest.raises(UserError, match="a: the file is empty"):
-        record_checks.check(paths, records.SQUAD, {"S": 8})
+        records.check(paths, records.SQUAD, {"S": 8})
     _write(paths[2], records.SQUAD)
     with caplog.at_level("INFO", "bert_tf"):
-        record_checks.check(paths, records.SQUAD, {"S": 8})
+        records.check(paths, records.SQUAD, {"S": 8})
     assert f"4 of 5 files have no records: {paths[0]}, {paths[1]}, {paths[3]} " in caplog.text
     with pytest.raises(UserError, match=r"c: input_ids has length 8, .* 9"):
-        record_checks.check(paths, records.SQUAD, {"S": 9})
-
-
-def test_a_sample_of_many_files_is_checked(tmp_path, caplog):
-    paths = [str(tmp_path / f"{i:02d}") for i in range(41)]
-    good, bad = tmp_path / "good", tmp_path / "bad"
-    _write(good, records.SQUAD)
-    _write(bad, records.PRETRAINING)
-    for path in paths:
-        shutil.copy(good, path)
-    shutil.copy(bad, paths[1])
-    arguments = paths, records.SQUAD, {"S": 8}
-    with caplog.at_level("INFO", "bert_tf"):
-        record_checks.check(*arguments, num_checked=21)  # every second file
-    assert "checking the first records of 21 of 41 files" in caplog.text
-    with pytest.raises(UserError, match=r"01: found records with .*, expected also unique_ids"):
-        record_checks.check(*arguments, num_checked=None)
-    shutil.copy(bad, paths[40])
-    with pytest.raises(UserError, match=r"40: found records with .*, expected also unique_ids"):
-        record_checks.check(*arguments, num_checked=2)
+        records.check(paths, records.SQUAD, {"S": 9})
 
 
 def test_tensorflow_reads_the_files(tmp_path):

@@ -21,7 +21,6 @@ NAMES = [
     pytest.param("TextClassifier", marks=pytest.mark.slow), "TokenClassification", "TokenVectors",
     "modeling.Embeddings", "modeling.MaskedLMHead", "modeling.TransformerLayer",
     "tasks.sentence_embedding.search.NearestNeighbors",
-    "tasks.sentence_embedding.search.Reranker",
     "tasks.sentence_embedding.search.nearest_neighbors", "tokenization.add_words",
     "tokenization.vocabulary.learn", "training.make_strategy",
 ]  # fmt: skip

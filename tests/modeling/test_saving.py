@@ -211,7 +211,17 @@ def test_quantized_model_of_the_user(tmp_path):
     assert_same_outputs(reload(model, tmp_path), model)
 
 
-@pytest.mark.parametrize("mode", [None, "int8"])
+def test_quantized_by_a_policy():
+    policies = keras.dtype_policies.DTypePolicyMap("float32")
+    policies["layer_0/query"] = "int8_from_float32"
+    model = BertModel(SMALLER, dtype=policies)
+    assert model.get_layer("layer_0").query.quantization_mode == "int8"
+    copy = BertModel.from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    assert_same_outputs(copy, model)
+
+
+@pytest.mark.parametrize("mode", [None, pytest.param("int8", marks=pytest.mark.slow)])
 def test_presets(tmp_path, mode, recwarn):
     options = {"num_labels": 3, "dtype": "mixed_bfloat16"}
     model = BertClassifier(SMALLER, **options)

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 
 import bert_tf
@@ -25,11 +24,17 @@ CLASSES = {
 }  # fmt: skip
 
 
+def each(*quick):
+    """Parametrize a test by class; the default suite has those of `quick`."""
+    marks = {name: () if name in quick else pytest.mark.slow for name in CLASSES}
+    return pytest.mark.parametrize("name", [pytest.param(x, marks=y) for x, y in marks.items()])
+
+
 def make(folder, name, **options):
     return getattr(bert_tf, name).from_preset(folder, **{**CLASSES[name][0], **options})
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@each("TextClassifier", "MultipleChoice")
 def test_blank_texts_are_answered_with_a_warning(encoder_folder, caplog, name):
     """Except by `MultipleChoice`, whose script does not allow them either."""
     pipeline, (_, texts, others) = make(encoder_folder, name), CLASSES[name]
@@ -44,12 +49,19 @@ def test_blank_texts_are_answered_with_a_warning(encoder_folder, caplog, name):
     assert any("blank" in x or "empty" in x for x in caplog.messages)
 
 
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [*((x, "int8") for x in CLASSES), ("TextClassifier", "int4"), ("TextClassifier", "float8")],
-)
-def test_quantized_presets(encoder_folder, tmp_path, name, mode):
-    pipeline, (*_, texts) = make(encoder_folder, name, dtype="mixed_bfloat16"), CLASSES[name]
+@each()
+def test_quantized_presets(encoder_folder, tmp_path, name):
+    check_quantized_preset(encoder_folder, tmp_path, name, "int8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int4", "float8"])
+def test_other_quantizations(encoder_folder, tmp_path, mode):
+    check_quantized_preset(encoder_folder, tmp_path, "TextClassifier", mode)
+
+
+def check_quantized_preset(folder, tmp_path, name, mode):
+    pipeline, (*_, texts) = make(folder, name, dtype="mixed_bfloat16"), CLASSES[name]
     pipeline.quantize(mode)
     if mode != "float8":  # Keras does not combine it with LoRA
         pipeline.enable_lora(2)
@@ -66,13 +78,16 @@ def test_quantized_presets(encoder_folder, tmp_path, name, mode):
 
 
 def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
-    classifier = make(encoder_folder, "TextClassifier")
-    classifier.quantize("int8")
-    classifier.save_to_preset(folder := str(tmp_path / "saved"))
-    assert bert_tf.tasks.registry.load(folder).predict(TEXTS) == classifier.predict(TEXTS)
+    check_quantized_preset(encoder_folder, tmp_path, "TextClassifier", "int8")
+    folder = str(tmp_path / "saved")
+    assert type(bert_tf.tasks.registry.load(folder)) is bert_tf.TextClassifier
+    make(folder, "TextClassifier", dtype=keras.DTypePolicy("mixed_bfloat16"))
     for call, named in (
         (lambda: make(folder, "TextClassifier", labels=["y", "x"]), "`labels`: .*x, y"),
-        (lambda: make(folder, "TextClassifier", dtype="float16"), "`dtype=float16`: .*float32"),
+        (
+            lambda: make(folder, "TextClassifier", dtype="float16"),
+            "`dtype=float16`: .*bfloat16",
+        ),
         (lambda: make(folder, "QuestionAnswering"), "=BertSpanLabeler`: .*=BertClassifier"),
         (lambda: bert_tf.checkpoints.warm_start(bert_tf.BertModel(TINY), folder), folder),
     ):
@@ -80,29 +95,19 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
             call()
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_unknown_options_are_named(encoder_folder, name):
-    for option in ("max_length", "vocab_file"):
-        with pytest.raises(bert_tf.UserError, match=f"`{option}`.*{name}"):
-            make(encoder_folder, name, **{option: 3})
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_precision_is_that_of_the_argument(encoder_folder, name):
-    assert make(encoder_folder, name, dtype="mixed_bfloat16").model.compute_dtype == "bfloat16"
-
-
 @pytest.mark.parametrize(
     ("name", "data"),
     [
         ("TextClassifier", (TEXTS, ["x", "y"])),
-        ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
-        ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
-        ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
-        ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
         ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
+        *(pytest.param(*x, marks=pytest.mark.slow) for x in (
+            ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
+            ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
+            ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
+            ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
+        )),
     ],
-)
+)  # fmt: skip
 def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
     """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
     pipeline = make(encoder_folder, name)
@@ -130,16 +135,10 @@ def test_wrong_arguments_of_methods(encoder_folder, tmp_path):
         (lambda: classifier.export(folder, version=-1), "version=-1"),
         (lambda: classifier.export(folder, version=1.5), "version=1.5"),
         (lambda: classifier.export(folder, version=True), "version=True"),
+        (lambda: make(encoder_folder, "SentenceEncoder", pooling_mode="max"), "pooling"),
+        (lambda: bert_tf.FillMask(encoder_folder), "FillMask.from_preset"),
+        (lambda: classifier.fit(TEXTS, ["x", "y"], warmup_ratio=0.1), "warmup_proportion"),
     ):
         with pytest.raises(bert_tf.UserError, match=f"`{named}`"):
             call()
     assert not folder.exists()
-
-
-def test_vectors_of_a_column(encoder_folder):
-    encoder = make(encoder_folder, "SentenceEncoder")
-    expected = encoder.predict(TEXTS)
-    for texts in (pd.DataFrame({"text": TEXTS}), pd.Series(TEXTS), np.array(TEXTS)):
-        np.testing.assert_array_equal(encoder.predict(texts), expected)
-    with pytest.raises(bert_tf.UserError, match="`texts`: item 0 is"):
-        encoder.predict(pd.DataFrame({"a": TEXTS, "b": TEXTS}))

@@ -5,10 +5,12 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import LAYER_COMBINATIONS
+from bert_tf.data import records
 from bert_tf.tasks.features.pipeline import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
@@ -19,14 +21,12 @@ def vectors(folder, **options):
     return bert_tf.TokenVectors.from_preset(str(folder), **{"max_seq_length": 12, **options})
 
 
-def test_script_writes_the_format_of_the_release(
-    run_script, deep_model_folder, deep_outputs, tmp_path
-):
-    folder = deep_model_folder
+def test_script_writes_the_format_of_the_release(run_script, model_folder, outputs, tmp_path):
     log = run_script(
-        "extract_features", f"--input_file={folder}/texts.txt", "--layers=-1,0,-4",
-        f"--bert_config_file={folder}/bert_config.json", f"--output_file={tmp_path}/out.jsonl",
-        f"--init_checkpoint={folder}/bert_model.ckpt", f"--vocab_file={folder}/vocab.txt",
+        "extract_features", f"--input_file={model_folder}/texts.txt", "--layers=-1,0,-2",
+        f"--bert_config_file={model_folder}/bert_config.json",
+        f"--init_checkpoint={model_folder}/bert_model.ckpt",
+        f"--vocab_file={model_folder}/vocab.txt", f"--output_file={tmp_path}/out.jsonl",
         "--max_seq_length=12", "--do_lower_case", "--batch_size=2", "--nouse_one_hot_embeddings",
     )  # fmt: skip
     assert "input: 1 of 6 texts (16.7%) have more than 12 tokens and are truncated, " in log
@@ -38,11 +38,11 @@ def test_script_writes_the_format_of_the_release(
         assert [token["token"] for token in result["features"]] == tokens
         for position, token in enumerate(result["features"]):
             assert list(token) == ["token", "layers"]
-            assert [layer["index"] for layer in token["layers"]] == [-1, 0, -4]
+            assert [layer["index"] for layer in token["layers"]] == [-1, 0, -2]
             for layer in token["layers"]:
                 assert list(layer) == ["index", "values"]
                 assert layer["values"] == [round(x, 6) for x in layer["values"]]
-                expected = deep_outputs[i][0][layer["index"]][position]
+                expected = outputs[i][0][layer["index"]][position]
                 np.testing.assert_allclose(layer["values"], expected, atol=1e-5, rtol=0)
 
 
@@ -102,13 +102,11 @@ def test_strategies_agree_and_order_is_kept(model_folder, monkeypatch):
         on_two = vectors(model_folder)
     with pytest.raises(bert_tf.UserError, match=r"`batch_size=3`.* 2 "):
         on_two.predict(lines, 3)
-    on_two = on_two.predict(lines, 4)
     # Several windows, each sorted by length.
     monkeypatch.setattr(prediction, "_MAX_WINDOW_BATCHES", 4)
-    for others in (on_two, vectors(model_folder).predict(lines, 4)):
-        for a, b in zip(expected, others, strict=True):
-            assert a.tokens == b.tokens
-            np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    for a, b in zip(expected, on_two.predict(lines, 4), strict=True):
+        assert a.tokens == b.tokens
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
 
 
 def test_input_is_streamed_and_its_errors_are_passed_on(model_folder):
@@ -149,6 +147,7 @@ def test_attention_equals_transformers(transformers, model_folder, tmp_path):
         np.testing.assert_allclose(probabilities, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_tagger_learns_on_features(run_script, deep_model_folder, tmp_path, capsys):
     sentences = "a O\nb B-X\nc O\n\nb B-X\nj O\n\n"
     (tmp_path / "train.txt").write_text(sentences * 200)
@@ -180,3 +179,30 @@ def test_an_array_with_missing_rows_is_an_error(tmp_path):
         write(np.zeros(4))
         write(np.zeros(4))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("multiple", "traced", "size", "shape"),
+    [(8, (None, None), 8, (1, 8)), (None, (4, 12), 12, (4, 12))],
+)
+def test_batches_are_as_small_as_possible(monkeypatch, multiple, traced, size, shape):
+    """On TPU all batches have one static shape; elsewhere a single text is a batch of one."""
+    schema = {name: records.PRETRAINING[name] for name in ("input_ids", "input_mask")}
+    shapes = []
+
+    def model(batch, **_):
+        shapes.append(tuple(batch["input_ids"].shape))
+        return batch["input_ids"]
+
+    monkeypatch.setattr(prediction, "length_multiple", lambda *_: multiple)
+    runner = prediction.BatchRunner(
+        lambda ids, _: {"ids": ids}, model, tf.distribute.get_strategy(), schema, {"S": 12}
+    )
+    rows = [np.array([2, *[5] * i, 3]) for i in range(6)]
+    features = [{"input_ids": ids, "input_mask": np.ones_like(ids)} for ids in rows]
+    results = list(runner.run(enumerate(features), 4, "counting"))
+    assert [item for item, _ in results] == list(range(6))
+    padded = [[*ids, *[0] * (size - len(ids))] for ids in rows]
+    assert [values["ids"].tolist() for _, values in results] == padded
+    assert set(shapes) == {traced}
+    assert runner._make_batch(features[:1], 4)["input_ids"].shape == shape

@@ -1,4 +1,4 @@
-"""Training `FillMask` on texts: long texts, and the loss of transformers."""
+"""Training `FillMask` on texts: the loss, long texts, and masks of a seed."""
 
 import keras
 import pytest
@@ -56,25 +56,3 @@ def test_a_seed_gives_the_same_masks(encoder_folder):
         for seed in (0, 0, 1)
     )
     assert first == again != other and first[:10] != first[10:]
-
-
-def test_loss_is_that_of_transformers(encoder_folder, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    fill_mask = make(encoder_folder)
-    fill_mask.save_to_preset(tmp_path / "saved")
-    peer = transformers.BertForMaskedLM.from_pretrained(tmp_path / "saved").eval()
-    features = fill_mask._data({"dev": TEXTS}).features("dev", fill_mask.tokenizer)
-    batch = records.parse(features.in_memory("reading"), features.schema, features.axes)
-    batch = {name: torch.tensor(x.numpy()).long() for name, x in batch.items()}
-    labels = torch.full_like(batch["input_ids"], -100)
-    values = torch.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"], -100)
-    labels.scatter_(1, batch["masked_lm_positions"], values)
-    with torch.no_grad():
-        loss = peer(
-            input_ids=batch["input_ids"], attention_mask=batch["input_mask"],
-            token_type_ids=batch["segment_ids"], labels=labels,
-        ).loss.item()  # fmt: skip
-    results = fill_mask.evaluate(TEXTS, batch_size=8)
-    assert set(results) == {"masked_lm_accuracy", "masked_lm_loss", "loss"}
-    assert results["loss"] == pytest.approx(loss, rel=1e-5)

@@ -1,7 +1,6 @@
 """`fit(..., output_dir=...)` trains with the loop of the scripts and resumes."""
 
 import json
-import os
 import random
 import signal
 
@@ -26,7 +25,7 @@ class Stop(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
     def on_epoch_end(self, epoch, logs=None):
         self.logs.append(logs)
@@ -87,6 +86,7 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
     stop = keras.callbacks.EarlyStopping("val_loss", min_delta=9)
     classifier, history = fit(
@@ -108,7 +108,7 @@ def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
         ({"train_batch_size": 8}, "`train_batch_size`.* `batch_size`"),
         ({"output_dir": None, "num_train_epochs": 2}, "`num_train_epochs`.* `epochs`"),
         ({"output_dir": None, "seed": 2}, "`seed` requires `output_dir`"),
-        ({"learning_rte": 1e-3}, "`learning_rte` is not supported"),
+        ({"learning_rte": 1e-3}, "`learning_rte` is not an option"),
         ({"eval_steps": 1}, "`eval_steps`.*`validation_data`"),
         ({"compile": ("sgd",)}, "`compile`"),
         ({"dtype": "float64"}, "dtype=float64"),

@@ -11,6 +11,8 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.tasks.sentence_embedding.task import encoder_settings
 from bert_tf.tokenization.settings import resolve_settings
+from tests.common import QUICK_RUN, WORDS, tiny, write_files
+from tests.pipelines.conftest import write_release_folder
 
 
 def test_wrong_presets(model_folder, tmp_path):
@@ -83,7 +85,7 @@ def test_unknown_casing_is_reported(model_folder, caplog):
 def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, pooling, expected):
     modules = [{"type": f"models.{x}", "path": x} for x in ("Transformer", *modules.split())]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
-    values = {"prompts": {"a": "p"}, "default_prompt_name": "a"}
+    values = {"prompts": {"a": "p"}, "default_prompt_name": "a", "similarity_fn_name": "dot"}
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(values))
     (tmp_path / "Pooling").mkdir()
     if pooling is not None:
@@ -94,6 +96,7 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, p
         return
     settings = encoder_settings(str(tmp_path), {"layer": -1})
     assert (settings["pooling"], settings["prompt"]) == expected
+    assert "similarity_fn_name dot" in caplog.text
     caplog.set_level("INFO", "bert_tf")
     assert encoder_settings(str(tmp_path), {"layer": 0, "prompt": ""})["layer"] == 0
     assert f"`layer=0` overrides the setting: {tmp_path} has -1" in caplog.text
@@ -138,3 +141,30 @@ def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monke
     monkeypatch.chdir(tmp_path / "b")
     classifier.save_to_preset(tmp_path / "saved")
     assert (tmp_path / "saved" / "vocab.txt").read_text() == text
+
+
+def test_pairs_are_an_error(run_script, tmp_path):
+    """A model with one segment id accepts single texts."""
+    (tmp_path / "model").mkdir()
+    sizes = {"vocab_size": len(WORDS), "type_vocab_size": 1, "max_position_embeddings": 32}
+    folder = str(write_release_folder(tmp_path / "model", tiny(**sizes)))
+    classifier = bert_tf.TextClassifier.from_preset(folder, labels=["x", "y"], max_seq_length=16)
+    classifier.compile(run_eagerly=True)
+    pairs, labels = [("a b", "c"), ("c", "d")], ["x", "y"]
+    vectors = bert_tf.TokenVectors.from_preset(folder, max_seq_length=16)
+    data = write_files(tmp_path, train__tsv="text_a\ttext_b\tlabel\na b\tc\tx\nc\td\ty\n")
+    flags = f"--task_name=tsv --data_dir={data} --output_dir={tmp_path}/out --model={folder}"
+    for call in (
+        lambda: classifier.fit(pairs, labels),
+        lambda: classifier.fit(["a", "b"], ["x", "y"], validation_data=(pairs, labels)),
+        lambda: classifier.evaluate(pairs, labels),
+        lambda: classifier.predict(pairs),
+        lambda: bert_tf.QuestionAnswering.from_preset(folder, max_seq_length=16),
+        lambda: vectors.predict(["a", "a ||| b"]),
+        lambda: bert_tf.MultipleChoice.from_preset(folder),
+        lambda: run_script("run_classifier", *flags.split(), "--do_train", *QUICK_RUN),
+    ):
+        with pytest.raises(bert_tf.UserError, match=r"^the model has 1 segment id .* single texts"):
+            call()
+    assert len(classifier.predict(["a", ("b", "")])) == 2
+    assert not list((tmp_path / "out").glob("*"))

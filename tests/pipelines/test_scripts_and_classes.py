@@ -1,71 +1,14 @@
-"""Classes and scripts use each other's folders, and give equal metrics and answers."""
+"""A class uses the folder of its script, and gives equal metrics and answers."""
 
 import pytest
 
 import bert_tf
 from tests.common import read_results, read_table
 from tests.pipelines.classifier_helpers import LABELS, TEXTS
-from tests.squad_helpers import dataset, question
 
 pytest.importorskip("tensorflow_text")
 
-WORDS = [text.split() for text in TEXTS]
-TAGS = [["B-L" if word in "ab" else "O" for word in words] for words in WORDS]
-ENDINGS = [*zip("abcdefghijab", "babababababa", strict=True)]
-ANSWERS = [(words[0], 0) for words in WORDS]
 CLASSIFICATION = ["--task_type=classification", "--text_columns=text", "--label_column=label"]
-
-
-def rows(*columns):
-    return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True))
-
-
-# By class: its script, flags, the text of the file, options and the arguments of `evaluate`.
-CASES = {
-    "TextClassifier": (
-        "run_classifier", [*CLASSIFICATION, "--dev_file"],
-        "text\tlabel\n" + rows(TEXTS, LABELS), {"labels": ["neg", "pos"]}, (TEXTS, LABELS),
-    ),
-    "TokenClassification": (
-        "run_ner", ["--dev_file"],
-        "\n".join(map(rows, WORDS, TAGS)), {"labels": ["O", "B-L", "I-L"]}, (WORDS, TAGS),
-    ),
-    "QuestionAnswering": (
-        "run_squad", ["--predict_file"], None, {"max_query_length": 4, "doc_stride": 4},
-        (["a"] * 12, TEXTS, ANSWERS),
-    ),
-    "MultipleChoice": (
-        "run_multiple_choice", ["--dev_file"],
-        "context\tending0\tending1\tlabel\n"
-        + rows(TEXTS, *zip(*ENDINGS, strict=True), "010101010101"),
-        {}, (TEXTS, [list(x) for x in ENDINGS], [0, 1] * 6),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_metrics_are_those_of_the_script(name, encoder_folder, run_script, tmp_path):
-    script, flags, text, options, data = CASES[name]
-    pipeline = getattr(bert_tf, name).from_preset(encoder_folder, max_seq_length=16, **options)
-    pipeline.fit(*data, epochs=1, learning_rate=1e-3, verbose=0)
-    pipeline.save_to_preset(tmp_path / "saved")
-    path = tmp_path / "dev.tsv"
-    if text is None:
-        answers = zip(TEXTS, ANSWERS, strict=True)
-        qas = [(x, [question(str(i), "a", x, y)]) for i, (x, (y, _)) in enumerate(answers)]
-        dataset(path, qas)
-    else:
-        path.write_text(text)
-    *flags, file_flag = flags
-    run_script(
-        script, *flags, f"{file_flag}={path}", "--do_eval", f"--output_dir={tmp_path}/saved",
-        "--distribution_strategy=one_device",
-    )  # fmt: skip
-    found = read_results(tmp_path / "saved" / "eval_results.txt")
-    scores = pipeline.evaluate(*data)
-    expected = {x.removeprefix("eval_"): float(y) for x, y in found.items() if x != "global_step"}
-    assert scores == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -83,8 +26,9 @@ def test_models_of_the_script(encoder_folder, run_script, tmp_path, flags, colum
         "text": [text * 3 for text in TEXTS], "age": list(range(12)),
         "price": [i / 4 for i in range(12)], "label": LABELS,
     }  # fmt: skip
-    lines = "\t".join(table) + "\n" + rows(*(map(str, x) for x in table.values()))
-    (tmp_path / "rows.tsv").write_text(lines)
+    rows = [list(table), *zip(*table.values(), strict=True)]
+    text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "rows.tsv").write_text(text)
     files = [f"--{split}_file={tmp_path}/rows.tsv" for split in ("train", "dev", "test")]
     run_script(
         "run_classifier", *CLASSIFICATION, *files, f"--output_dir={tmp_path}/out",

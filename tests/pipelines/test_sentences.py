@@ -1,16 +1,16 @@
 """Sentence vectors of a real model, nearest neighbors, and the exported SavedModel."""
 
+import dataclasses
 import importlib
 import itertools
 import json
-import types
 
 import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
+from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
 from tests.modeling.conftest import load_with_transformers
 from tests.pipelines.pipeline_texts import LINES
 
@@ -67,9 +67,11 @@ def test_command_equals_transformers(expected, minilm, run_script, tmp_path, cap
         ("weightedmean max", False,
          {"prompts": {"x": "B i", "y": "c "}, "default_prompt_name": "x"}, {}),
         ("mean", False, {}, {"sentence_bert_config": {"max_seq_length": 6}}),
-        ("mean", False, {}, {"tokenizer_config": {"model_max_length": 7}}),
-        ("mean", True, {}, {"sentence_bert_config": {"do_lower_case": True},
-                            "tokenizer_config": {"do_lower_case": False}}),
+        *(pytest.param("mean", True, {}, x, marks=pytest.mark.slow) for x in (
+            {"tokenizer_config": {"model_max_length": 7}},
+            {"sentence_bert_config": {"do_lower_case": True},
+             "tokenizer_config": {"do_lower_case": False}},
+        )),
     ],
 )  # fmt: skip
 def test_sentence_transformers_folders(
@@ -98,7 +100,7 @@ def test_sentence_transformers_folders(
         np.testing.assert_allclose(encoder.encode(x, **given), model.encode(x, **given), atol=1e-5)
     similarities = encoder.similarity(expected, expected[0])
     np.testing.assert_allclose(similarities, model.similarity(expected, expected[0]), atol=1e-5)
-    with pytest.raises(bert_tf.UserError, match="`prompt_name=z`"):
+    with pytest.raises(bert_tf.UserError, match="prompt_name=z"):
         encoder.encode(texts, prompt_name="z")
     encoder.save_to_preset(tmp_path / "saved")
     encoder.save_to_preset(tmp_path / "saved", overwrite=True)  # it has only our files
@@ -125,40 +127,12 @@ def test_layers(model_folder, outputs, tmp_path):
         assert loaded.config.bert_config.num_hidden_layers == layer % 2 + 1
         assert loaded.config.max_seq_length == 12
     assert encoder.encode([]).shape == (0, 16)
+    encoder.config = dataclasses.replace(encoder.config, include_prompt=False)
+    with pytest.raises(bert_tf.UserError, match=r"`prompt=b`.*include_prompt"):
+        encoder.encode(lines, prompt="b")
 
 
-class Overlap:
-    """A fake `TextClassifier` that scores a pair by the number of common letters."""
-
-    def __init__(self, labels=()):
-        self.config = types.SimpleNamespace(labels=labels)
-
-    def predict(self, pairs):
-        scores = [len({*a} & {*b}) / 10 for a, b in pairs]
-        if not self.config.labels:
-            return [{"score": x} for x in scores]
-        return [{"probabilities": {"0": 1 - x, "1": x}} for x in scores]
-
-
-@pytest.mark.parametrize("labels", [(), ("0", "1")])
-def test_a_reranker_orders_the_candidates(model_folder, labels):
-    encoder = make(model_folder)
-    texts, queries = ["a b", "c d e", "f", "a b c d", "e f", "a"], ["a b c", "f e"]
-    classifier = Overlap(labels)
-    everything = NearestNeighbors(queries, 6, encoder, Reranker(classifier, num_candidates=1))
-    for query, found in zip(queries, everything.add_texts(texts).results(), strict=True):
-        assert sorted(x.item for x in found) == sorted(texts)
-        expected = sorted((len({*query} & {*x}) / 10 for x in texts), reverse=True)
-        assert [x.score for x in found] == expected
-    # Only the candidates are scored.
-    nearest = NearestNeighbors(queries, 2, encoder).add_texts(texts).results()
-    some = NearestNeighbors(queries, 1, encoder, Reranker(classifier, num_candidates=2))
-    for before, (best,) in zip(nearest, some.add_texts(texts).results(), strict=True):
-        assert best.item in [x.item for x in before]
-    with pytest.raises(bert_tf.UserError, match="`label=x`"):
-        Reranker(classifier, "x")
-
-
+@pytest.mark.slow
 def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, capsys):
     classifier = bert_tf.TextClassifier.from_preset(
         str(model_folder), labels=["no", "yes"], max_seq_length=12
@@ -168,7 +142,7 @@ def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, cap
     run_script(
         "bert-tf embed", f"--init_checkpoint={model_folder}", f"--input_file={tmp_path}/lines.txt",
         "--query=a c", f"--rerank_model={tmp_path}/relevance", "--num_nearest=2",
-        "--max_seq_length=12",
+        "--max_seq_length=12", "--num_candidates=3",
     )  # fmt: skip
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(maxsplit=2) for line in lines if line.startswith("  ")]

@@ -79,6 +79,8 @@ def test_forms_of_answers(trained, encoder_folder):
     classifier = trained[0]
     answers, array = classifier.predict(TEXTS, top_k=1), classifier.predict_proba(TEXTS)
     assert array.dtype == "float32" and array.shape == (12, 2)
+    assert classifier.predict_proba([]).shape == (0, 2)
+    np.testing.assert_allclose(classifier.predict_proba(TEXTS[0]), array[0], atol=1e-6)
     for answer, row in zip(answers, array, strict=True):
         label, probability = ("neg", "pos")[row.argmax()], float(row.max())
         assert answer == {"label": label, "probabilities": {label: pytest.approx(probability)}}
@@ -93,7 +95,12 @@ def test_forms_of_answers(trained, encoder_folder):
     ]
     for argument, call in {
         "threshold": lambda: classifier.predict(TEXTS, threshold=0.3),
-        "rank": lambda: classifier.rank("a", TEXTS),
+        "threshold=50": lambda: several.predict(TEXTS, threshold=50),
+        "top_k=0": lambda: classifier.predict(TEXTS, top_k=0),
+        "top_k=-1": lambda: scorer.rank("a", TEXTS, top_k=-1),
+        "top_k": lambda: scorer.predict(TEXTS, top_k=1),
+        "documents": lambda: scorer.rank("a", "b c"),
+        "label": lambda: classifier.rank("a", TEXTS),
         "save": lambda: classifier.save("x.keras"),
     }.items():
         with pytest.raises(bert_tf.UserError, match=f"^`{argument}`"):
@@ -156,14 +163,16 @@ def test_a_new_regression_head_starts_at_the_mean(encoder_folder, caplog):
 
 
 @pytest.mark.parametrize(
-    ("task_type", "kind"), [("classification", "Categorical"), ("multi_label", "Binary")]
-)
+    ("task_type", "kind"),
+    [("classification", "Categorical"),
+     pytest.param("multi_label", "Binary", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
     """They get rows of 0 and 1 and, unless they take logits, probabilities."""
     classifier, rows = make(encoder_folder, task_type=task_type), np.eye(2)[[1, 0] * 6]
     probabilities, expected = classifier.predict_proba(TEXTS), classifier.evaluate(TEXTS, rows)
     cross, focal = (getattr(keras.losses, kind + x) for x in ("Crossentropy", "FocalCrossentropy"))
-    smooth, name = {"label_smoothing": 0.1}, kind.lower()
+    smooth, name, binary = {"label_smoothing": 0.1}, kind.lower(), keras.losses.BinaryCrossentropy
     names = {"AUC": keras.metrics.AUC(), "mae": keras.metrics.MeanAbsoluteError(),
              f"{name}_accuracy": getattr(keras.metrics, f"{kind}Accuracy")()}  # fmt: skip
     m = keras.metrics
@@ -179,7 +188,8 @@ def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
         (None, expected["loss"]), (f"{name}_crossentropy", expected["loss"]),
         (cross(**smooth), cross(**smooth)), (cross(from_logits=True, **smooth), cross(**smooth)),
         (f"{name}_focal_crossentropy", focal()), (focal(from_logits=True), focal()),
-        ("kl_divergence", m.KLDivergence()),
+        ("kl_divergence", m.KLDivergence()), ("CE", expected["loss"]),
+        ("binary_crossentropy", binary()), (binary(from_logits=True), binary()),
     ):  # fmt: skip
         for metric in objects:
             metric.reset_state()
@@ -198,34 +208,35 @@ def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
 
 
 @pytest.mark.parametrize(
-    "case", ["optimizer", "keras", "loss", "lora", "mixed_float16", "mixed_bfloat16"]
-)
+    "case",
+    ["keras", "lora", *(pytest.param(x, marks=pytest.mark.slow)
+                        for x in ("optimizer", "mixed_float16", "mixed_bfloat16"))],
+)  # fmt: skip
 def test_ways_to_train(encoder_folder, case):
     """Own optimizers and losses, low-rank adapters and low precision reduce the loss."""
     classifier = make(encoder_folder, dtype=case if "mixed" in case else None)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    options = {"learning_rate": 1e-2}
-    if case in ("optimizer", "loss"):
-        classifier.compile(keras.optimizers.Adam(1e-2), loss if case == "loss" else None)
+    model, options = classifier.model, {"learning_rate": 1e-2}
+    if case == "optimizer":
+        classifier.compile(keras.optimizers.Adam(1e-2))
     elif case == "keras":
-        classifier.model.compile(keras.optimizers.Adam(1e-2), lambda *x: 10 * loss(*x))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(1e-2), lambda *x: 10 * loss(*x))
         options["validation_data"] = (TEXTS, LABELS)
     elif case == "lora":
-        classifier.model.enable_lora(2)
-    frozen = [np.array(x) for x in classifier.model.non_trainable_weights]
+        model.enable_lora(2)
+    frozen = [np.array(x) for x in model.non_trainable_weights]
     assert bool(frozen) == (case == "lora")
-    if classifier.model.compiled:
+    if model.compiled:
         with pytest.raises(bert_tf.UserError, match=r"`learning_rate`.*`compile`"):
             classifier.fit(TEXTS, LABELS, **options)
         del options["learning_rate"]
-        optimizer = classifier.model.optimizer
+    optimizer = getattr(model, "optimizer", None)
     fitted = classifier.fit(TEXTS, LABELS, epochs=6, batch_size=3, verbose=0, **options).history
     assert fitted["loss"][-1] < 0.95 * fitted["loss"][0]
-    if case == "keras":
-        assert fitted["val_loss"][0] > 2
-    if classifier.model.compiled and "learning_rate" not in options:
-        assert classifier.model.optimizer is optimizer and optimizer.iterations.numpy() == 24
-    for x, y in zip(frozen, classifier.model.non_trainable_weights, strict=True):
+    assert case != "keras" or fitted["val_loss"][0] > 2
+    if optimizer:
+        assert model.optimizer is optimizer and optimizer.iterations.numpy() == 24
+    for x, y in zip(frozen, model.non_trainable_weights, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
@@ -304,7 +315,7 @@ def test_zero_shot(transformers, encoder_folder, tmp_path, names):
     folder = write_hugging_face(tmp_path / "hf", model, labels=names)
     peer = transformers.pipeline("zero-shot-classification", folder)
     classifier = bert_tf.TextClassifier.from_preset(folder)
-    for labels, several in ((["a b", "d"], False), (["a b", "d"], True), (["a"], False)):
+    for labels, several in ((["a b", "d"], False), ("a b, d", True), (["a"], False)):
         answer = classifier.zero_shot(TEXTS[:2], labels, "c {}.", several)[1]
         other = peer(TEXTS[1], labels, hypothesis_template="c {}.", multi_label=several)
         expected = dict(zip(other["labels"], other["scores"], strict=True))
@@ -313,6 +324,10 @@ def test_zero_shot(transformers, encoder_folder, tmp_path, names):
         assert answer["label"] == other["labels"][0]
     with pytest.raises(bert_tf.UserError, match=r"`zero_shot`.*neg, pos"):
         make(encoder_folder).zero_shot(TEXTS, labels)
+    for given in ({"candidate_labels": ["a", "a"]}, {"candidate_labels": []},
+                  {"hypothesis_template": "b", "candidate_labels": "a"}):  # fmt: skip
+        with pytest.raises(bert_tf.UserError, match=f"^`{next(iter(given))}`"):
+            classifier.zero_shot(TEXTS, **given)
 
 
 def test_fit_stops_if_the_loss_is_not_finite(encoder_folder):

@@ -65,6 +65,7 @@ def test_float64(vocab_file):
     np.testing.assert_allclose(pooled, model(inputs)["pooled_output"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_keras_quantized_models_keep_their_precision(vocab_file):
     config = task_config("encoder", vocab_file)
     model = bert_tf.BertModel(model_of("encoder").config)

@@ -56,16 +56,13 @@ def test_requests_of_the_documentation(root, vocab_file, tmp_path, monkeypatch):
     monkeypatch.setattr(requests, "post", post)
     stub = types.SimpleNamespace(Predict=predict)
     monkeypatch.setattr(prediction_service_pb2_grpc, "PredictionServiceStub", lambda channel: stub)
-    responses = []
+    names = {}
     for block in pages.blocks(root):
         if block.language == "python" and "localhost:850" in block.text:
             namespace = {}
             exec(block.text, namespace)
-            responses.append(namespace["response"])
-    rest, *messages = responses
-    strings, ids = (
-        {name: tf.make_ndarray(x) for name, x in message.outputs.items()} for message in messages
-    )
+            names |= namespace
+    rest, strings, ids = names["response"], names["texts"], names["ids"]
     (expected,) = serving.Predictor(path)([{"text_a": "He slept.", "text_b": "He was asleep."}])
     (row,) = rest.json()["predictions"]
     assert row["label"] == expected["label"] == strings["label"][0].decode()

@@ -1,7 +1,8 @@
 """Servables of every task give the same answers from strings, from ids, and in Python."""
 
-import functools
+import json
 import os
+import pathlib
 
 import keras
 import numpy as np
@@ -13,46 +14,153 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.layers import Dense
+from bert_tf.serving import exporting
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.features.pipeline import encoder_servable
 from tests.common import tiny
-from tests.serving.conftest import CHECKS, HOSTILE, ServableTest, serve_rows
-from tests.serving.serving_models import TASKS, make_servable, padded_ids, rows_of, task_config
+from tests.serving.conftest import BUCKETS, assert_alike
+from tests.serving.serving_models import (
+    LENGTH,
+    TASKS,
+    TEXTS,
+    make_servable,
+    padded_ids,
+    rows_of,
+    task_config,
+)
 
-# The tasks of each check in the default suite; with test_predict.py, they cover all code.
-_SENTENCES = ("classification", "token_classification")
-_QUICK = {
-    "answers": _SENTENCES,
-    "side_files": _SENTENCES,
-    "skipped_padding": (*_SENTENCES, "encoder", "fill_mask", "question_answering"),
-    "half_precision": ("classification",),
-    "hostile_texts": ("token_classification",),
-}
-_HOSTILE = ("question_answering", "token_classification")
+# With test_predict.py, these tasks cover all code.
+SENTENCES = ("classification", "token_classification")
+
+HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\n\t \xc2\xa0",
+           b"[CLS] [SEP] [MASK]", "a\u0301\u200b\ufeff b".encode()]  # fmt: skip
 
 
-def servable_test(task, vocab_file, folder, predictor=None):
-    make = functools.partial(make_servable, task, vocab_file)
-    return ServableTest(task, make, functools.partial(rows_of, task), predictor, folder)
+def each(*quick, of=TASKS):
+    """Parametrize a test by task; the default suite has those of `quick`."""
+    marks = {task: () if task in quick else pytest.mark.slow for task in of}
+    return pytest.mark.parametrize("task", [pytest.param(x, marks=y) for x, y in marks.items()])
+
+
+def serve_rows(servable, rows):
+    """Return the outputs of a servable for rows, a dict of tensors."""
+    columns = {
+        name: tf.constant([row[name] for row in rows], spec.dtype)
+        for name, spec in servable.text_signature.items()
+    }
+    return servable.serve_text(columns)
+
+
+def assert_same_outputs(outputs, expected, mask):
+    """Compare outputs for ids where `mask` is 1; outputs at padding are undefined."""
+    assert outputs.keys() == expected.keys()
+    for name, value in outputs.items():
+        value, other = value.numpy(), expected[name].numpy()
+        if value.dtype == object:
+            assert value.tolist() == other.tolist(), name
+            continue
+        if value.shape[: mask.ndim] == mask.shape:  # of tokens
+            value, other = value[mask == 1], other[mask == 1]
+        np.testing.assert_allclose(value, other, atol=1e-5, err_msg=name)
+
+
+@each(*SENTENCES)
+def test_answers(task, exported, vocab_file):
+    """The export gives the servable's answers, singly and in a batch, from text and ids."""
+    predictor, plain = exported(task), make_servable(task, vocab_file, configs.ServingConfig())
+    rows, metadata = rows_of(task), predictor.metadata
+    assert predictor.inputs == tuple(rows[0])
+    for row, in_batch in zip(rows, predictor(rows), strict=True):
+        (alone,) = predictor([row])
+        outputs = {name: x.numpy()[0] for name, x in serve_rows(plain, [row]).items()}
+        assert_alike(alone, in_batch)
+        assert_alike(alone, (predictor.served.answer or serving.all_outputs)(outputs, metadata))
+    inputs, mask = padded_ids(plain, 3)
+    outputs = predictor._model.signatures["ids"](**inputs)
+    assert_same_outputs(outputs, plain.serve_ids(inputs), mask)
+
+
+@each(*SENTENCES)
+def test_side_files(task, exported, vocab_file):
+    """The model answers the warm-up requests; model.json and vocab.txt are complete."""
+    predictor, lengths = exported(task), [*BUCKETS, LENGTH]
+    servable = make_servable(task, vocab_file, configs.ServingConfig())
+    extra = pathlib.Path(predictor.path) / "assets.extra"
+    metadata = json.loads((extra / "model.json").read_text())
+    assert metadata["task"] == task and metadata["sequence_buckets"] == lengths
+    if task == "classification":
+        assert (extra / "numbers.txt").read_text() == "x\ny\n"
+    vocab = [*servable.prepared.tokenizer.vocab]
+    assert (extra / "vocab.txt").read_text() == "\n".join(vocab) + "\n"
+    path = os.path.join(predictor.path, exporting.WARM_UP_REQUESTS)
+    requests = list(tf.data.TFRecordDataset(path).as_numpy_iterator())
+    assert len(requests) == 2 * len(lengths) * 2  # signatures, lengths, sizes
+    of_ids = []
+    log = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    for request in requests:
+        message = log.PredictionLog.FromString(request).predict_log.request
+        serve = predictor._model.signatures[message.model_spec.signature_name]
+        inputs = {name: tf.make_ndarray(x) for name, x in message.inputs.items()}
+        serve(**inputs)
+        of_ids += [x.shape[-1] for name, x in inputs.items() if name == "input_ids"]
+    assert of_ids == [length for length in lengths for _ in range(2)]
+
+
+@each(*SENTENCES, "encoder", "fill_mask", "question_answering")
+def test_skipped_padding(task, vocab_file):
+    """Skipping padding does not change the outputs for padded ids."""
+    outputs = {}
+    for skip_padding in (True, False):
+        config = configs.ServingConfig(skip_padding=skip_padding)
+        servable = make_servable(task, vocab_file, config)
+        inputs, mask = padded_ids(servable)
+        outputs[skip_padding] = servable.serve_ids(inputs)
+    assert_same_outputs(outputs[True], outputs[False], mask)
+
+
+@each("classification")
+def test_half_precision(task, exported, vocab_file, tmp_path):
+    """An export in bfloat16 outputs float32 and is close to the model."""
+    config = configs.ServingConfig(dtype="bfloat16", warm_up=False)
+    servable = make_servable(task, vocab_file, config)
+    inputs, mask = padded_ids(servable)
+    predictor = serving.Predictor(serving.export(servable, str(tmp_path)))
+    assert len(predictor(rows_of(task))) == len(TEXTS)
+    outputs = exported(task)._model.signatures["ids"](**inputs)
+    for name, value in predictor._model.signatures["ids"](**inputs).items():
+        expected = outputs[name]
+        assert value.dtype == expected.dtype
+        if value.dtype == tf.float32:
+            difference = np.abs(value - expected)
+            if value.shape[: mask.ndim] == mask.shape:  # of tokens
+                difference = difference[mask == 1]
+            assert 0 < difference.max() < 0.2, name
 
 
 @pytest.mark.parametrize(
-    ("check", "task"),
+    ("task", "more"),
     [
-        pytest.param(check, task, marks=() if task in _QUICK[check] else pytest.mark.slow)
-        for check in CHECKS
-        for task in (_HOSTILE if check == "hostile_texts" else TASKS)
+        ("token_classification", []),
+        pytest.param("question_answering", [], marks=pytest.mark.slow),
+        pytest.param("sentence_embedding", [b"ab " * 350_000], marks=pytest.mark.slow),
     ],
 )
-def test_every_task(check, task, exported, vocab_file, tmp_path):
-    """See `ServableTest`."""
-    getattr(servable_test(task, vocab_file, tmp_path, lambda: exported(task)), check)()
-
-
-@pytest.mark.slow
-def test_a_text_of_a_megabyte(vocab_file, tmp_path):
-    test = servable_test("sentence_embedding", vocab_file, tmp_path)
-    test.hostile_texts([*HOSTILE, b"ab " * 350_000])
+def test_hostile_texts(task, more, vocab_file):
+    """Hostile texts, of up to a megabyte, have the same outputs alone and in a batch."""
+    servable = make_servable(task, vocab_file, configs.ServingConfig())
+    rows = rows_of(task, [*HOSTILE, *more])
+    in_batch = serve_rows(servable, rows)
+    for i, row in enumerate(rows):
+        for name, value in serve_rows(servable, [row]).items():
+            one, other = value.numpy()[0], in_batch[name].numpy()[i]
+            if np.ndim(one):
+                size = min(len(one), len(other))
+                assert not {*one[size:], *other[size:]} - {b"", -1, 0}, name
+                one, other = one[:size], other[:size]
+            if value.dtype == tf.float32:
+                np.testing.assert_allclose(one, other, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("task", ["classification", "multi_label"])
@@ -85,13 +193,7 @@ def test_the_chosen_ending(vocab_file):
     assert outputs["ending"].numpy().tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(task, marks=() if task == "token_classification" else pytest.mark.slow)
-        for task in TASKS
-    ],
-)
+@each("token_classification")
 def test_a_text_graph_has_two_operations_of_tensorflow_text(task, exported):
     """TF Serving has no other operations of TensorFlow Text."""
     path = exported(task).path

@@ -91,10 +91,10 @@ def test_changed_files_are_rebuilt(cache, tmp_path, monkeypatch):
         with pytest.raises(AttributeError):
             waiting.rebuild()
     assert "the file was changed" in cache().stale_reason
-    waiting.reload()
+    waiting.check()
     assert waiting.stale_reason.startswith("max_seq_length changed")
     cache(max_seq_length=7).rebuild()
-    waiting.reload()
+    waiting.check()
     assert waiting.stale_reason is None and waiting.features.counts["records"] == 2
 
 
@@ -203,7 +203,7 @@ SOFT_FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SOFT_FILES)
+@pytest.mark.parametrize("name", ["csv", pytest.param("jsonl", marks=pytest.mark.slow)])
 def test_labels_may_be_distributions(run_script, experiments, eagerly, tmp_path, name):
     """Files and lists have the same records; the loss is the softmax cross entropy."""
     text, flag = SOFT_FILES[name]

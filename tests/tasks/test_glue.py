@@ -3,8 +3,7 @@
 import pytest
 
 import bert_tf
-from bert_tf.data.columns import Layout
-from bert_tf.tasks.classification.glue import DATASETS, custom_dataset, find_task
+from bert_tf.tasks.classification.glue import DATASETS, find_task
 from bert_tf.tasks.classification.source import FileSource
 from bert_tf.training.results import result_file
 from tests.common import read_data, read_examples, write_files, write_mnli
@@ -104,22 +103,3 @@ def test_xnli(tmp_path):
 )  # fmt: skip
 def test_spellings_of_names(typed, expected):
     assert find_task(typed) == find_task(expected) == DATASETS[expected]
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "message"),
-    [
-        (find_task, ("qqqp",), "`task_name=qqqp`"),
-        (custom_dataset, ("regression", None, Layout(label=("a", "b"))), "`label_column`.* regres"),
-        (
-            custom_dataset,
-            ("multi_label", ("x",), Layout(label=("a", "b"))),
-            "`labels`: found 1 .* 2",
-        ),
-        (custom_dataset, ("regression", ("x",), None), "`labels`.*regression"),
-        (custom_dataset, (None, None, Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),
-    ],
-)
-def test_options_that_cannot_be_used(make, arguments, message):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make(*arguments)

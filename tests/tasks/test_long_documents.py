@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import bert_tf
 from bert_tf import configs
-from bert_tf.data import input_pipeline, record_checks, records
+from bert_tf.data import input_pipeline, records
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.classification.examples import Example, make_features
 from bert_tf.tasks.classification.options import (
@@ -78,7 +78,7 @@ def test_records_have_the_windows_of_their_document(options, tmp_path):
                 tokens = {"input_ids": mask * i, "input_mask": mask, "segment_ids": mask * 0}
                 write({**tokens, "label_ids": i % 2, "is_real_example": 1})
         lengths = {"S": LENGTH, "W": 16}
-        record_checks.check_lengths(path, schema, lengths)
+        records.check_lengths(path, schema, lengths)
         data = input_pipeline.TrainingInput([path], schema, lengths, 4, 0, **options)
         batches[is_padded] = list(data.batches().take(30).as_numpy_iterator())
         size[is_padded] = (tmp_path / f"{is_padded}.tf_record").stat().st_size

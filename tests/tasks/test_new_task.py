@@ -1,4 +1,4 @@
-"""The example in docs/adding_a_task.md: a module and a registry entry make a new task."""
+"""The example in examples/topics.py: a module and a registry entry make a new task."""
 
 import importlib
 import sys
@@ -13,18 +13,14 @@ from bert_tf.cli import lines
 from bert_tf.io import files
 from bert_tf.tasks.registry import TASKS, served_tasks
 from tests.common import TINY, WORDS, write_model
-from tests.docs import pages
 
 
 @pytest.fixture
-def topics(root, tmp_path, monkeypatch):
-    """The module from the page, registered for these tests."""
-    (block,) = (x for x in pages.blocks(root) if "class TopicsTask" in x.text)
-    (tmp_path / "topics.py").write_text(block.text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "topics", raising=False)
+def topics(monkeypatch):
+    """The module, registered for these tests."""
+    monkeypatch.delitem(sys.modules, "examples.topics", raising=False)
     with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
-        yield importlib.import_module("topics")
+        yield importlib.import_module("examples.topics")
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_documents_have_few_shapes_under_xla(multiple, max_shapes):
     """Only padding is cut off; single windows are cut as without XLA."""
     rng = np.random.default_rng(0)
     schema, shapes = records.windowed(records.CLASSIFICATION), set()
-    for _ in range(200):
+    for _ in range(60):
         counts = rng.integers(1, rng.integers(2, 17), 4)
         lengths = np.where(counts > 1, 128, rng.integers(2, 129, 4))
         mask = (np.arange(128) < lengths[:, None, None]) & (

@@ -124,6 +124,7 @@ def test_values_of_json_are_text(tmp_path):
     assert example == (("a", "12"), 0.5, "0")
 
 
+@pytest.mark.slow
 def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):
     write_rows(tmp_path / "train.csv", ["anchor", "positive"], make_rows(8, 0))
     write_model(tmp_path, **SMALL)

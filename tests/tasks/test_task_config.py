@@ -8,14 +8,16 @@ import pytest
 
 import bert_tf
 from bert_tf.configs.task import check_length
+from bert_tf.data.columns import Layout
 from bert_tf.io import files
+from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import (
     ClassificationConfig,
     ClassificationOptions,
     NumericFeature,
 )
 from bert_tf.tasks.registry import TASKS, load_config
-from bert_tf.tasks.token_classification.features import Tags
+from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from tests.common import TINY, tiny, write_vocab
 
@@ -97,14 +99,11 @@ def test_folders_of_other_tasks(case, run):
                 other.config_class.check_folder(run)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"labels": ["x"]}', "", "128", "None", "1e9"])
+@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"labels": ["x"]}', ""])
 def test_damaged_files_are_named(case, run, text):
     spec, config, _, _ = case
     config.save(run)
     path = os.path.join(run, spec.config_class.FILE)
-    if text in ("128", "None", "1e9"):  # a wrong value in a complete file
-        value = {"128": "128", "None": None, "1e9": 1e9}[text]
-        text = json.dumps({**json.loads(files.read_text(path)), "max_seq_length": value})
     files.write_text(path, text)
     with pytest.raises(bert_tf.UserError, match=f"{path}[:,] .*{script_of(spec)}"):
         load_config(run)
@@ -194,6 +193,12 @@ def test_options_that_require_others():
          "`data_dir` .*`tfds_name`"),
         (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")),
          "`tfds_splits`: found 4"),
+        (lambda: custom_dataset("regression", None, Layout(label=("a", "b"))),
+         "`label_column`.* regres"),
+        (lambda: custom_dataset("multi_label", ("x",), Layout(label=("a", "b"))),
+         "`labels`: found 1 .* 2"),
+        (lambda: custom_dataset("regression", ("x",)), "`labels`.*regression"),
+        (lambda: custom_dataset(layout=Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.

@@ -69,14 +69,14 @@ def code_point_digests(vocab_name, manifest, request):
 
 
 @pytest.fixture(scope="session")
-def script_vocabs(seed, tmp_path_factory):
-    """A dict from do_lower_case to the path of a vocabulary of many scripts."""
-    folder = tmp_path_factory.mktemp("vocab")
-    paths = {}
+def script_vocab(seed, tmp_path_factory):
+    """The path of a vocabulary of many scripts, with upper case and without."""
+    pieces = {}
     for lower in (True, False):
-        pieces = hard_strings.vocabulary(lower, random.Random(f"{seed} {lower}"))
-        paths[lower] = hard_strings.write_vocabulary(folder / f"vocab_{lower}.txt", pieces)
-    return paths
+        rng = random.Random(f"{seed} {lower}")
+        pieces |= dict.fromkeys(hard_strings.vocabulary(lower, rng))
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    return hard_strings.write_vocabulary(path, [*pieces, "twice"])
 
 
 @pytest.fixture

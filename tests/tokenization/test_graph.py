@@ -1,5 +1,7 @@
 """The graph tokenizer gives the ids of the Python tokenizer for every string."""
 
+import functools
+import itertools
 import re
 
 import pytest
@@ -22,15 +24,13 @@ def tokenizers(golden_tokenizers):
 
 
 @pytest.fixture(scope="module")
-def scripts(script_vocabs):
-    """A function from (do_lower_case, keep_special_tokens) to a pair for many scripts."""
-    pairs = {}
+def scripts(script_vocab):
+    """A function from options to a Python and a graph tokenizer for many scripts."""
 
-    def get(*options):
-        if options not in pairs:
-            path = script_vocabs[options[0]]
-            pairs[options] = FullTokenizer(path, *options), graph.GraphTokenizer(path, *options)
-        return pairs[options]
+    @functools.cache
+    def get(*options, **settings):
+        classes = FullTokenizer, graph.GraphTokenizer
+        return [make(script_vocab, *options, **settings) for make in classes]
 
     return get
 
@@ -72,17 +72,21 @@ def test_every_code_point(tokenizers, code_point_digests, context, lower):
     assert digest == code_point_digests[context, lower]
 
 
+RULES = [dict(zip(("strip_accents", "tokenize_chinese_chars"), x, strict=True))
+         for x in itertools.product((True, False), repeat=2)]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("lower", "keep"),
+    ("lower", "keep", "rules"),
     [
-        (True, True),
-        pytest.param(False, False, marks=pytest.mark.slow),
-        pytest.param(True, False, marks=pytest.mark.slow),
-        pytest.param(False, True, marks=pytest.mark.slow),
+        (True, True, {}),
+        (True, False, RULES[-1]),
+        *(pytest.param(*x, marks=pytest.mark.slow)
+          for x in itertools.product((True, False), (True, False), RULES)),
     ],
-)
-def test_random_strings(scripts, rng, lower, keep):
-    python, ops = scripts(lower, keep)
+)  # fmt: skip
+def test_random_strings(scripts, rng, lower, keep, rules):
+    python, ops = scripts(lower, keep, **rules)
     texts = [hard_strings.string(rng) for _ in range(4000)]
     ids = ops.tokenize(texts)
     assert not differences(python, texts, ids)

@@ -142,6 +142,7 @@ def test_from_preset(tmp_path, caplog):
         (([["a", "b"]],), r"`texts`: .*\(1, 2\).*`pairs`"),
         ((["a"], keras.Input((1,), dtype="int32")), "`pairs`: .*int32"),
         ((keras.Input((3,), dtype="string"),), r"`texts`: .*\(None, 3\)"),
+        ((["a"], ["b", "c"]), "`texts` and `pairs`: found 1 and 2"),
     ],
 )
 def test_wrong_texts(tokenizer, arguments, message):

@@ -161,6 +161,7 @@ def test_learned_size(caplog):
         assert len(vocabulary.learn(WORD_COUNTS, 33, num_unused=1)) == 33
         assert not caplog.records
         pieces = vocabulary.learn(WORD_COUNTS, 1000)
+        assert pieces == vocabulary.learn(WORD_COUNTS, 2**63 - 1)  # reserves no memory
     assert f"only {len(pieces)} pieces" in caplog.text and "`vocab_size=1000`" in caplog.text
     published = [pieces.index(piece) for piece in ("[UNK]", "[CLS]", "[SEP]", "[MASK]")]
     assert published == [100, 101, 102, 103]
@@ -207,10 +208,3 @@ def test_memory_for_counting_is_bounded(tmp_path, caplog):
     assert (words["often"], words["now"], words["then"], words["x"]) == (3000, 2000, 1000, 3000)
     assert "more than 100 distinct words" in caplog.text
     assert words == vocabulary.count_words([str(text)], max_words=100)
-
-
-def test_any_size_may_be_asked_for():
-    """The library that learns the pieces reserves memory for the requested size."""
-    words = {"abc": 5, "abd": 4, "cab": 3, "dabc": 9}
-    largest = vocabulary.learn(dict(words), 2**63 - 1, 2, 1)
-    assert largest == vocabulary.learn(dict(words), 1000, 2, 1)

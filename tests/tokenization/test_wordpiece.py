@@ -1,6 +1,8 @@
 """The Python tokenizers give the release's tokens, on recorded outputs and small texts."""
 
+import importlib.util
 import tracemalloc
+import unicodedata
 
 import pytest
 
@@ -8,7 +10,7 @@ import bert_tf
 from bert_tf import tokenization
 from bert_tf.data import dynamic_masking
 from bert_tf.errors import UserError
-from bert_tf.tasks.fill_mask.task import FillMaskConfig
+from bert_tf.tasks.fill_mask.pipeline import FillMaskConfig
 from bert_tf.tokenization import normalization
 from tests.tokenization import hard_strings
 
@@ -117,12 +119,12 @@ def test_offsets(write_vocab, text, tokens):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_normalized_span_is_the_token(script_vocabs, rng, lower):
+def test_normalized_span_is_the_token(script_vocab, rng, lower):
     """It contains the token if one character gives several.
 
     Sigmas and sorted marks are exempt, because they depend on their neighbours in the text.
     """
-    tokenizer = tokenization.FullTokenizer(script_vocabs[lower], lower)
+    tokenizer = tokenization.FullTokenizer(script_vocab, lower)
     sorted_marks = "".join(map(chr, [*normalization.SORTED_MARKS, *normalization.MUSICAL_NOTES]))
     num_checked = 0
     for _ in range(4000):
@@ -169,3 +171,21 @@ def test_long_words_are_not_kept_in_memory(tokenizer):
         assert tokenizer.encode(word) == tokenizer.encode_with_offsets(word)[0]
     assert tracemalloc.get_traced_memory()[0] < 100_000
     tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    unicodedata.unidata_version != normalization.UNICODE_VERSION,
+    reason="needs a Python with Unicode 14.0",
+)
+def test_tool_writes_the_same_tables(root):
+    spec = importlib.util.spec_from_file_location("tool", root / "tools/make_unicode_table.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.make() == normalization.TABLE_PATH.read_text(encoding="ascii")
+    assert tool.make_cases() == normalization.CASES_PATH.read_text(encoding="ascii")
+
+
+def test_unicode_data_of_this_python_are_not_read(root):
+    for path in [*root.glob("*.py"), *root.glob("bert_tf/**/*.py")]:
+        assert "unicodedata" not in path.read_text(encoding="utf-8"), path

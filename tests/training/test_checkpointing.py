@@ -44,7 +44,7 @@ def test_damaged_newest_checkpoint_is_skipped(tmp_path, caplog):
     data.write_bytes(data.read_bytes()[:-1000])
     prefix = checkpointing.restore_latest(str(tmp_path), variables)
     assert prefix == str(tmp_path / "model.ckpt-2")
-    assert "model.ckpt-4: tensor" in caplog.text
+    assert "model.ckpt-4: cannot read" in caplog.text
     assert "using the checkpoint before it" in caplog.text
     assert variables["global_step"].numpy() == 2
     np.testing.assert_array_equal(variables["w"], np.full(1000, 2.0))

@@ -1,4 +1,4 @@
-"""Training configurations: validation, and a flag for each field."""
+"""Training configurations: validation, and what they resolve to."""
 
 import copy
 import dataclasses
@@ -8,12 +8,10 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags
 
 import bert_tf
 from bert_tf import training
 from bert_tf.configs import (
-    Config,
     FineTuneConfig,
     ModelConfig,
     OptimizerConfig,
@@ -22,12 +20,8 @@ from bert_tf.configs import (
 )
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.classification.options import ClassificationOptions
-from bert_tf.tasks.fill_mask.task import FillMaskConfig
-from bert_tf.tasks.registry import TASKS
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.training.run import Run
-from tests import scripts_alone
-from tests.common import TINY, WORDS, write_model
 
 
 def test_number_of_steps():
@@ -99,87 +93,6 @@ def test_explicit_files_win_over_those_of_the_model(monkeypatch):
     assert model_files == expected
     with pytest.raises(bert_tf.UserError, match="`vocab_file`"):
         bert_tf.checkpoints.resolve(ModelConfig(bert_config_file="a"))
-
-
-# Only fine-tuning has flags for these.
-FINE_TUNING = {
-    "predict_batch_size", "num_train_epochs", "warmup_proportion", "pad_to_max_length",
-    "bucket_by_length", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
-}  # fmt: skip
-FINE_TUNING_SCRIPTS = {
-    "run_classifier": "classification",
-    "run_ner": "token_classification",
-    "run_squad": "question_answering",
-    "run_multiple_choice": "multiple_choice",
-    "run_sentence_encoder": "sentence_embedding",
-}
-
-
-def list_options(config):
-    """Yield (name, default as in --help) of each option of a `Config` and its nested configs."""
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if isinstance(value, Config):
-            yield from list_options(value)
-        elif field.metadata.get("help"):
-            yield field.name, field.metadata["flag_default"] if value is None else value
-
-
-@pytest.mark.parametrize("script", [*FINE_TUNING_SCRIPTS, "run_pretraining"])
-def test_each_option_has_a_flag_with_the_same_default(root, script, monkeypatch):
-    monkeypatch.syspath_prepend(str(root))
-    with scripts_alone.imported(script) as run:
-        defaults = {flag.name: flag.default for flag in run.flags_of[script]}
-    expected = dict(list_options(PretrainingConfig("", "", do_train=True)))
-    skipped = FINE_TUNING
-    if script != "run_pretraining":
-        config_class = TASKS[FINE_TUNING_SCRIPTS[script]].config_class
-        config = FineTuneConfig("", config_class.OPTIONS(), do_train=True)
-        expected, skipped = dict(list_options(config)), {"num_warmup_steps"}
-        expected["do_lower_case"] = config_class.do_lower_case
-    assert not skipped & defaults.keys()
-    for name in expected.keys() - skipped - {"do_train"}:
-        assert (defaults[name] or ()) == (expected[name] or ()), name
-
-
-# A class, an option and a value, and the script with the flag.
-BAD_VALUES = [
-    (TrainConfig, "num_train_epochs", float("nan"), "run_classifier"),
-    (TrainConfig, "eval_batch_size", 0, "run_pretraining"),
-    (TrainConfig, "seed", -1, "run_classifier"),
-    (TrainConfig, "dtype", "bf16", "run_squad"),
-    (OptimizerConfig, "learning_rate", -1.0, "run_classifier"),
-    (PretrainingConfig, "num_train_steps", 9999999999, "run_pretraining"),
-    (PretrainingConfig, "masked_lm_prob", 2.0, "run_pretraining"),
-    (bert_tf.QuestionAnswering, "doc_stride", 0, "run_squad"),
-    (bert_tf.QuestionAnswering, "answer_alignment", "foo", "run_squad"),
-    (bert_tf.QuestionAnswering, "max_seq_length", 16.5, "run_squad"),
-    (bert_tf.SentenceEncoder, "truncate_dim", 0, "run_sentence_encoder"),
-    (FillMaskConfig, "num_best", 0, "bert-tf fill-mask"),
-]
-
-
-@pytest.mark.parametrize(
-    ("cls", "name", "value", "script"),
-    BAD_VALUES,
-    ids=[f"{script}-{name}-{value}" for _, name, value, script in BAD_VALUES],
-)
-def test_classes_and_scripts_refuse_the_same_values(
-    cls, name, value, script, root, tmp_path, monkeypatch
-):
-    """With the same words; only an argument becomes a flag."""
-    monkeypatch.syspath_prepend(str(root))
-    with scripts_alone.imported(script) as run, pytest.raises(flags.Error) as from_script:
-        run.parse(script, f"--{name}={value}")
-    with pytest.raises(bert_tf.UserError) as from_class:
-        if issubclass(cls, Config):
-            required = {PretrainingConfig: ("", ""), FillMaskConfig: (TINY,)}.get(cls, ())
-            cls(*required, **{name: value})
-        else:
-            write_model(tmp_path, TINY, WORDS, num_hidden_layers=1)
-            cls.from_preset(str(tmp_path), **{name: value})
-    expected = str(from_class.value).replace(f"`{name}={value}`", f"--{name}={value}")
-    assert str(from_script.value).removeprefix("flag ") == expected
 
 
 @pytest.mark.parametrize(

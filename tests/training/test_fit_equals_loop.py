@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf.modeling import BertMultipleChoice, Dropout
 from bert_tf.modeling.layer_states import named_layers
-from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.multiple_choice.pipeline import MultipleChoiceTask
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
 from bert_tf.tasks.sentence_embedding.task import make_model as make_sentence_model

@@ -43,12 +43,12 @@ def test_nan_stops_the_run(tmp_path):
     loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(tmp_path))
     with pytest.raises(
         bert_tf.UserError,
-        match=r"is (nan|inf) at step (\d+), with a batch from made up for step \d+; "
+        match=r"is (nan|inf) at step (\d+); "
         "there is no checkpoint yet; .*`learning_rate`",
     ):
         loop.train(Batches(), make_adam(loop, 1e30), 50)
     # The weights are not finite, and the next training starts at step 0.
-    with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step 1, "):
+    with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step 1; "):
         loop.train(Batches(), make_adam(loop), 1)
 
 
@@ -92,20 +92,21 @@ def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
 
 
 def test_signals_are_requests_until_the_second_ctrl_c():
+    # `os.kill` may be noticed later, such as in a callback of the garbage collector.
     handlers = [signal.getsignal(number) for number in progress.PreemptionHandler.signals]
     with progress.PreemptionHandler() as preemption:
         assert preemption.signal is None
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert preemption.signal == signal.SIGTERM
         with pytest.raises(bert_tf.errors.Stopped, match="SIGTERM at step 3") as stopped:
             preemption.stop(3)
         assert stopped.value.status == 75
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         with pytest.raises(bert_tf.errors.Stopped, match="SIGINT at step 3") as stopped:
             preemption.stop(3)
         assert stopped.value.status == 130
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert handlers == [signal.getsignal(number) for number in progress.PreemptionHandler.signals]
 
 
@@ -138,19 +139,3 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     assert f"weights: resumed from {killed}/model.ckpt-" in caplog.text
     assert_same(whole, killed)
     assert_same(whole / "best", killed / "best")
-
-
-def test_run_that_was_killed_in_its_last_save(tmp_path, monkeypatch):
-    """The file `checkpoint` is complete, but the oldest checkpoint was not removed."""
-
-    def remove(prefix):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bert_tf.checkpoints.release.remove", remove)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, 6, save=1)
-    assert (tmp_path / "model.ckpt-1.index").exists()
-    run(tmp_path, 6, save=1)
-    names = {path.name for path in tmp_path.glob("model.ckpt-*.index")}
-    assert names == {f"model.ckpt-{step}.index" for step in (2, 3, 4, 5, 6)}

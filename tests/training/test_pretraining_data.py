@@ -1,11 +1,11 @@
-"""The records of a pre-training run; only a sample is checked before it starts."""
+"""The records of a pre-training run, which are checked before it starts."""
 
 import types
 
 import pytest
 
 from bert_tf import UserError, configs
-from bert_tf.data import record_checks, records
+from bert_tf.data import records
 from bert_tf.training.pretraining import PretrainingData
 from tests.common import TINY
 from tests.data.pretraining_helpers import write_records
@@ -22,8 +22,8 @@ def read(folder, model=MODEL, **options):
     return PretrainingData(config, model)
 
 
-def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
-    """While reading, a masked file would go unnoticed."""
+def test_all_files_are_checked(tmp_path):
+    """A masked file would go unnoticed with dynamic masking."""
     unmasked = records.pretraining_schema(has_masks=False)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrst"]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
@@ -31,27 +31,16 @@ def test_dynamic_masking_requires_a_check_of_all_files(tmp_path):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, schema=unmasked)
     write_records(tmp_path / "x-00009-of-00025", 2)
     model = types.SimpleNamespace(**{**vars(MODEL), "vocab_file": f"{tmp_path}/vocab.txt"})
-    with pytest.raises(UserError, match="x-00009-of-00025"):
+    message = "x-00009-of-00025: found records with masked_lm_ids, but `dynamic_masking`"
+    with pytest.raises(UserError, match=message):
         read(tmp_path, model, dynamic_masking=True).check()
-
-
-def test_file_that_was_not_checked_gives_the_same_error_when_it_is_read(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, 12 if i == 9 else 8)
-    options = {"eval_file": f"{tmp_path}/x-00000-of-00025"}
-    data = read(tmp_path, **options)
+    data = read(tmp_path, eval_file=f"{tmp_path}/x-00000-of-00025")
     assert len(data.train.identity) == 3 and data.train.identity[0] == 25
-    data.check()
     message = r"x-00009-of-00025: input_ids has length 12, expected 8; see `max_seq_length`$"
-    with (
-        pytest.raises(UserError, match=message),
-        record_checks.naming_bad_records(data.paths, lambda: data.check(num_checked=None)),
-    ):
-        list(data.train.batches().take(4))
-    # Wrong arguments are found before the run starts.
-    write_records(tmp_path / "x-00000-of-00025", 2, 12)
-    with pytest.raises(UserError, match=r"x-00000-of-00025: input_ids has length 12"):
-        read(tmp_path, **options).check()
+    with pytest.raises(UserError, match=message):
+        data.check()
 
 
 def test_streams_need_files_with_records(tmp_path):
@@ -65,7 +54,7 @@ def test_streams_need_files_with_records(tmp_path):
 
     check(2)
     check(3)
-    with pytest.raises(UserError, match=r"`num_input_streams=4`: found 6 input files"):
+    with pytest.raises(UserError, match=r"`num_input_streams=4`: .* 6 input files"):
         check(4)
     for i in (1, 4):
         (tmp_path / f"x-{i:05d}-of-00006").write_bytes(b"")

@@ -106,7 +106,7 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
     run(finished, 20, data=other_files, dtype="mixed_bfloat16")
     monkeypatch.setattr(PretrainingTask, "key", {"class_weights": (1.0, 2.0)})
     adam = functools.partial(optimization.AdamWeightDecay, weight_decay=0.2, name="mine")
-    run(finished, 22, rate=0.5, optimizer=adam, num_frozen_layers=1)
+    run(finished, 20, total=22, rate=0.5, optimizer=adam, num_frozen_layers=1)
     for change in (
         "`train_batch_size` changed from 4 to 8",
         "`seed` changed from 0 to 5",
@@ -159,15 +159,18 @@ def test_any_learning_rate_of_the_optimizer(tmp_path, caplog):
 
 
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
-    loop = run(tmp_path, 1, init=str(plain_run), rate=0.0)
+    def make_task():
+        return PretrainingTask(config())
+
+    loop = training.Loop(make_task, one_device(), str(tmp_path), str(plain_run))
+    optimizer = make_adam(loop, 0.0)
+    loop.train(Batches(), optimizer, 1)
     first, second = tensors(plain_run), tensors(tmp_path)
     assert second["global_step"] == 1
     name = "bert/embeddings/word_embeddings"
     np.testing.assert_array_equal(first[name], second[name])
 
     # The moments are freed before the evaluation.
-    optimizer = make_adam(loop)
-    loop.train(Batches(), optimizer, 2)
     handle = weakref.ref(next(iter(optimizer.slots.values())).handle)
     del optimizer
     gc.collect()

@@ -57,9 +57,6 @@ class Batches:
     def load_counts(self, cache):
         pass
 
-    def files_at_step(self, step):
-        return [f"made up for step {step}"]
-
 
 class SomeBatches(Batches):
     """Twenty batches for evaluation."""

@@ -176,11 +176,6 @@ class Block(NamedTuple):
     is_continuation: np.ndarray
     empty_lines: np.ndarray  # int32 (1,), the number of lines without a token, which were skipped
 
-    def largest_document(self):
-        """Return the number of tokens in the largest document, 0 without documents."""
-        bounds = cumulative_offsets(self.sentences)[cumulative_offsets(self.documents)]
-        return int(np.diff(bounds).max(initial=0))
-
     def write(self, writer):
         writer.write(np.array([len(part) for part in self], "<i8").tobytes())
         for part in self:

@@ -37,13 +37,6 @@ from bert_tf.tokenization.settings import extra_settings
 # Bump when the shards change for the same text and configuration.
 _VERSION = 2
 
-# Memory of a process without its shard, and bytes per token, sentence, instance and mask, as
-# measured for WikiText-2.
-_PROCESS_MB = 130
-_COMPILED_MB = 120  # additional memory of a process with compiled code
-_TOKEN, _SENTENCE, _INSTANCE, _MASK = 8, 12, 80, 12
-
-
 # Runners whose names Beam does not know.
 _RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
@@ -85,15 +78,14 @@ class Shards:
         names = set(files.list_folder(folder))
         return {path for path in self.paths() if os.path.basename(path) in names}
 
-    def create(self, num_processes=1, max_memory_mb=0):
+    def create(self, num_processes=1):
         """Create the missing shards, and return and log the `Counts` of all.
 
-        `max_memory_mb` limits the memory of all processes, 0 for no limit. Raises UserError if
-        existing files have a different configuration or input, or a shard exceeds the limit.
+        Raises UserError if existing files have a different configuration or input.
         """
         if "://" in self._work_dir.path:
             raise UserError(f"`work_dir`: found {self._work_dir.path}, expected a local folder")
-        return self.create_with(lambda: self._create_missing(num_processes, max_memory_mb))
+        return self.create_with(lambda: self._create_missing(num_processes))
 
     def create_with(self, create_missing):
         """Like `create`, but the function `create_missing` creates the missing shards."""
@@ -167,10 +159,7 @@ class Shards:
     def check_unchanged(self):
         """Raise UserError if the source has changed since this object was created."""
         if self.source.fingerprint()["input"] != self._fingerprint["input"]:
-            raise UserError(
-                f"{self.source.name}: the text changed while it was read; remove "
-                f"{self._metadata_path} and start again"
-            )
+            raise UserError(f"{self.source.name}: the text changed; remove {self._metadata_path}")
 
     def _read_metadata(self):
         path = self._metadata_path
@@ -216,51 +205,12 @@ class Shards:
             self.check_unchanged()
         return writer.sizes
 
-    def _check_memory(self, sizes, num_processes, max_memory_mb, is_compiled=False):
-        """Log the memory that is needed; raise UserError if it exceeds the limit."""
-        shard_mb = max(self._estimate_mb(tokens, sentences) for tokens, sentences, _ in sizes)
-        # With several processes, the main process only reads the text.
-        base_mb = _PROCESS_MB * (num_processes + (num_processes > 1))
-        base_mb += _COMPILED_MB * num_processes * is_compiled
-        total_mb = base_mb + num_processes * shard_mb
-        console.info(
-            "the largest of %d shards takes about %.0f MB, all processes together %.0f MB",
-            self.num_shards, shard_mb, total_mb,
-        )  # fmt: skip
-        if not max_memory_mb or total_mb <= max_memory_mb:
-            return
-        available_mb, largest_document = max_memory_mb - base_mb, max(size[2] for size in sizes)
-        if num_processes * self._estimate_mb(largest_document, 1) > available_mb:
-            advice = (
-                f"the processes alone take {base_mb} MB, and the largest document has "
-                f"{largest_document:,} tokens (separate documents by blank lines)"
-            )
-        else:
-            # Add 20%, because shards differ in size.
-            enough = int(self.num_shards * shard_mb * num_processes / available_mb * 1.2) + 1
-            advice = f"use `num_shards={enough}` (remove {self._metadata_path} first)"
-        raise UserError(
-            f"`max_memory_mb={max_memory_mb}`: {self.num_shards} shards in {num_processes} "
-            f"processes take about {total_mb:.0f} MB; {advice}"
-        )
-
-    def _estimate_mb(self, tokens, sentences):
-        config = self.config
-        # 1.6, because random next sentences and ends of documents make shorter instances.
-        instances = config.dupe_factor * (1.6 * tokens / config.max_seq_length + 1)
-        max_masks = 0 if config.dynamic_masking else config.max_predictions_per_seq
-        instance_size = _INSTANCE + _MASK * min(
-            max_masks, config.num_to_mask(config.max_seq_length)
-        )
-        return (tokens * _TOKEN + sentences * _SENTENCE + instances * instance_size) / 1e6
-
-    def _create_missing(self, num_processes, max_memory_mb):
+    def _create_missing(self, num_processes):
         sizes = self._write_tokens(num_processes)
         missing = self.missing()
         num_tokens = sum(sizes[shard][0] for shard in missing)
         num_tokens //= max(1, min(num_processes, len(missing)))
-        is_compiled = find_compiled(num_tokens, self.config) is not None
-        self._check_memory(sizes, num_processes, max_memory_mb, is_compiled)
+        find_compiled(num_tokens, self.config)  # before the processes are forked
         thousands = [sizes[shard][0] / 1000 for shard in missing]
         progress = console.ProgressLog("creating shards", "thousand tokens", sum(thousands))
         items = [(shard, sizes[shard], num_tokens) for shard in missing]

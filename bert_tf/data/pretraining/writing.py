@@ -271,7 +271,7 @@ class WorkDir:
         return os.path.exists(self._join("sizes.json"))
 
     def read_sizes(self):
-        """Return [tokens, sentences, tokens of the largest document] of each shard, or None."""
+        """Return [tokens, sentences] of each shard, or None."""
         path = self._join("sizes.json")
         if not self.has_sizes():
             return None
@@ -303,7 +303,7 @@ class WorkDir:
             blocks = Block.read_all(reader.read())
         num_tokens = sum(len(block.ids) for block in blocks)
         num_sentences = sum(len(block.sentences) for block in blocks)
-        if [num_tokens, num_sentences] != size[:2]:
+        if [num_tokens, num_sentences] != size:
             raise DamagedFile(f"{path}: the tokens are damaged; remove {self.path}")
         return blocks
 
@@ -312,7 +312,7 @@ class TokenWriter:
     """Buffered writer of blocks to one file per shard in an empty folder."""
 
     def __init__(self, folder, num_shards):
-        self.sizes = [[0, 0, 0] for _ in range(num_shards)]
+        self.sizes = [[0, 0] for _ in range(num_shards)]
         self._folder = folder
         self._blocks = [[] for _ in range(num_shards)]
         self._num_buffered = 0
@@ -321,7 +321,6 @@ class TokenWriter:
         size = self.sizes[shard]
         size[0] += len(block.ids)
         size[1] += len(block.sentences)
-        size[2] = max(size[2], block.largest_document())
         self._blocks[shard].append(block)
         self._num_buffered += sum(part.nbytes for part in block)
         if self._num_buffered >= _BUFFER_SIZE:

@@ -1,12 +1,12 @@
 """The options of classification and regression."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from bert_tf.configs.base import derived, option, redeclared
+from bert_tf.configs.base import OF_MODEL, derived, option, redeclared
 from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
-from bert_tf.io.json_files import Count, Finite
+from bert_tf.io.json_files import Count, Finite, Fraction, Limits, Positive
 
 
 class DevSplit(NamedTuple):
@@ -32,23 +32,13 @@ class NumericFeature(NamedTuple):
 class ClassificationOptions(FileOptions, TfdsOptions):
     """The options of classification and regression."""
 
-    GROUPS = (
-        ("Columns and labels", "text_columns label_column id_column labels label_separator"),
-        ("Columns and labels", "header delimiter numeric_columns numeric_as"),
-        ("Sequences", "long_documents window_pooling max_windows"),
-        ("Training", "class_weights"),
-        ("Evaluation and prediction", "report"),
-    )
-
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
     )
     labels: tuple[str, ...] = option(
         (),
-        "Labels in the order of their ids. Default: found in the training set. (bert_tf)",
-        saved=True,
-        fixed=True,
-        inferred=True,
+        "Labels in the order of their ids. Default: found in the training set.",
+        **OF_MODEL,
     )
     task_name: str | None = option(
         None,
@@ -58,99 +48,89 @@ class ClassificationOptions(FileOptions, TfdsOptions):
     processor: str | None = option(
         None,
         "MODULE:CLASS of a DataProcessor as in the release, instead of task_name; the module may "
-        "be in the current folder. (bert_tf)",
+        "be in the current folder.",
     )
-    xnli_language: str = option("zh", "Language of XNLI. (bert_tf)")
+    xnli_language: str = option("zh", "Language of XNLI.")
     task_type: str | None = option(
         None,
         "Type of the task in custom files: one label per text (classification), a score "
-        "(regression), or any number of labels (multi_label). Default: classification. (bert_tf)",
+        "(regression), or any number of labels (multi_label). Default: classification.",
         choices=("classification", "regression", "multi_label"),
-        saved=True,
-        fixed=True,
-        inferred=True,
+        **OF_MODEL,
     )
     text_columns: tuple[str, ...] = option(
-        (), "One or two columns of texts, by name or by number from 0. (bert_tf)"
+        (), "One or two columns of texts, by name or by number from 0."
     )
     label_column: tuple[str, ...] = option(
         (),
         "Column of the label, or a column for each label, of 0 and 1 (multi_label) or of "
-        "probabilities. (bert_tf)",
+        "probabilities.",
     )
-    id_column: str | None = option(None, "Column that identifies predictions. (bert_tf)")
-    label_separator: str = option(",", "Separator between the labels in a cell. (bert_tf)")
+    id_column: str | None = option(None, "Column that identifies predictions.")
+    label_separator: str = option(",", "Separator between the labels in a cell.")
     header: str = option(
-        "auto", "Whether the first line names the columns. (bert_tf)", choices=("auto", "yes", "no")
+        "auto", "Whether the first line names the columns.", choices=("auto", "yes", "no")
     )
     delimiter: str | None = option(
         None,
-        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other "
-        "character. Default: detected. (bert_tf)",
+        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other character. "
+        "Default: detected.",
     )
     numeric_columns: tuple[str, ...] = option(
-        (), "Columns of numeric features, by name or by number from 0. (bert_tf)", fixed=True
+        (), "Columns of numeric features, by name or by number from 0.", fixed=True
     )
     numeric_as: str | None = option(
         None,
         "How to use numeric features: vector normalizes them and concatenates them with the pooled "
-        "output; text puts them before the text as words. Default: vector. (bert_tf)",
+        "output; text puts them before the text as words. Default: vector.",
         choices=("vector", "text"),
-        saved=True,
-        fixed=True,
-        inferred=True,
+        **OF_MODEL,
     )
-    dev_fraction: float | None = option(
+    dev_fraction: Fraction | None = option(
         None,
         "Fraction of the training rows to hold out for evaluation, stratified by label, instead of "
-        "dev_file. (bert_tf)",
-        minimum=0.0,
-        maximum=1.0,
+        "dev_file.",
+        excludes=("dev_file",),
     )
-    dev_seed: int = option(
-        0,
-        "Random seed for the held-out rows, independent of the training seed. (bert_tf)",
-        minimum=0,
-        maximum=2**32 - 1,
+    dev_seed: Annotated[int, Limits(0, 2**32 - 1)] = option(
+        0, "Random seed for the held-out rows, independent of the training seed."
     )
     long_documents: str = option(
         "truncate",
         "How to process texts longer than max_seq_length: truncate them, as in the release, or "
-        "split them into overlapping windows and pool the logits. (bert_tf)",
+        "split them into overlapping windows and pool the logits.",
         choices=("truncate", "windows"),
         saved=True,
         fixed=True,
     )
-    doc_stride: int | None = option(
+    doc_stride: Positive | None = option(
         None,
-        "Stride between windows, in tokens. Default: half a window. (bert_tf)",
-        minimum=1,
+        "Stride between windows, in tokens. Default: half a window.",
         saved=True,
         requires=("long_documents", "windows"),
     )
     window_pooling: str = option(
         "mean",
-        "How to pool the logits of a text's windows. (bert_tf)",
+        "How to pool the logits of a text's windows.",
         choices=("mean", "max"),
         saved=True,
         fixed=True,
         requires=("long_documents", "windows"),
     )
-    max_windows: int = option(
+    max_windows: Positive = option(
         16,
-        "Maximum number of windows per text; longer texts are truncated. (bert_tf)",
-        minimum=1,
+        "Maximum number of windows per text; longer texts are truncated.",
         saved=True,
         requires=("long_documents", "windows"),
     )
-    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping. (bert_tf)")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
     class_weights: tuple[str, ...] = option(
         (),
-        "Label weights in the training loss: balanced, or a number per label in the order of "
-        "their ids. (bert_tf)",
+        "Label weights in the training loss: balanced, or a number per label in the order of their "
+        "ids.",
     )
     report: bool = option(
-        False, "Write eval_report.txt, with scores per label and the confusion matrix. (bert_tf)"
+        False, "Write eval_report.txt, with scores per label and the confusion matrix."
     )
 
     @property
@@ -168,8 +148,6 @@ class ClassificationOptions(FileOptions, TfdsOptions):
         super().validate()
         if self.labels:
             check_labels(self.labels)
-        if self.dev_fraction is not None and self.dev_file:
-            raise UserError("`dev_fraction` cannot be combined with `dev_file`")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,41 +1,35 @@
 """`TextClassifier`: fine-tuning and prediction of labels or scores, on strings."""
 
 import dataclasses
+import itertools
 import operator
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 
-from bert_tf.checkpoints import PretrainedFiles, read_metadata
+from bert_tf.checkpoints import read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.checkpoints.warm_start import weight_shapes
+from bert_tf.configs.base import check_value
 from bert_tf.configs.task import check_labels
-from bert_tf.configs.train import FitConfig
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
-from bert_tf.data.containers import check_list, check_numbers, read_table
+from bert_tf.data.containers import check_list, check_numbers, iterate_texts, read_table
 from bert_tf.data.features import log_long_texts
-from bert_tf.data.labels import Labels, ordered_columns
+from bert_tf.data.labels import ordered_columns
 from bert_tf.data.tables import is_missing, plain
 from bert_tf.errors import UserError, shown
+from bert_tf.io.json_files import Limits, Positive
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification.examples import examples_of, length_limits
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig
-from bert_tf.tasks.classification.served import (
-    classification_answer,
-    classification_servable,
-    label_columns,
-    multi_label_answer,
-)
+from bert_tf.tasks.classification.served import SERVED, classification_servable
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationData, make_model, read
-from bert_tf.training.task import ServedTask
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
-_LOSSES = {"multi_label": "binary_crossentropy", "regression": "mean_squared_error"}
 _KNOWN = {*ANY_TEXT, *TEXT_B, *ANY_LABEL, *ID}
 
 
@@ -53,8 +47,26 @@ class TextClassifier(Pipeline):
     >>> classifier.save_to_preset("sentiment")
     >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
 
-    The answer is one label (`task_type="classification"`), any number of labels ("multi_label") or
-    a score ("regression"). `model` is a `BertClassifier`, `config` a `ClassificationConfig`.
+    The answer is one label, any number of labels or a score: `from_preset` takes the `task_type`
+    "classification", "multi_label" or "regression". Without it and without a saved type, a head
+    with one output is a regression, others are classifications. `labels` are in the order of their
+    ids; `num_classes`, instead of `labels`, names them "0", "1" and so on. `model` is a
+    `BertClassifier`, `config` a `ClassificationConfig`.
+
+    Data of `fit` and `evaluate`:
+      texts: a list of texts or of pairs (text_a, text_b), or a tuple of two lists;
+        a table of texts and labels, with columns such as "text" and "label";
+        a list of `InputExample`, with their labels; or
+        a finite `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or
+        (texts, labels, sample weights), which is read once.
+      labels: a label for each text: its name, its index or a row of probabilities. For
+        "multi_label" a list of labels or a row of 0 and 1; for "regression" a number. None if
+        `texts` contains the labels.
+      sample_weight: loss weight of each text.
+
+    Options of `fit`:
+      class_weight: dict from labels to the loss weights of their texts, 1 if missing; weights in
+        the order of the labels; or "balanced", which gives each label the same total weight.
     """
 
     name = "classification"
@@ -62,52 +74,23 @@ class TextClassifier(Pipeline):
     read = staticmethod(read)
     make_model = staticmethod(make_model)
     make_servable = staticmethod(classification_servable)
-    served: ClassVar = {
-        task_type: ServedTask(answer, columns, {"task_type": task_type})
-        for task_type, answer, columns in (
-            ("classification", classification_answer, label_columns),
-            ("multi_label", multi_label_answer, label_columns),
-            ("regression", None, lambda answer: {"prediction": answer["score"]}),
-        )
-    }
+    served = SERVED
     sample = ({"labels": ("x", "y")}, (["a b", "c"], ["x", "y"]))
     arguments = ("texts", "labels", "sample_weight")
+    preset_options = ("num_classes",)
+    fit_options = ("class_weight",)
     config: ClassificationConfig
 
-    @classmethod
-    def from_preset(  # type: ignore[override]
-        cls,
-        preset: str | os.PathLike | PretrainedFiles,
-        labels: Sequence[Any] | None = None,
-        task_type: str | None = None,
-        num_classes: int | None = None,
-        **options: Any,
-    ) -> "TextClassifier":
-        """Create a classifier from a pre-trained or fine-tuned model; see `Pipeline.from_preset`.
-
-        Args:
-          preset: see `Pipeline.from_preset`.
-          labels: the labels in the order of their ids; None for the saved ones.
-          task_type: "classification", "multi_label" or "regression". None for the saved type, else
-            "regression" for a head with one output, else "classification".
-          num_classes: number of labels, named "0", "1" and so on, instead of `labels`.
-          **options: other arguments of `Pipeline.from_preset`.
-
-        Raises:
-          UserError: if the model does not exist, or an argument does not match it.
-        """
-        if num_classes is not None:
-            if labels is not None:
-                raise UserError("`labels` cannot be combined with `num_classes`")
-            labels = list(range(num_classes))
-        return super().from_preset(preset, labels=labels, task_type=task_type, **options)
-
     @property
-    def keras_loss(self):
-        return _LOSSES.get(self.config.task_type, super().keras_loss)
+    def activation(self):
+        return TASK_CLASSES[self.config.task_type].activation
 
     @classmethod
     def _config_values(cls, files, stored, values):
+        if (num_classes := values.pop("num_classes", None)) is not None:
+            if "labels" in values:
+                raise UserError("`labels` cannot be combined with `num_classes`")
+            values["labels"] = range(num_classes)
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
             task_type = _recorded_task_type(files.checkpoint)
@@ -116,53 +99,6 @@ class TextClassifier(Pipeline):
         labels = _choose_labels(values.get("labels"), task_type, stored, files.checkpoint)
         num_texts = stored.num_texts if stored else 1
         return {"num_texts": num_texts, **values, "task_type": task_type, "labels": labels}
-
-    def fit(
-        self,
-        texts: Any,
-        labels: Any = None,
-        sample_weight: Any = None,
-        validation_data: Any = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`.
-
-        Args:
-          texts: a list of texts or of pairs (text_a, text_b), or a tuple of two lists;
-            a table of texts and labels, with columns such as "text" and "label": a dict of lists, a
-            DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts;
-            a list of `InputExample`, with their labels; or
-            a finite `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or
-            (texts, labels, sample weights), which is read once.
-          labels: a label for each text: its name, its index or a row of probabilities. For
-            "multi_label" a list of labels or a row of 0 and 1; for "regression" a number. None if
-            `texts` contains the labels.
-          sample_weight: loss weight of each text.
-          validation_data: a tuple (texts, labels) or (texts, labels, sample weights), or like
-            `texts` with labels. The history gets the results of `evaluate` on it, such as
-            "val_loss" and "val_accuracy".
-          class_weight: dict from labels to the loss weights of their texts, 1 if missing; weights
-            in the order of the labels; or "balanced", which gives each label the same total weight.
-          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        columns = (texts, labels, sample_weight)
-        return self._fit(columns, validation_data, options, class_weight=class_weight)
-
-    def evaluate(
-        self,
-        texts: Any,
-        labels: Any = None,
-        sample_weight: Any = None,
-        batch_size: int = FitConfig.batch_size,
-        **options: Any,
-    ) -> dict[str, float]:
-        """Return a dict of the loss and the metrics of `run_classifier.py`; see `fit`."""
-        return self._evaluate((texts, labels, sample_weight), batch_size, options)
 
     def predict(
         self,
@@ -189,26 +125,13 @@ class TextClassifier(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size, top_k, threshold)[0]
+        check_value("top_k", top_k, Positive | None)
+        check_value("threshold", threshold, Annotated[float | None, Limits(0, 1)])
+        if top_k is not None and not self.config.labels:
+            raise UserError("`top_k` cannot be combined with `task_type=regression`")
         if threshold is not None and self.config.task_type != "multi_label":
             raise UserError("`threshold` requires `task_type=multi_label`")
-        if not operator.length_hint(texts, 1):
-            return []
-        examples = self._examples((texts,), self.arguments, "test")
-        bert_config: Any = self.config.bert_config
-        has_pairs = any(example.text_b for example in examples)
-        if has_pairs:
-            bert_config.check_num_texts(2)
-        texts = [list(x.texts().values()) for x in examples]
-        log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
-        # With an empty second text, a model of pairs gives the same answer as for a single text.
-        names = ("text_a", "text_b") if has_pairs or self.config.num_texts == 2 else ("text",)
-        rows = []
-        for example in examples:
-            row = dict(zip(names, (example.text_a, example.text_b or ""), strict=False))
-            if self.config.numeric_inputs:
-                row["numbers"] = list(example.numbers)
-            rows.append(row)
-        answers = self._answers(rows, batch_size, num_texts=len(names))
+        answers = self._predict(texts, batch_size)
         for answer in answers:
             if threshold is not None:
                 likely = answer["probabilities"].items()
@@ -217,46 +140,86 @@ class TextClassifier(Pipeline):
                 answer["probabilities"] = _best(answer["probabilities"].items(), top_k)
         return answers
 
-    def predict_proba(self, texts: Any, batch_size: int = FitConfig.batch_size) -> np.ndarray:
+    def _predict(self, texts, batch_size=None, output=None):
+        """Return the answer, or an output of the model, for each text."""
+        if not operator.length_hint(texts, 1):
+            return []
+        examples = self._examples((texts,), self.arguments, "test")
+        texts = [list(x.texts().values()) for x in examples]
+        log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
+        # With an empty second text, a model of pairs gives the same answer as for a single text.
+        num_texts = self._trained_config({"test": examples}).num_texts
+        if num_texts == 2:
+            examples = [dataclasses.replace(x, text_b=x.text_b or "") for x in examples]
+        rows = [{**x.texts(), "numbers": list(x.numbers)} for x in examples]
+        return self._answers(rows, batch_size, output=output, num_texts=num_texts)
+
+    def predict_proba(self, texts: Any, batch_size: int | None = None) -> np.ndarray:
         """Return the probabilities of the labels, float32 (N, L), or scores (N,), for scikit-learn.
+
+        A single str has no dimension N.
 
         >>> from sklearn.metrics import roc_auc_score
         >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
         >>> probabilities = classifier.predict_proba(["A delight.", "Too long."])
         >>> area = roc_auc_score([1, 0], probabilities[:, 1])
         """
-        outputs = self._outputs(texts, batch_size)
-        return outputs["probabilities" if self.config.labels else "score"]
+        if isinstance(texts, str):
+            return self.predict_proba([texts], batch_size)[0]
+        labels = self.config.labels
+        values = self._predict(texts, batch_size, "probabilities" if labels else "score")
+        return np.array(values, "float32").reshape((-1, len(labels)) if labels else (-1,))
 
-    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict]:
-        """Rank documents by the score of a cross-encoder, a model of pairs with one output.
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        label: str | None = None,
+    ) -> list[dict]:
+        """Rank documents by the score of a cross-encoder, a model of pairs.
+
+        Args:
+          query: the first text of each pair.
+          documents: the second texts.
+          top_k: number of documents to return; None for all.
+          label: the label whose probability is the score; None for "1" or "yes", and for a model
+            with one output.
 
         Returns:
-          For each document, or for the best `top_k`, a dict with its index, "corpus_id", and its
-          "score", best first, as `CrossEncoder.rank` of sentence-transformers.
+          For each document a dict with its index, "corpus_id", and its "score", best first, as
+          `CrossEncoder.rank` of sentence-transformers, which applies a sigmoid to a single output.
 
         Raises:
-          UserError: if the model has labels, or a text is invalid.
+          UserError: if the model does not have the label, or a text is invalid.
         """
-        if labels := ", ".join(self.config.labels):
-            raise UserError(f"`rank` requires a model with one output, found the labels {labels}")
-        scores = [answer["score"] for answer in self.predict([(query, x) for x in documents])]
-        best = sorted(range(len(scores)), key=lambda i: -scores[i])[:top_k]
-        return [{"corpus_id": i, "score": scores[i]} for i in best]
+        check_value("top_k", top_k, Positive | None)
+        labels, documents = self.config.labels, list(iterate_texts(documents, "documents"))
+        if label and not labels:
+            raise UserError("`label`: the model has one output, without labels")
+        label = label or next((x for x in ("1", "yes") if x in labels), None)
+        if labels and label not in labels:
+            raise UserError(
+                f"`label`: found {label or 'none'}, expected one of {', '.join(labels)}"
+            )
+        answers = self.predict([(query, x) for x in documents])
+        scores = [float(x["probabilities"][label] if labels else x["score"]) for x in answers]
+        ranked = [{"corpus_id": i, "score": score} for i, score in enumerate(scores)]
+        return sorted(ranked, key=lambda x: -x["score"])[:top_k]
 
     def zero_shot(
         self,
         texts: Any,
-        labels: Sequence[str],
-        template: str = "This example is {}.",
+        candidate_labels: Any,
+        hypothesis_template: str = "This example is {}.",
         multi_label: bool = False,
     ) -> Any:
         """Classify texts with new labels, by a model of natural language inference.
 
         Args:
-          texts: a text, or a list of texts.
-          labels: the candidates.
-          template: the hypothesis, with {} for the label.
+          texts: a text, or an iterable of texts.
+          candidate_labels: the labels, in a list or separated by commas.
+          hypothesis_template: the hypothesis, with {} for the label.
           multi_label: whether several labels may be true. If False, the probabilities sum to 1.
 
         Returns:
@@ -264,32 +227,30 @@ class TextClassifier(Pipeline):
           transformers.
 
         Raises:
-          UserError: if the model has no label "entailment", or a text is invalid.
+          UserError: if the model has no label "entailment", or an argument is invalid.
         """
+        if isinstance(texts, str):
+            return self.zero_shot([texts], candidate_labels, hypothesis_template, multi_label)[0]
         names = [name.lower()[:6] for name in self.config.labels]
         if "entail" not in names:
             found = ", ".join(self.config.labels) or "a score"
-            raise UserError(
-                f"`zero_shot` requires a model with the label entailment, found {found}"
-            )
-        if isinstance(texts, str):
-            return self.zero_shot([texts], labels, template, multi_label)[0]
+            raise UserError(f"`zero_shot` requires the label entailment, found {found}")
+        if "{}" not in hypothesis_template:
+            raise UserError(f"`hypothesis_template`: found no {{}} in {hypothesis_template!r}")
+        if isinstance(candidate_labels, str):
+            candidate_labels = filter(None, map(str.strip, candidate_labels.split(",")))
+        labels = list(iterate_texts(candidate_labels, "candidate_labels")) or [""]
+        check_labels(labels, "candidate_labels")
         true = names.index("entail")
         false = names.index("contra") if "contra" in names else int(true == 0)
-        pairs = [(text, template.format(label)) for text in texts for label in labels]
-        logits = self._outputs(pairs)["logits"].reshape(len(texts), len(labels), -1)
+        hypotheses = [hypothesis_template.replace("{}", label) for label in labels]
+        pairs = list(itertools.product(iterate_texts(texts, "texts"), hypotheses))
+        logits = np.array(self._predict(pairs, output="logits"))
+        logits = logits.reshape(-1, len(labels), len(names))
         axis = -1 if multi_label or len(labels) == 1 else 1
         rows = keras.ops.softmax(logits[..., [false, true]], axis)[..., 1]
         best = [_best(zip(labels, row.tolist(), strict=True)) for row in np.asarray(rows)]
         return [{"label": next(iter(x)), "probabilities": x} for x in best]
-
-    def _outputs(self, texts, batch_size=FitConfig.batch_size):
-        """Return the `predictions` of the task, a dict of arrays (N, ...)."""
-        self._warn_if_random("the answers")
-        data = self._data({"test": self._examples((texts,), self.arguments, "test")})
-        return self._predictions(
-            data.make_task(self.model), self._features(data, "test"), batch_size
-        )
 
     def _examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
@@ -312,7 +273,7 @@ class TextClassifier(Pipeline):
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
     def _trained_config(self, examples):
-        config: Any = self.config
+        config = self.config
         # The columns and the split describe the old training data.
         config = dataclasses.replace(config, columns={}, dev_split=None)
         if not any(x.text_b for rows in examples.values() for x in rows):
@@ -321,15 +282,10 @@ class TextClassifier(Pipeline):
         return dataclasses.replace(config, num_texts=2)
 
     def _data(self, examples, class_weight=None):
-        config, weights = self.config, None
-        if "train" not in examples:  # for `evaluate`
-            config = self._trained_config(examples)
-        if class_weight is not None:
-            labels = [x.label for x in examples["train"]]
-            weights = Labels(config.labels, config.task_type).weights(
-                class_weight, labels, "class_weight"
-            )
-        return ClassificationData(custom_dataset(config.task_type), examples, config, weights)
+        # For `evaluate`, too.
+        config = self.config if "train" in examples else self._trained_config(examples)
+        dataset = custom_dataset(config.task_type)
+        return ClassificationData(dataset, examples, config, class_weight, argument="class_weight")
 
 
 def _best(probabilities, count=None):

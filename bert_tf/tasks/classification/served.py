@@ -12,6 +12,7 @@ from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
 from bert_tf.tokenization.packing_graph import Windows, pack
+from bert_tf.training.task import ServedTask
 
 
 def classification_servable(model, config, serving_config):
@@ -44,15 +45,13 @@ def classification_servable(model, config, serving_config):
         return {"logits": logits, **answers, **names}
 
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
-    documents, ids_specs = None, token_id_specs()
+    ids_specs = token_id_specs()
     if config.windows:
-        documents = DocumentClassifier(prepared, config)
         ids_specs = token_id_specs(None, None, None)
 
         def serve_text(inputs):
-            texts = inputs["text"]
-            values = normalized(inputs) if numbers else tf.zeros((tf.size(texts), 0))
-            return make_outputs(documents(texts, values))
+            values = normalized(inputs) if numbers else None
+            return make_outputs(_classify_documents(prepared, config, inputs["text"], values))
     else:
         serve_text = prepared.with_tokenizer(serve_ids, *names)
 
@@ -82,7 +81,6 @@ def classification_servable(model, config, serving_config):
         text_signature={**string_specs(*names), **number_specs},
         ids_signature={**ids_specs, **number_specs},
         sample_text=lambda text: {names[0]: text, **sample},
-        module=documents,
         metadata=metadata,
     )
 
@@ -98,39 +96,28 @@ def _label_names(config, logits):
     return outputs
 
 
-class DocumentClassifier(tf.Module):
-    """Classifies texts of any length by pooling the logits of their windows, as in training."""
+def _classify_documents(prepared, config, texts, numbers):
+    """Return the logits (B, L) of texts (B,), pooled over their windows as in training.
 
-    def __init__(self, prepared, config):
-        super().__init__()
-        _, self._call, self._buckets, _, self.tokenizer = prepared
-        self._windows, self._num_labels = config.windows, config.num_outputs
-        self._num_numbers = len(config.numeric_inputs)
+    `numbers` are normalized, float32 (B, F), or None.
+    """
+    settings, tokenizer = config.windows, prepared.tokenizer
+    windows = Windows(
+        tokenizer.tokenize(texts), settings.size, settings.stride, settings.max_windows,
+        keep_empty=True,
+    )  # fmt: skip
 
-    @tf.function(
-        input_signature=[tf.TensorSpec((None,), tf.string), tf.TensorSpec((None, None), tf.float32)]
-    )
-    def __call__(self, texts, numbers):
-        """Return logits (B, L) for string (B,) and normalized numbers, float32 (B, F)."""
-        settings = self._windows
-        numbers = tf.ensure_shape(numbers, (None, self._num_numbers))
-        # -2 for [CLS] and [SEP].
-        tokens = self.tokenizer.tokenize(texts)
-        windows = Windows(
-            tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True
-        )
+    def read(rows):
+        inputs = pack(tokenizer.vocab, prepared.buckets, windows.segment(rows))
+        # The model treats each window as a document with one window.
+        inputs = {name: value[:, None] for name, value in inputs.items()}
+        if numbers is not None:
+            inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
+        return [prepared.call(inputs)["logits"]]
 
-        def read(rows):
-            inputs = pack(self.tokenizer.vocab, self._buckets, windows.segment(rows))
-            # The model treats each window as a document with one window.
-            inputs = {name: value[:, None] for name, value in inputs.items()}
-            if self._num_numbers:
-                inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
-            return [self._call(inputs)["logits"]]
-
-        (logits,) = windows.map(read, [(tf.float32, (None, self._num_labels))])
-        pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
-        return pool(logits, windows.texts)
+    (logits,) = windows.map(read, [(tf.float32, (None, config.num_outputs))])
+    pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
+    return pool(logits, windows.texts)
 
 
 def classification_answer(outputs, metadata):
@@ -159,3 +146,13 @@ def _by_label(outputs, metadata):
             f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
         )
     return dict(zip(labels, values, strict=True))
+
+
+SERVED = {
+    task_type: ServedTask(answer, columns, {"task_type": task_type})
+    for task_type, answer, columns in (
+        ("classification", classification_answer, label_columns),
+        ("multi_label", multi_label_answer, label_columns),
+        ("regression", None, lambda answer: {"prediction": answer["score"]}),
+    )
+}

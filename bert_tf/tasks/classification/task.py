@@ -12,14 +12,9 @@ from bert_tf.data.features import digest
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
+from bert_tf.tasks.classification import source as reading
 from bert_tf.tasks.classification.examples import make_features
 from bert_tf.tasks.classification.options import ClassificationConfig, DevSplit
-from bert_tf.tasks.classification.source import (
-    columns_to_save,
-    make_source,
-    read_splits,
-    with_restored_columns,
-)
 from bert_tf.training import results
 from bert_tf.training.task import Task, TaskData, argmax
 
@@ -34,6 +29,7 @@ class ClassificationTask(Task):
     """
 
     task_type = "classification"
+    activation = "softmax"
     # The label in a batch.
     label_name = "label_ids"
     # The main entry of `answers`.
@@ -49,10 +45,10 @@ class ClassificationTask(Task):
         self.metric_names = (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
         self.key = {"class_weights": class_weights}
 
-    @staticmethod
-    def answers(logits, nn=ops):
+    @classmethod
+    def answers(cls, logits, nn=ops):
         """Return a dict of answers for float32 logits (B, L); `nn` is tf.nn in a served graph."""
-        return {"probabilities": nn.softmax(logits)}
+        return {"probabilities": getattr(nn, cls.activation)(logits)}
 
     @staticmethod
     def decide(predictions):
@@ -121,14 +117,15 @@ class RegressionTask(ClassificationTask):
     """Trains a `BertClassifier` with one logit to predict a score, by mean squared error."""
 
     task_type = "regression"
+    activation = "linear"
     label_name = "label_value"
     answer_name = "score"
     loss_names = ("regression_loss",)
     fit_metric_names = ("mean_absolute_error",)
     metrics_used = ("pearson", "spearman")
 
-    @staticmethod
-    def answers(logits, nn=ops):
+    @classmethod
+    def answers(cls, logits, nn=ops):
         return {"score": logits[:, 0]}
 
     @staticmethod
@@ -147,13 +144,10 @@ class MultiLabelTask(ClassificationTask):
     """Trains a `BertClassifier` to predict any number of L labels, by sigmoid cross entropy."""
 
     task_type = "multi_label"
+    activation = "sigmoid"
     label_name = "label_values"
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
-
-    @staticmethod
-    def answers(logits, nn=ops):
-        return {"probabilities": nn.sigmoid(logits)}
 
     @staticmethod
     def decide(predictions):
@@ -193,12 +187,22 @@ def start_at_mean(model, scores):
 
 
 class ClassificationData(TaskData):
-    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`."""
+    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`.
 
-    def __init__(self, dataset, examples, config, class_weights=None, data_files=()):
+    `class_weights` are those of `Labels.weights`, and `argument` is their name in messages.
+    """
+
+    def __init__(
+        self, dataset, examples, config, class_weights=None, data_files=(), argument="class_weights"
+    ):
         super().__init__(examples, config, data_files)
         self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
-        self._class_weights = class_weights
+        self._class_weights = None
+        if class_weights is not None and "train" in examples:
+            labels = Labels(config.labels, config.task_type)
+            self._class_weights = labels.weights(
+                class_weights, [x.label for x in examples["train"]], argument
+            )
 
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
@@ -221,11 +225,11 @@ class ClassificationData(TaskData):
 
 def read(options, pretrained, splits, stored=None, config_class=ClassificationConfig):
     """Read the data of a run; see `TaskSpec.read`. `config_class` may be a subclass."""
-    options, restored = with_restored_columns(options, stored)
-    source = make_source(options, stored, restored)
+    options, restored = reading.with_restored_columns(options, stored)
+    source = reading.make_source(options, stored, restored)
     dataset = source.dataset
     dev_split = _dev_split(options, stored)
-    examples, labels, numeric_features = read_splits(
+    examples, labels, numeric_features = reading.read_splits(
         source, splits, stored, options.skip_bad_rows, dev_split
     )
     if dev_split and "dev" in examples:
@@ -240,13 +244,10 @@ def read(options, pretrained, splits, stored=None, config_class=ClassificationCo
         numeric_features=numeric_features,
         numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
         num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else columns_to_save(options, source),
+        columns=stored.columns if stored else reading.columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
     )
-    weights = None
-    if config.class_weights and "train" in examples:
-        reader = Labels(config.labels, config.task_type)
-        weights = reader.weights(config.class_weights, [x.label for x in examples["train"]])
+    weights = config.class_weights or None
     return ClassificationData(dataset, examples, config, weights, source.files)
 
 

@@ -23,7 +23,7 @@ from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
+from bert_tf.tasks.base import StreamingPipeline, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.task import ServedTask
 
@@ -113,13 +113,7 @@ class TokenVectors(StreamingPipeline):
         count, name = model.config.num_hidden_layers, config.layer_combination
         layers = LAYER_COMBINATIONS[name] if name else config.layers
         self._indices = range(count) if layers is None else layers
-        for layer in self._indices:
-            if not -count <= layer < count:
-                option = f"layer_combination={name}" if name else "layers"
-                raise UserError(
-                    f"`{option}`: found {layer}, expected numbers from 0 to {count - 1} or from -1 "
-                    f"to -{count}, because the model has {count} layers"
-                )
+        check_layers(f"layer_combination={name}" if name else "layers", self._indices, count)
         is_sum, weights = name not in (None, "embeddings", "concat_last_four"), config.layer_weights
         if is_sum and weights is not None and len(weights) != len(self._indices):
             raise UserError(
@@ -133,7 +127,7 @@ class TokenVectors(StreamingPipeline):
 
         An iterator is read lazily. `batch_size` is the number of texts per step.
         """
-        config: Any = self.config
+        config = self.config
         num_layers = 4 if config.layer_combination == "concat_last_four" else len(self._layers)
         size = 4 * config.max_seq_length * num_layers * config.bert_config.hidden_size
 

@@ -1,29 +1,158 @@
 """`FillMask`: prediction of masked tokens, and training on the masked words of texts."""
 
+import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
-import keras
+import tensorflow as tf
+from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.train import BatchConfig, FitConfig
+from bert_tf.configs.base import check_value, derived
+from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
 from bert_tf.data.columns import ANY_TEXT, BadRows, columns_of
 from bert_tf.data.containers import read_table
+from bert_tf.data.dynamic_masking import DynamicMasking
+from bert_tf.data.features import Features, encode_batches, make_records
 from bert_tf.data.tables import as_text
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Positive
 from bert_tf.modeling.models import INPUTS, BertPretrainer
-from bert_tf.tasks.fill_mask.task import (
-    FillMaskConfig,
-    FillMaskData,
-    best_words,
-    fill_mask_answer,
-    fill_mask_servable,
-)
-from bert_tf.tasks.streaming import StreamingPipeline, read_pairs
+from bert_tf.serving.exporting import Servable
+from bert_tf.serving.predictor import all_outputs
+from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.base import StreamingPipeline, read_pairs
+from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
-from bert_tf.training.task import ServedTask
+from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.task import ServedTask, TaskData
+
+_UNMASKED = records.pretraining_schema(has_next_sentence=False, has_masks=False)
+_MASKED = records.pretraining_schema(has_next_sentence=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class FillMaskConfig(TaskConfig):
+    """The config of `FillMask`; `num_best` is the number of words to predict for each [MASK]."""
+
+    num_best: Positive = derived(5)
+
+
+class FillMaskData(TaskData):
+    """Texts, and the fraction of tokens to mask."""
+
+    def __init__(self, examples, config, masked_lm_prob, seed):
+        super().__init__(examples, config)
+        self._masked_lm_prob, self._seed = masked_lm_prob, seed
+
+    def features(self, split, tokenizer):
+        """Return the `Features` of sequences of up to `max_seq_length` tokens.
+
+        Training sequences are masked anew in each batch, others here.
+        """
+        limit = self.config.max_seq_length
+        size = limit - 2
+        pieces = [
+            ids[first : first + size]
+            for ids in encode_batches(tokenizer, self.examples[split])
+            for first in range(0, len(ids), size)
+        ]
+        num_slots = round((2 + max(map(len, pieces), default=0)) * self._masked_lm_prob)
+        axes = {"S": limit, "P": max(1, num_slots)}
+        seed = self._seed if split == "train" else 0
+        masking = DynamicMasking(tokenizer.vocab, axes, self._masked_lm_prob, seed)
+        options = {"tokenizer": tokenizer, "max_seq_length": limit}
+        convert = functools.partial(make_records, _pack, _UNMASKED, limit, options)
+        features = Features(_UNMASKED, pieces, convert, {}, axes, num_examples=len(pieces))
+        if split == "train":
+            features.masking = masking
+        else:
+            features.schema = _MASKED
+            features.finish = functools.partial(_mask, masking, axes)
+        return features
+
+    def make_task(self, model, pad_to_max_length=False):
+        return PretrainingTask(self.config.bert_config, has_pairs=False, model=model)
+
+
+def _pack(pieces, tokenizer, max_seq_length, lengths):
+    for ids in pieces:
+        yield pack_pair(ids, [], tokenizer, max_seq_length, lengths)
+
+
+def _mask(masking, axes, serialized, first):
+    """Return the masked records of serialized records, `first` records after the first."""
+    batch = records.parse(tf.constant(serialized), _UNMASKED, axes)
+    batch = masking(batch, masking.noise(first, len(serialized)))
+    names, columns = zip(*((name, x.numpy()) for name, x in batch.items()), strict=True)
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return records.serialize(_MASKED, rows)
+
+
+# Limit per text, because each mask of a batch needs the probabilities of the whole vocabulary.
+_MAX_MASKS = 20
+
+
+def best_words(logits, config, count=None, targets=None):
+    """Return the probabilities and ids (B, P, K) of the K best words, best first.
+
+    K is `count`, by default `config.num_best`; `targets` are the ids of the possible words.
+    """
+    # The embedding table may have more rows than the vocabulary.
+    probabilities = ops.softmax(logits)[..., : max(config.vocab.values()) + 1]
+    if targets:
+        probabilities = ops.take(probabilities, targets, -1)
+    count = min(config.num_best if count is None else count, len(targets or config.vocab))
+    probabilities, best = ops.top_k(probabilities, count)
+    return probabilities, ops.take(targets, best) if targets else best
+
+
+def fill_mask_servable(model, config, serving_config):
+    """Return a `BertPretrainer` with its `FillMaskConfig` as a `Servable`.
+
+    Text input: `text`; only its first 20 masks are predicted. Outputs: `words`, string (B, P, K),
+    and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P masks, best
+    first, padded with "" and 0.
+    """
+    prepared = prepare_model(model, config, serving_config, keep_special_tokens=True)
+    token_id, id_to_token = mask_id(config.vocab), {i: x for x, i in config.vocab.items()}
+    words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
+
+    def serve_ids(inputs):
+        indices = tf.where(tf.equal(inputs["input_ids"], token_id))
+        positions = tf.RaggedTensor.from_value_rowids(
+            tf.cast(indices[:, 1], tf.int32),
+            indices[:, 0],
+            tf.shape(inputs["input_ids"], tf.int64)[0],
+        )[:, :_MAX_MASKS]
+        is_mask = tf.sequence_mask(positions.row_lengths())[:, :, None]
+        inputs = {name: inputs[name] for name in INPUTS}
+        inputs["masked_lm_positions"] = positions.to_tensor()
+        logits = prepared.call(inputs)["masked_lm_logits"]
+        probabilities, best = best_words(logits, config)
+        return {
+            "words": tf.where(is_mask, tf.gather(tf.constant(words), best), ""),
+            "probabilities": tf.where(is_mask, probabilities, 0.0),
+        }
+
+    def sample_text(text):
+        return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
+
+    return Servable(
+        "fill_mask", prepared, prepared.with_tokenizer(serve_ids, "text"), serve_ids,
+        sample_text=sample_text, has_variable_width=True,
+    )  # fmt: skip
+
+
+def fill_mask_answer(outputs, metadata):
+    """Return the outputs without the padding of texts with fewer masks than others in the batch."""
+    size = int((outputs["probabilities"][:, 0] != 0).sum())
+    return all_outputs({name: value[:size] for name, value in outputs.items()}, metadata)
+
 
 # Positions per record; each needs V probabilities in memory. Texts with more have several records.
 _NUM_SLOTS = 8
@@ -51,7 +180,20 @@ class FillMask(StreamingPipeline):
     >>> fill_mask.predict("The capital of France is [MASK].")
     [{'token_str': ..., 'score': ...}, ...]
 
-    `save_to_preset` writes a Hugging Face folder. `model` is a `BertPretrainer`.
+    Each epoch of `fit` masks different tokens. As in the release, 80 % of them become [MASK], 10 %
+    a random token, and 10 % stay. The loss is the mean over the masked tokens of a batch, without
+    next sentence prediction. `evaluate` returns the loss and the accuracy, as in pre-training, and
+    masks the same tokens in every call. `save_to_preset` writes a Hugging Face folder. `model` is a
+    `BertPretrainer`.
+
+    Data of `fit` and `evaluate`:
+      texts: list of texts, or a table with a column such as "text". Long texts are split into
+        sequences of `max_seq_length` tokens, which are the examples of a batch.
+
+    Options of `fit`:
+      masked_lm_prob: fraction of the tokens to mask, 0.15 by default; also of `evaluate`.
+      seed: random seed of the masks and of the order of the sequences. A repeated `fit` masks the
+        same tokens.
     """
 
     name = "fill_mask"
@@ -60,6 +202,7 @@ class FillMask(StreamingPipeline):
     make_servable = staticmethod(fill_mask_servable)
     served: ClassVar = {"fill_mask": ServedTask(fill_mask_answer)}
     arguments = ("texts",)
+    fit_options, evaluate_options = ("masked_lm_prob", "seed"), ("masked_lm_prob",)
     keep_special_tokens = True
     pretrained_head, uses_all_weights = "cls/predictions/", False
     config: FillMaskConfig
@@ -67,52 +210,6 @@ class FillMask(StreamingPipeline):
     def __init__(self, model: BertPretrainer, config: FillMaskConfig):
         super().__init__(model, config)
         self._mask_id = mask_id(self.config.vocab)
-
-    def fit(
-        self,
-        texts: Any,
-        validation_data: Any = None,
-        masked_lm_prob: float = 0.15,
-        seed: int = 0,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Adapt the model to a domain: train on masked words of texts with `keras.Model.fit`.
-
-        Each epoch masks different tokens. As in the release, 80 % of them become [MASK], 10 % a
-        random token, and 10 % stay. The loss is the mean over the masked tokens of a batch, without
-        next sentence prediction.
-
-        Args:
-          texts: list of texts, or a table with a column such as "text": a dict of lists, a
-            DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts. Long texts are split
-            into sequences of `max_seq_length` tokens, which are the examples of a batch.
-          validation_data: like `texts`. The history gets the results of `evaluate` on it, such as
-            "val_masked_lm_accuracy".
-          masked_lm_prob: fraction of the tokens to mask.
-          seed: random seed of the masks and of the order of the sequences. A repeated `fit` masks
-            the same tokens.
-          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        task_options = {"masked_lm_prob": masked_lm_prob, "seed": seed}
-        return self._fit((texts,), validation_data, options, **task_options)
-
-    def evaluate(
-        self,
-        texts: Any,
-        batch_size: int = FitConfig.batch_size,
-        masked_lm_prob: float = 0.15,
-        **options: Any,
-    ) -> dict[str, float]:
-        """Return a dict of the loss and the accuracy of masked words, as in pre-training.
-
-        A fraction `masked_lm_prob` of the tokens is masked at once; the masks are the same in
-        every call.
-        """
-        return self._evaluate((texts,), batch_size, options, masked_lm_prob=masked_lm_prob)
 
     def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size, **options: Any) -> list:
         """Return the best words for each [MASK], as a pipeline of transformers does.
@@ -153,6 +250,7 @@ class FillMask(StreamingPipeline):
           targets: a word or a list of words of the vocabulary, the only ones to consider. Their
             probabilities are those among all words.
         """
+        check_value("top_k", top_k, Positive | None)
         ids: list = []
         vocab = self.config.vocab
         for word in [targets] if isinstance(targets, str) else targets or ():
@@ -162,8 +260,6 @@ class FillMask(StreamingPipeline):
                 raise UserError(f"`targets`: {word!r} is {pieces!r}, expected words of one token")
             ids += {*found} - {*ids}
         count = (len(ids) or self.config.num_best) if top_k is None else top_k
-        if count < 1:
-            raise UserError(f"`top_k={top_k}`: expected a number of words")
 
         def best_of(outputs, batch):
             found = best_words(outputs["masked_lm_logits"], self.config, count, ids)

@@ -10,8 +10,6 @@ from bert_tf.configs.task import FileOptions, TaskConfig
 class MultipleChoiceOptions(FileOptions):
     """The options of multiple choice."""
 
-    GROUPS = (("Columns and labels", "context_columns ending_columns label_column id_column"),)
-
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(
         (), "Columns that form the context, joined by a space. Default: startphrase or context."

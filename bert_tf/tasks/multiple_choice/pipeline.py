@@ -1,24 +1,238 @@
-"""`MultipleChoice`: fine-tuning and prediction on contexts and their endings."""
+"""`MultipleChoice`: examples, features, runs and prediction on contexts and their endings."""
 
+import dataclasses
+import functools
 import operator
+import re
 from typing import Any, ClassVar
 
-import keras
+import tensorflow as tf
 
-from bert_tf.configs.train import FitConfig
+from bert_tf import console
+from bert_tf.data import records
+from bert_tf.data.columns import ID, BadRows, columns_of, find_file
 from bert_tf.data.containers import read_table
-from bert_tf.data.features import log_long_texts
+from bert_tf.data.features import Features, encode_batches, log_long_texts
+from bert_tf.data.labels import Labels
+from bert_tf.data.tables import as_text, open_table
+from bert_tf.errors import UserError, counted
 from bert_tf.modeling import BertMultipleChoice
+from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
+from bert_tf.serving.predictor import json_value
+from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.multiple_choice.examples import UNIT, make_examples
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
-from bert_tf.tasks.multiple_choice.task import (
-    MultipleChoiceData,
-    multiple_choice_answer,
-    multiple_choice_servable,
-    read,
-)
-from bert_tf.training.task import ServedTask
+from bert_tf.tokenization.packing import pack_pair
+from bert_tf.training.task import ServedTask, TaskData
+
+# Default column names; "startphrase" is SWAG's.
+CONTEXT, LABEL = ("startphrase", "context"), ("label",)
+UNIT = "pairs of context and ending"
+_ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A context and its endings.
+
+    Attributes:
+      where: file and line, for messages.
+      label: index of the correct ending; None in test sets.
+      id: the id in the data, or the row number from 0.
+    """
+
+    where: str
+    context: str
+    endings: tuple
+    label: int | None = None
+    id: str | None = None
+
+
+def make_examples(table, config, with_label=True):
+    """Return the list of `Example` of a `Table`, and the names of its endings."""
+    names, find, rows = columns_of(table)
+    columns = _find_columns(table, names, find, config, with_label)
+    make = functools.partial(_example, columns)
+    examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
+    endings = columns.ending_columns
+    if len(endings) == 1:  # a column of lists
+        endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))
+    return examples, endings
+
+
+def _find_columns(table, names, find, config, with_label):
+    """Return the config with the names of all columns in the header, and log them."""
+    context = tuple(find([name], "context_columns") for name in config.context_columns)
+    endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
+    if not endings:
+        matches = sorted((int(match[1]), match[0]) for match in map(_ENDING.match, names) if match)
+        endings = tuple(find([name]) for _, name in matches)
+        if with_label and [number for number, _ in matches] != [*range(len(matches))]:
+            raise UserError(
+                f"{table.header_place}: found {', '.join(endings)}, expected ending0, ending1, and "
+                "so on, because labels count from 0; if label 0 is the first of these columns, "
+                "name them with `ending_columns`"
+            )
+    if not endings and (name := find(["endings"])):  # a column of lists
+        endings = (name,)
+    elif len(set(endings)) < 2:
+        raise UserError(
+            f"{table.header_place}: found the columns of endings {', '.join(endings) or '(none)'}, "
+            "expected two or more, such as ending0 and ending1; name them with `ending_columns`"
+        )
+    label_names = [config.label_column] if config.label_column else LABEL
+    row_id = config.id_column
+    columns = dataclasses.replace(
+        config,
+        context_columns=context or (find(CONTEXT, "context_columns"),),
+        ending_columns=endings,
+        label_column=find(label_names, "label_column") if with_label else None,
+        id_column=find([row_id], "id_column") if row_id else find(ID),
+    )
+    context = " + ".join(columns.context_columns)
+    console.info("%s: context %s; endings %s", table.name, context, ", ".join(endings))
+    return columns
+
+
+def _example(columns, where, index, cells):
+    def texts(names):
+        parts = [(name, cells[name]) for name in names]
+        if len(parts) == 1 and isinstance(parts[0][1], list):
+            parts = [(f"{parts[0][0]}[{i}]", x) for i, x in enumerate(parts[0][1])]
+        for name, text in parts:
+            if not as_text(text).strip():
+                raise ValueError(f"{name} is empty")
+        return tuple(as_text(text) for _, text in parts)
+
+    context, endings = texts(columns.context_columns), texts(columns.ending_columns)
+    if len(endings) < 2:
+        raise ValueError(f"found {counted(len(endings), 'ending')}, expected two or more")
+    label = None
+    if columns.label_column:
+        label = cells[columns.label_column]
+        if label in endings:
+            label = endings.index(label)
+        label = int(Labels([str(i) for i in range(len(endings))]).read_cells([label]))
+    row_id = as_text(cells[columns.id_column]) if columns.id_column else str(index)
+    return Example(where, " ".join(x.strip() for x in context), endings, label, row_id)
+
+
+def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
+    """Yield a dict for `records.CHOICE` per example, with a sequence for each choice."""
+    contexts = encode_batches(tokenizer, (example.context for example in examples))
+    endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))
+    for example, context in zip(examples, contexts, strict=True):
+        choices = [
+            pack_pair(list(context), next(endings), tokenizer, max_seq_length, lengths)
+            for _ in example.endings
+        ]
+        yield {
+            **{name: [choice[name] for choice in choices] for name in choices[0]},
+            "label_ids": example.label or 0,
+            "is_real_example": 1,
+        }
+
+
+class MultipleChoiceTask(ClassificationTask):
+    """Trains a `BertMultipleChoice` to choose the correct ending of each example."""
+
+    loss_names = ("choice_loss",)
+    # F1 per label is meaningless, because the order of the choices is arbitrary.
+    metrics_used = ("accuracy",)
+
+
+# File names of the splits; val.csv is SWAG's.
+_FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
+
+
+class MultipleChoiceData(TaskData):
+    """Holds two dicts by split: `examples`, lists of `Example`, and `endings`, their names."""
+
+    def __init__(self, examples, endings, config, data_files=()):
+        super().__init__(examples, config, data_files)
+        self.endings = endings
+        for first, *others in examples.values():
+            for example in others:
+                if len(example.endings) != len(first.endings):
+                    raise UserError(
+                        f"{example.where}: found {len(example.endings)} endings, expected "
+                        f"{len(first.endings)} as in the first row"
+                    )
+
+    def features(self, split, tokenizer):
+        examples, length = self.examples[split], self.config.max_seq_length
+        num_choices = len(examples[0].endings)
+        return Features.of_examples(
+            examples, records.CHOICE, convert_examples, tokenizer, self.config,
+            ([e.context, e.endings, e.label] for e in examples),
+            {"S": length, "C": num_choices},
+            num_choices,
+            {"max_seq_length": length},
+            unit=UNIT,
+        )  # fmt: skip
+
+    def make_task(self, model, pad_to_max_length=False):
+        return MultipleChoiceTask(model)
+
+    def answers(self, task, predictions, split):
+        choices = [str(number) for number in task.decide(predictions)]
+        return choices, self.endings[split], predictions["probabilities"]
+
+
+def read(options, pretrained, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    examples, endings, paths = {}, {}, []
+    for split in splits:
+        path = getattr(options, f"{split}_file")
+        path = find_file(split, _FILES[split], options.data_dir, path)
+        paths.append(path)
+        table = open_table(path)
+        examples[split], endings[split] = make_examples(table, options, split != "test")
+    config = MultipleChoiceConfig.of_model(options, pretrained)
+    return MultipleChoiceData(examples, endings, config, paths)
+
+
+def multiple_choice_servable(model, config, serving_config):
+    """Return a `BertMultipleChoice` with its `MultipleChoiceConfig` as a `Servable`.
+
+    Text inputs: `context` (B,) and `endings` (B, C) for any number C of endings. Token ids are
+    (B, C, S). Outputs: `logits` and `probabilities`, float32 (B, C); `choice`, int32 (B,), the
+    index of the most probable ending; for text inputs also `ending`, string (B,).
+    """
+    prepared = prepare_model(model, config, serving_config)
+
+    def serve_ids(inputs):
+        logits = prepared.call(inputs)["logits"]
+        choice = tf.argmax(logits, -1, tf.int32)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits), "choice": choice}
+
+    def serve_text(inputs):
+        num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
+        texts = tf.repeat(inputs["context"], num_endings), tf.reshape(inputs["endings"], (-1,))
+        batch = prepared.buckets.tokenize(prepared.tokenizer, *texts)
+        shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
+        outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
+        ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
+        return {**outputs, "ending": ending}
+
+    endings = tf.TensorSpec((None, None), tf.string, name="endings")
+    return Servable(
+        task="multiple_choice",
+        prepared=prepared,
+        serve_text=serve_text,
+        serve_ids=serve_ids,
+        text_signature={**string_specs("context"), "endings": endings},
+        ids_signature=token_id_specs(None, None, None),
+        sample_text=lambda text: {"context": text, "endings": ["", ""]},
+    )
+
+
+def multiple_choice_answer(outputs, metadata):
+    """Return the index of the most probable ending, and the probability of each ending."""
+    choice = int(MultipleChoiceTask.decide(outputs))
+    return {"choice": choice, "probabilities": json_value(outputs["probabilities"])}
+
 
 # Column names of the arguments of `fit`.
 _COLUMNS = ("context", "endings", "label")
@@ -34,6 +248,12 @@ class MultipleChoice(Pipeline):
     [{'choice': ..., 'probabilities': [...]}]
 
     `model` is a `BertMultipleChoice`, `config` a `MultipleChoiceConfig`.
+
+    Data of `fit` and `evaluate`:
+      contexts: list of N texts; or a table with the columns "context", "endings" (or "ending0",
+        "ending1", ...) and "label".
+      endings: list of C texts for each context, or an array (N, C).
+      labels: index or text of the correct ending for each context.
     """
 
     name = "multiple_choice"
@@ -46,43 +266,6 @@ class MultipleChoice(Pipeline):
     served: ClassVar = {"multiple_choice": ServedTask(multiple_choice_answer)}
     sample = ({}, (["a"], [["b", "c"]], [0]))
     arguments = ("contexts", "endings", "labels")
-
-    def fit(
-        self,
-        contexts: Any,
-        endings: Any = None,
-        labels: Any = None,
-        validation_data: Any = None,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`.
-
-        Args:
-          contexts: list of N texts; or, as the only data, a table with the columns "context",
-            "endings" (or "ending0", "ending1", ...) and "label": a dict of lists, a DataFrame, a
-            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
-          endings: list of C texts for each context, or an array (N, C).
-          labels: index or text of the correct ending for each context.
-          validation_data: a tuple (contexts, endings, labels), or a table. The history gets the
-            results of `evaluate` on it, such as "val_accuracy".
-          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        return self._fit((contexts, endings, labels), validation_data, options)
-
-    def evaluate(
-        self,
-        contexts: Any,
-        endings: Any = None,
-        labels: Any = None,
-        batch_size: int = FitConfig.batch_size,
-        **options: Any,
-    ) -> dict[str, float]:
-        """Return a dict of the loss and the accuracy; see `fit` for the arguments."""
-        return self._evaluate((contexts, endings, labels), batch_size, options)
 
     def predict(self, contexts: Any, endings: Any = None, batch_size: int | None = None) -> Any:
         """Choose the best ending for each context.

@@ -1,11 +1,13 @@
 """The options of question answering."""
 
 import dataclasses
+from typing import Annotated
 
 from bert_tf.configs.base import option
 from bert_tf.configs.task import TaskConfig, TfdsOptions
 from bert_tf.configs.train import MAX_PROCESSES
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Limits, Positive
 
 # [CLS] question [SEP] window [SEP]
 NUM_SPECIAL_TOKENS = 3
@@ -15,18 +17,10 @@ NUM_SPECIAL_TOKENS = 3
 class QuestionAnsweringOptions(TfdsOptions):
     """The options of question answering."""
 
-    GROUPS = (
-        ("Sequences", "max_query_length answer_alignment"),
-        ("Answers", "n_best_size max_answer_length version_2_with_negative verbose_logging"),
-        ("Answers", "null_score_diff_threshold find_null_score_diff_threshold"),
-        ("Devices, speed and memory", "num_processes"),
-    )
-
-    max_seq_length: int = option(
+    max_seq_length: Positive = option(
         384,
         "Maximum length of question and context, in tokens; longer contexts are split into "
         "overlapping windows.",
-        minimum=1,
         saved=True,
     )
     train_file: str | None = option(None, "SQuAD JSON file for training, such as train-v1.1.json.")
@@ -36,33 +30,27 @@ class QuestionAnsweringOptions(TfdsOptions):
     tfds_splits: tuple[str, ...] = option(
         (),
         "TFDS splits for training and prediction, such as train[:90%],train[90%:]. Default: "
-        "train,validation. (bert_tf)",
+        "train,validation.",
         requires="tfds_name",
     )
-    doc_stride: int = option(128, "Stride between windows, in tokens.", minimum=1, saved=True)
-    max_query_length: int = option(
-        64,
-        "Maximum length of a question, in tokens; longer ones are truncated.",
-        minimum=1,
-        saved=True,
+    doc_stride: Positive = option(128, "Stride between windows, in tokens.", saved=True)
+    max_query_length: Positive = option(
+        64, "Maximum length of a question, in tokens; longer ones are truncated.", saved=True
     )
     answer_alignment: str = option(
         "release",
         "How to map answers to tokens: through words, as in the release, or by exact character "
-        "offsets. (bert_tf)",
+        "offsets.",
         choices=("release", "offsets"),
         saved=True,
     )
-    n_best_size: int = option(
+    n_best_size: Positive = option(
         20,
         "Number of answers per question in nbest_predictions.json, and number of start and end "
         "positions to combine in each window.",
-        minimum=1,
         saved=True,
     )
-    max_answer_length: int = option(
-        30, "Maximum length of an answer, in tokens.", minimum=1, saved=True
-    )
+    max_answer_length: Positive = option(30, "Maximum length of an answer, in tokens.", saved=True)
     version_2_with_negative: bool = option(
         False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
     )
@@ -73,18 +61,14 @@ class QuestionAnsweringOptions(TfdsOptions):
     )
     find_null_score_diff_threshold: bool = option(
         False,
-        "Whether to use the threshold with the best F1 on predict_file, which must have answers. "
-        "(bert_tf)",
+        "Whether to use the threshold with the best F1 on predict_file, which must have answers.",
         requires="version_2_with_negative",
     )
     verbose_logging: bool = option(
         False, "Whether to log each candidate answer that could not be aligned with its words."
     )
-    num_processes: int = option(
-        0,
-        "Number of processes that create features; 0 for one per core on large files. (bert_tf)",
-        minimum=0,
-        maximum=MAX_PROCESSES,
+    num_processes: Annotated[int, Limits(0, MAX_PROCESSES)] = option(
+        0, "Number of processes that create features; 0 for one per core on large files."
     )
 
     @property

@@ -1,16 +1,14 @@
 """`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import keras
+from typing import Annotated, Any
 
 from bert_tf import console
-from bert_tf.configs.train import FitConfig
+from bert_tf.configs.base import check_value
 from bert_tf.data.columns import columns_of
 from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import log_long_texts
-from bert_tf.errors import UserError
+from bert_tf.io.json_files import Limits
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
@@ -28,7 +26,18 @@ class QuestionAnswering(Pipeline):
     >>> sorted(qa.predict("Who built it?", context))
     ['answer', 'end', 'score', 'start']
 
-    `model` is a `BertSpanLabeler`, `config` a `QuestionAnsweringConfig`.
+    `fit` skips questions whose answer is not in the context; a warning reports their number. Its
+    `batch_size` is in windows. `model` is a `BertSpanLabeler`, `config` a
+    `QuestionAnsweringConfig`.
+
+    Data of `fit` and `evaluate`:
+      question: list of str; or a table with the columns "question", "context" and "answers" or
+        "answer".
+      context: list of str, the context of each question.
+      answers: list with one answer per question: a str, located by its first occurrence in the
+        context; (text, start), where start is the offset of its first character; a dict with "text"
+        and "answer_start" as in SQuAD; or None for no answer. A question may have a list of several
+        answers, of which training uses the first.
     """
 
     name = "question_answering"
@@ -54,48 +63,6 @@ class QuestionAnswering(Pipeline):
         doc_stride = max(1, (length - query_length - NUM_SPECIAL_TOKENS) // 2)
         return {**values, "doc_stride": min(default.doc_stride, doc_stride)}
 
-    def fit(
-        self,
-        question: Any,
-        context: Any = None,
-        answers: Any = None,
-        validation_data: Any = None,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`.
-
-        Questions whose answer is not in the context are skipped; a warning reports their number.
-
-        Args:
-          question: list of str; or, as the only data, a table with the columns "question",
-            "context" and "answers" or "answer": a dict of lists, a DataFrame, a
-            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
-          context: list of str, the context of each question.
-          answers: list with one answer per question: a str, located by its first occurrence in the
-            context; (text, start), where start is the offset of its first character; a dict with
-            "text" and "answer_start" as in SQuAD; or None for no answer. A question may have a list
-            of several answers, of which training uses the first.
-          validation_data: a tuple (question, context, answers), or a table. The history gets the
-            results of `evaluate` on it, such as "val_f1", and "val_loss".
-          **options: attributes of `FitConfig`, such as `batch_size` (in windows), and of
-            `OptimizerConfig`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        return self._fit((question, context, answers), validation_data, options)
-
-    def evaluate(
-        self,
-        question: Any,
-        context: Any = None,
-        answers: Any = None,
-        batch_size: int = FitConfig.batch_size,
-        **options: Any,
-    ) -> dict[str, float]:
-        """Return a dict of the metrics of `run_squad.py`, such as "exact_match" and "f1"."""
-        return self._evaluate((question, context, answers), batch_size, options)
-
     def predict(
         self, question: Any, context: Any = None, batch_size: int = 8, top_k: int = 1
     ) -> Any:
@@ -120,9 +87,7 @@ class QuestionAnswering(Pipeline):
         Raises:
           UserError: if an argument is invalid.
         """
-        if not 1 <= top_k <= self.config.n_best_size:
-            size = self.config.n_best_size
-            raise UserError(f"`top_k={top_k}`: expected a number from 1 to `n_best_size={size}`")
+        check_value("top_k", top_k, Annotated[int, Limits(1, self.config.n_best_size)])
         is_one = isinstance(question, str)
         if is_one:
             question, context = [question], [context]

@@ -15,118 +15,109 @@ from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.tokenization.packing_graph import Segment, Windows, pack
 
 _MIN_SCORE = tf.float32.min
-_STRINGS = tf.TensorSpec((None,), tf.string)
 
 
-class QuestionAnsweringModule(tf.Module):
-    """Answers questions in the graph, with the same windows and span rules as run_squad.py.
+def answer_questions(prepared, config, questions, contexts, top_k=None):
+    """Answer questions (B,), truncated to `max_query_length` tokens, on contexts (B,).
 
-    It scores all spans. Like the release, run_squad.py scores only combinations of the
-    `n_best_size` best starts and ends of each window, so it may miss the best span.
+    The windows and the rules of spans are those of run_squad.py. But this scores all spans: like
+    the release, run_squad.py scores only combinations of the `n_best_size` best starts and ends of
+    each window, so it may miss the best span.
+
+    Returns:
+      Dict:
+        `answer`: string (B,), "" for no answer.
+        `start`, `end`: int32 (B,), its character offsets in the context (end exclusive), -1 for
+          no answer.
+        `score`: float32 (B,), its probability among the `n_best_size` best spans.
+        `null_odds`: float32 (B,), only for SQuAD 2.0, the score of "no answer" minus the score
+          of the best span.
+      With `top_k`, all are (B, `top_k`), best first, with score 0 for missing spans.
     """
+    tokenizer = prepared.tokenizer
+    ids, starts, ends = tokenizer.tokenize_with_offsets(contexts)
+    questions = Segment.of(tokenizer.tokenize(questions)[:, : config.max_query_length])
+    max_lengths = config.max_seq_length - questions.length - NUM_SPECIAL_TOKENS
+    windows = Windows(ids, max_lengths, config.doc_stride)
+    scores, first_tokens, span_lengths, null = _best_spans(prepared, config, questions, windows)
+    size = config.n_best_size
 
-    def __init__(self, prepared, config, top_k=None):
-        super().__init__()
-        _, self._call, self._buckets, _, self.tokenizer = prepared
-        self._config, self._top_k = config, top_k
+    scores, order = _top_spans(scores, windows.counts, size)
+    ranks = tf.broadcast_to(tf.range(size), tf.shape(scores))
+    has_span, null_odds = scores[:, :1] > _MIN_SCORE, {}
+    if config.version_2_with_negative:
+        null = tf.math.segment_min(null, windows.texts)
+        null = tf.pad(null, [[0, tf.shape(scores)[0] - tf.size(null)]])[:, None]
+        odds = tf.where(scores > _MIN_SCORE, null - scores, MAX_NULL_ODDS)
+        null_odds["null_odds"] = odds[:, :1]
+        # "No answer" precedes the spans with odds above the threshold.
+        is_after = odds > config.null_score_diff_threshold
+        ranks = tf.where(is_after, ranks + size + 1, ranks)
+        ranks = tf.pad(ranks, [[0, 0], [0, 1]], constant_values=size)
+        scores, order = tf.concat([scores, null], 1), tf.pad(order, [[0, 0], [0, 1]])
+    probabilities = tf.exp(scores - tf.reduce_logsumexp(scores, 1, keepdims=True))
+    chosen = tf.argsort(ranks)[:, : top_k or 1]
+    is_answer = (chosen < size) & (tf.gather(scores, chosen, batch_dims=1) > _MIN_SCORE)
+    order = tf.gather(order, chosen, batch_dims=1)
+    first, span_length = (
+        # Missing spans have the first token, so that offsets exist.
+        tf.where(is_answer, tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order), 0)
+        for x in (first_tokens, span_lengths)
+    )
+    last = first + span_length
 
-    @tf.function(input_signature=[_STRINGS, _STRINGS])
-    def __call__(self, questions, contexts):
-        """Answer questions (B,), truncated to `max_query_length` tokens, on contexts (B,).
+    def token_offsets(offsets, tokens):
+        return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
 
-        Returns:
-          Dict:
-            `answer`: string (B,), "" for no answer.
-            `start`, `end`: int32 (B,), its character offsets in the context (end exclusive), -1 for
-              no answer.
-            `score`: float32 (B,), its probability among the `n_best_size` best spans.
-            `null_odds`: float32 (B,), only for SQuAD 2.0, the score of "no answer" minus the score
-              of the best span.
-          With `top_k`, all are (B, `top_k`), best first, with score 0 for missing spans.
-        """
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(contexts)
-        max_query_length = self._config.max_query_length
-        questions = self.tokenizer.tokenize(questions)[:, :max_query_length]
-        questions = Segment.of(questions)
-        max_lengths = self._config.max_seq_length - questions.length - NUM_SPECIAL_TOKENS
-        windows = Windows(ids, max_lengths, self._config.doc_stride)
-        scores, first_tokens, span_lengths, null = self._best_spans(questions, windows)
-        size = self._config.n_best_size
+    # Unicode normalization may reorder combining marks, so the last token may start first.
+    start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
+    end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
+    # Without an answer, the offsets are from a different context and may exceed this one.
+    begin = tf.where(is_answer, start, 0)
+    length = tf.where(is_answer, end - start, 0)
+    texts = tf.broadcast_to(tf.range(tf.size(contexts))[:, None], tf.shape(begin))
+    spans = (tf.reshape(x, (-1,)) for x in (texts, begin, begin + length))
+    outputs = {
+        "answer": tf.reshape(substrings(contexts, *spans), tf.shape(begin)),
+        "score": tf.where(has_span, tf.gather(probabilities, chosen, batch_dims=1), 0.0),
+        "start": tf.where(is_answer, start, -1),
+        "end": tf.where(is_answer, end, -1),
+        **null_odds,
+    }
+    if top_k is None:
+        return {name: x[:, 0] for name, x in outputs.items()}
+    return {name: tf.broadcast_to(x, tf.shape(begin)) for name, x in outputs.items()}
 
-        scores, order = _top_spans(scores, windows.counts, size)
-        ranks = tf.broadcast_to(tf.range(size), tf.shape(scores))
-        has_span, null_odds = scores[:, :1] > _MIN_SCORE, {}
-        if self._config.version_2_with_negative:
-            null = tf.math.segment_min(null, windows.texts)
-            null = tf.pad(null, [[0, tf.shape(scores)[0] - tf.size(null)]])[:, None]
-            odds = tf.where(scores > _MIN_SCORE, null - scores, MAX_NULL_ODDS)
-            null_odds["null_odds"] = odds[:, :1]
-            # "No answer" precedes the spans with odds above the threshold.
-            is_after = odds > self._config.null_score_diff_threshold
-            ranks = tf.where(is_after, ranks + size + 1, ranks)
-            ranks = tf.pad(ranks, [[0, 0], [0, 1]], constant_values=size)
-            scores, order = tf.concat([scores, null], 1), tf.pad(order, [[0, 0], [0, 1]])
-        probabilities = tf.exp(scores - tf.reduce_logsumexp(scores, 1, keepdims=True))
-        chosen = tf.argsort(ranks)[:, : self._top_k or 1]
-        is_answer = (chosen < size) & (tf.gather(scores, chosen, batch_dims=1) > _MIN_SCORE)
-        order = tf.gather(order, chosen, batch_dims=1)
-        first, span_length = (
-            tf.gather(tf.concat([tf.reshape(x, (-1,)), [0]], 0), order)
-            for x in (first_tokens, span_lengths)
+
+def _best_spans(prepared, config, questions, windows):
+    """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
+    max_length, num_best = config.max_answer_length, config.n_best_size
+
+    def read(rows):
+        inputs, may_start, may_end, token_indices = _pack_windows(
+            questions, windows, rows, prepared.tokenizer.vocab, prepared.buckets
         )
-        last = first + span_length
+        outputs = prepared.call(inputs)
+        start, end = outputs["start_logits"], outputs["end_logits"]
+        null = start[:, 0] + end[:, 0]
+        start = tf.where(may_start, start, _MIN_SCORE)
+        end = tf.where(may_end, end, _MIN_SCORE)
+        end = tf.pad(end, [[0, 0], [0, max_length]], constant_values=_MIN_SCORE)
+        size = tf.shape(start)[1]
+        # (R, S, L): the scores of all spans by start and number of tokens after it.
+        spans = tf.stack([start + end[:, i : i + size] for i in range(max_length)], 2)
+        spans = tf.maximum(spans, _MIN_SCORE)
+        spans = tf.reshape(spans, (-1, size * max_length))
+        spans = tf.pad(spans, [[0, 0], [0, num_best]], constant_values=_MIN_SCORE)
+        scores, best = tf.math.top_k(spans, num_best)
+        positions = tf.minimum(best // max_length, size - 1)
+        first = tf.gather(token_indices, positions, batch_dims=1)
+        return scores, first, best % max_length, null
 
-        def token_offsets(offsets, tokens):
-            return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
-
-        # Unicode normalization may reorder combining marks, so the last token may start first.
-        start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
-        end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
-        # Without an answer, the offsets are from a different context and may exceed this one.
-        begin = tf.where(is_answer, start, 0)
-        length = tf.where(is_answer, end - start, 0)
-        texts = tf.broadcast_to(tf.range(tf.size(contexts))[:, None], tf.shape(begin))
-        spans = (tf.reshape(x, (-1,)) for x in (texts, begin, begin + length))
-        outputs = {
-            "answer": tf.reshape(substrings(contexts, *spans), tf.shape(begin)),
-            "score": tf.where(has_span, tf.gather(probabilities, chosen, batch_dims=1), 0.0),
-            "start": tf.where(is_answer, start, -1),
-            "end": tf.where(is_answer, end, -1),
-            **null_odds,
-        }
-        if self._top_k is None:
-            return {name: x[:, 0] for name, x in outputs.items()}
-        return {name: tf.broadcast_to(x, tf.shape(begin)) for name, x in outputs.items()}
-
-    def _best_spans(self, questions, windows):
-        """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
-        max_length, num_best = self._config.max_answer_length, self._config.n_best_size
-
-        def read(rows):
-            inputs, may_start, may_end, token_indices = _pack_windows(
-                questions, windows, rows, self.tokenizer.vocab, self._buckets
-            )
-            outputs = self._call(inputs)
-            start, end = outputs["start_logits"], outputs["end_logits"]
-            null = start[:, 0] + end[:, 0]
-            start = tf.where(may_start, start, _MIN_SCORE)
-            end = tf.where(may_end, end, _MIN_SCORE)
-            end = tf.pad(end, [[0, 0], [0, max_length]], constant_values=_MIN_SCORE)
-            size = tf.shape(start)[1]
-            # (R, S, L): the scores of all spans by start and number of tokens after it.
-            spans = tf.stack([start + end[:, i : i + size] for i in range(max_length)], 2)
-            spans = tf.maximum(spans, _MIN_SCORE)
-            spans = tf.reshape(spans, (-1, size * max_length))
-            spans = tf.pad(spans, [[0, 0], [0, num_best]], constant_values=_MIN_SCORE)
-            scores, best = tf.math.top_k(spans, num_best)
-            positions = tf.minimum(best // max_length, size - 1)
-            first = tf.gather(token_indices, positions, batch_dims=1)
-            return scores, first, best % max_length, null
-
-        shape = (None, num_best)
-        return windows.map(
-            read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
-        )
+    shape = (None, num_best)
+    return windows.map(
+        read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
+    )
 
 
 def _pack_windows(questions, windows, rows, vocab, size):
@@ -157,9 +148,8 @@ def _top_spans(scores, counts, size):
 
 
 def question_answering_servable(model, config, serving_config, top_k=None):
-    """Return the `Servable` for text (`QuestionAnsweringModule`) and ids (start and end logits)."""
+    """Return the `Servable` for text (`answer_questions`) and ids (start and end logits)."""
     prepared = prepare_model(model, config, serving_config)
-    module = QuestionAnsweringModule(prepared, config, top_k)
 
     def serve_ids(inputs):
         outputs = prepared.call(inputs)
@@ -168,10 +158,11 @@ def question_answering_servable(model, config, serving_config, top_k=None):
     return Servable(
         task="question_answering",
         prepared=prepared,
-        serve_text=lambda inputs: module(inputs["question"], inputs["context"]),
+        serve_text=lambda inputs: answer_questions(
+            prepared, config, inputs["question"], inputs["context"], top_k
+        ),
         serve_ids=serve_ids,
         text_signature=string_specs("question", "context"),
         # A pair has one more [SEP] than a single text, so drop a word.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
-        module=module,
     )

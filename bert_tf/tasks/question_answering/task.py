@@ -122,10 +122,9 @@ class QuestionAnsweringData(TaskData):
 
     def __init__(self, sources, config, tokenizer, data_files=(), purpose="eval"):
         super().__init__(sources, config, data_files)
-        purposes = {"train": "train", "dev": purpose}
         checks = config.version_2_with_negative, config.by_offsets
         self._summaries = {
-            split: validate_and_count(source, purposes[split], *checks)
+            split: validate_and_count(source, purpose if split == "dev" else split, *checks)
             for split, source in sources.items()
         }
         self._tokenizer = tokenizer
@@ -145,10 +144,10 @@ class QuestionAnsweringData(TaskData):
         """
         source, config = self.examples["dev"], self.config
 
-        def check(unique_id, expected):
-            if unique_id != expected:
+        def check(ids, expected):
+            if ids != expected:
                 raise UserError(
-                    f"{source.name}: found a prediction with the unique id {unique_id}, expected "
+                    f"{source.name}: found predictions with the unique ids {ids}, expected "
                     f"{expected}; the file may have changed"
                 )
 
@@ -157,13 +156,10 @@ class QuestionAnsweringData(TaskData):
         for paragraph in source.paragraphs():
             converted = convert(paragraph, self._tokenizer, config, is_training=False)
             for question, windows, _ in converted:
-                logits = []
-                for _ in windows:
-                    unique_id, row = next(rows, (None, None))
-                    check(unique_id, next(count))
-                    logits.append(row)
-                yield question, decoder.decode(windows, logits)
-        check(next(rows, (None, None))[0], None)
+                found = dict(itertools.islice(rows, len(windows)))
+                check([*found], [*itertools.islice(count, len(windows))])
+                yield question, decoder.decode(windows, found.values())
+        check([x for x, _ in rows], [])
         if decoder.num_unaligned:
             console.info(
                 "%d candidates could not be aligned and were expanded to whole words; "

@@ -1,6 +1,5 @@
 """Model and losses of sentence embedding, as in sentence-transformers (arXiv:1908.10084)."""
 
-import functools
 from typing import NamedTuple
 
 import keras
@@ -20,15 +19,6 @@ class Pooling(NamedTuple):
     layer: int
     normalize: bool
     truncate_dim: int | None = None
-
-    def check(self, config):
-        """Raise UserError if a `BertConfig` lacks the layer."""
-        num_layers = config.num_hidden_layers
-        if not -num_layers <= self.layer < num_layers:
-            raise UserError(
-                f"`layer={self.layer}`: expected a number from -{num_layers} to {num_layers - 1}, "
-                f"because the model has {num_layers} layers"
-            )
 
     def compute(self, model, batch, **options):
         """Return the sentence vectors, float32 (B, H); `model` is called like a `BertModel`."""
@@ -87,18 +77,12 @@ class ColumnModel(EncoderModel, keras.Model):
         bert = keras.saving.deserialize_keras_object(config["bert"])
         return cls(bert, Pooling(*config["pooling"]))
 
-    @property
-    def skip_padding(self):
-        return self.bert.skip_padding
-
-    @skip_padding.setter
-    def skip_padding(self, value):
-        self.bert.skip_padding = value
-
     def call(self, inputs, training=None, **options):
         """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""
         inputs = {name: inputs[name] for name in INPUTS}
         options["training"] = training
+        if options.get("skip_padding") is None:
+            options["skip_padding"] = self.skip_padding
         if training and self.mini_batch_size:
             return self._compute_in_parts(inputs, options)
         return self._compute_columns(inputs, options)
@@ -151,25 +135,7 @@ class ColumnModel(EncoderModel, keras.Model):
         return tf.reshape(vectors, (-1, *vectors.shape[2:]))[:count]
 
 
-class SentenceLoss(keras.losses.Loss):
-    """A loss of vectors (B, C, H) and scores (B,), which some losses ignore.
-
-    With `dims`, it is the sum over truncated vectors (Matryoshka representation learning,
-    arXiv:2205.13147).
-    """
-
-    def __init__(self, function, dims=()):
-        super().__init__(name="sentence_loss")
-        self._function, self._dims = function, dims
-        self.compares_examples = function.func in (contrastive, cosent)
-
-    def call(self, y_true, y_pred, text_ids=None):
-        sizes = self._dims or (y_pred.shape[-1],)
-        options = {"text_ids": text_ids} if self._function.func is contrastive else {}
-        return sum(self._function(y_true, y_pred[..., :size], **options) for size in sizes)
-
-
-def contrastive(_, vectors, temperature, symmetric, text_ids=None):
+def contrastive(config, _, vectors, text_ids=None):
     """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
@@ -186,7 +152,7 @@ def contrastive(_, vectors, temperature, symmetric, text_ids=None):
 
     def find(query, answer, candidates):
         vectors = ops.concatenate([everything[i] for i in candidates])
-        logits = ops.matmul(columns[query], ops.transpose(vectors)) / temperature
+        logits = ops.matmul(columns[query], ops.transpose(vectors)) / config.temperature
         if text_ids is not None:
             found = ops.concatenate([all_ids[i] for i in candidates])
             # A hard negative has no partner.
@@ -199,7 +165,7 @@ def contrastive(_, vectors, temperature, symmetric, text_ids=None):
         return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 
     losses = find(0, 1, range(1, len(columns)))
-    if symmetric:
+    if config.symmetric:
         losses = (losses + find(1, 0, [0])) / 2
     return losses
 
@@ -216,17 +182,17 @@ def _gather_replicas(tensors):
     return [replica.all_gather(x, 0) for x in tensors], offset
 
 
-def cosine(scores, vectors):
+def cosine(config, scores, vectors, text_ids):
     """Return the squared differences (B,) of cosines and scores."""
     return ops.square(_cosines(vectors) - ops.cast(scores, "float32"))
 
 
-def cosent(scores, vectors, temperature):
+def cosent(config, scores, vectors, text_ids):
     """Return the CoSENT loss (Su 2022) of ranking pairs by their scores, repeated to (B,).
 
     It is log(1 + sum of exp((cos_i - cos_j) / temperature)) over all i, j with score_i < score_j.
     """
-    own = [_cosines(vectors) / temperature, ops.cast(scores, "float32")]
+    own = [_cosines(vectors) / config.temperature, ops.cast(scores, "float32")]
     (cosines, scores), _ = _gather_replicas(own)
     differences = cosines[:, None] - cosines[None, :]
     is_wrong_order = scores[:, None] < scores[None, :]
@@ -235,7 +201,7 @@ def cosent(scores, vectors, temperature):
     return ops.broadcast_to(loss, ops.shape(vectors)[:1])
 
 
-def triplet(_, vectors):
+def triplet(config, _, vectors, text_ids):
     """Return the triplet loss (B,) with Euclidean distances."""
     anchor, positive, negative = _unstack(vectors)
     return ops.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
@@ -264,9 +230,13 @@ LOSSES = {
 }
 
 
-def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width):
-    """Return the `SentenceLoss` with a `name`; None for the default, which depends on the data."""
-    name = name or ("cosent" if has_scores else "contrastive")
+def make_loss(config, num_columns, has_scores):
+    """Return the loss of a `SentenceEmbeddingConfig`, whose default depends on the data.
+
+    It is a function of scores (B,), vectors (B, C, H) and the ids of texts (B, C), and is summed
+    over truncated vectors (Matryoshka representation learning, arXiv:2205.13147).
+    """
+    name = config.loss or ("cosent" if has_scores else "contrastive")
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))
@@ -276,13 +246,14 @@ def make_loss(name, num_columns, has_scores, temperature, symmetric, dims, width
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")
-    if any(not 0 < x <= width for x in dims):
-        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {width}")
-    options = {}
-    if function in (contrastive, cosent):
-        options["temperature"] = float(temperature)
-    if function is contrastive:
-        options["symmetric"] = symmetric
-    elif symmetric:
+    dims = config.matryoshka_dims
+    if any(not 0 < x <= config.width for x in dims):
+        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {config.width}")
+    if config.symmetric and function is not contrastive:
         raise UserError(f"`symmetric` has no effect with `loss={name}`")
-    return SentenceLoss(functools.partial(function, **options), tuple(dims))
+
+    def loss(scores, vectors, text_ids):
+        sizes = dims or (config.width,)
+        return sum(function(config, scores, vectors[..., :size], text_ids) for size in sizes)
+
+    return loss

@@ -1,10 +1,12 @@
 """The options of sentence embedding."""
 
 import dataclasses
+from typing import Annotated
 
-from bert_tf.configs.base import derived, option
+from bert_tf.configs.base import OF_MODEL, derived, option
 from bert_tf.configs.task import FileOptions, TaskConfig
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Limits, Positive
 
 # Pooling -> its setting in sentence-transformers folders.
 POOLINGS = {
@@ -24,23 +26,13 @@ TEXT_COLUMNS = [
 ]
 SCORE_COLUMN = ("score", "similarity_score", "similarity", "label")
 
-# Properties of options with the values of the model.
-_OF_MODEL = {"saved": True, "fixed": True, "inferred": True}
-
 # Losses that treat each example separately.
-_SINGLE_LOSSES = ("cosine", "triplet")
+SINGLE_LOSSES = ("cosine", "triplet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbeddingOptions(FileOptions):
     """The options of sentence embedding."""
-
-    GROUPS = (
-        ("Columns and labels", "text_columns score_column id_column"),
-        ("Model", "pooling layer normalize truncate_dim prompt"),
-        ("Training", "loss temperature symmetric matryoshka_dims"),
-        ("Devices, speed and memory", "mini_batch_size"),
-    )
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
@@ -64,46 +56,44 @@ class SentenceEmbeddingOptions(FileOptions):
         "than the second. Default: cosent with scores, contrastive without.",
         choices=("contrastive", "cosent", "cosine", "triplet"),
     )
-    temperature: float = option(
-        0.05, "Temperature of contrastive and cosent; it divides the cosines.", minimum=1e-6
+    temperature: Annotated[float, Limits(1e-6)] = option(
+        0.05, "Temperature of contrastive and cosent; it divides the cosines."
     )
     symmetric: bool = option(False, "With contrastive, also find the first text given the second.")
     matryoshka_dims: tuple[int, ...] = option(
         (), "Vector lengths to train: sums the losses of the vectors truncated to each."
     )
-    mini_batch_size: int | None = option(
+    mini_batch_size: Positive | None = option(
         None,
         "Number of examples that a device computes at a time, so that large batches fit in memory "
         "(GradCache). The results are the same; a step takes about a third longer.",
-        minimum=1,
     )
     pooling: str | None = option(
         None,
         f"Pooling of the token vectors: {', '.join(POOLINGS)}, or several, separated by commas, to "
         "concatenate. cls uses the vector of [CLS]. Default: the setting of a "
         "sentence-transformers folder, else mean.",
-        **_OF_MODEL,
+        **OF_MODEL,
     )
     layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", saved=True, fixed=True)
     normalize: bool | None = option(
         None,
         "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
         "folder, else false.",
-        **_OF_MODEL,
+        **OF_MODEL,
     )
 
-    truncate_dim: int | None = option(
+    truncate_dim: Positive | None = option(
         None,
         "Number of values of a vector to keep, the first ones. Default: the setting of a "
         "sentence-transformers folder, else all.",
-        minimum=1,
-        **_OF_MODEL,
+        **OF_MODEL,
     )
     prompt: str = option(
         "",
         "Text to put before each text. Default: the default prompt of a sentence-transformers "
         "folder, else none.",
-        **_OF_MODEL,
+        **OF_MODEL,
     )
 
     def validate(self):
@@ -113,10 +103,10 @@ class SentenceEmbeddingOptions(FileOptions):
             raise UserError(f"`pooling={self.pooling}`: expected {expected}")
 
     def check_run(self, config):
-        if config.train.gradient_accumulation_steps > 1 and self.loss not in _SINGLE_LOSSES:
+        if config.train.gradient_accumulation_steps > 1 and self.loss not in SINGLE_LOSSES:
             raise UserError(
                 "`gradient_accumulation_steps` requires the `loss` "
-                f"{' or '.join(_SINGLE_LOSSES)}, because others compare all examples of a batch; "
+                f"{' or '.join(SINGLE_LOSSES)}, because others compare all examples of a batch; "
                 "use `mini_batch_size`"
             )
 
@@ -128,8 +118,9 @@ class SentenceEmbeddingConfig(SentenceEmbeddingOptions, TaskConfig):
     FILE = "sentence_encoder.json"
     OPTIONS = SentenceEmbeddingOptions
 
-    # The named prompts of a sentence-transformers folder.
+    # The named prompts of a sentence-transformers folder, and whether vectors may include them.
     prompts: dict[str, str] = derived(dict)
+    include_prompt: bool = derived(True)
 
     @property
     def width(self):

@@ -10,13 +10,15 @@ import numpy as np
 
 from bert_tf import checkpoints, console
 from bert_tf.configs.model import BertConfig
-from bert_tf.configs.train import BatchConfig, FitConfig
+from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
 from bert_tf.data.containers import iterate_texts, read_table
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.base import StreamingPipeline
+from bert_tf.tasks.sentence_embedding import task
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
     SCORE_COLUMN,
@@ -24,14 +26,6 @@ from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
 )
 from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
-from bert_tf.tasks.sentence_embedding.task import (
-    SentenceEmbeddingData,
-    encoder_settings,
-    make_examples,
-    make_model,
-    read,
-)
-from bert_tf.tasks.streaming import StreamingPipeline
 from bert_tf.tokenization.settings import INPUTS
 
 # The package of the module types in modules.json.
@@ -75,89 +69,49 @@ class SentenceEncoder(StreamingPipeline):
     >>> history = encoder.fit(pairs, epochs=1, verbose=0)
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
-    `save_to_preset` writes a sentence-transformers folder without the layers above `config.layer`.
-    `model` is a `ColumnModel`, whose `bert` is a `BertModel`; `config` is a
+    `evaluate` returns, with scores, the Spearman and Pearson correlations of the cosines and the
+    scores; without, MRR@10, nDCG@10 and recall@10 of searching for each second text given the
+    first. `save_to_preset` writes a sentence-transformers folder without the layers above
+    `config.layer`. `model` is a `ColumnModel`, whose `bert` is a `BertModel`; `config` is a
     `SentenceEmbeddingConfig`.
+
+    Data of `fit` and `evaluate`:
+      texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two or
+        three lists; or a table with columns such as "sentence1" and "sentence2" or "anchor",
+        "positive" and "negative", and optionally "score".
+      scores: list with the similarity of each pair, a number; None if all pairs are similar.
+
+    Options of `fit`, which uses the losses of sentence-transformers:
+      loss: one of
+        "contrastive" (MultipleNegativesRankingLoss): find the second text of each example among
+          the second and third texts of the batch, over all devices; the default without scores;
+        "cosent" (CoSENTLoss): rank pairs by their scores; the default with scores;
+        "cosine" (CosineSimilarityLoss): match cosines to scores from -1 to 1;
+        "triplet" (TripletLoss): place the third text farther away than the second.
+      temperature: divisor of the cosines in "contrastive" and "cosent", 0.05 by default.
+      symmetric: whether "contrastive" also finds the first text given the second.
+      matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths,
+        which may include the full length.
+      mini_batch_size: number of pairs or triplets to compute at a time, so that large batches fit
+        in memory (GradCache); the results are the same, and a step takes about a third longer. None
+        for the whole batch.
     """
 
     name = "sentence_embedding"
     config_class = SentenceEmbeddingConfig
-    read = staticmethod(read)
-    make_model = staticmethod(make_model)
+    read = staticmethod(task.read)
+    make_model = staticmethod(task.make_model)
     make_servable = staticmethod(sentence_embedding_servable)
     sample = ({"pooling": "mean", "normalize": True}, ([("a", "b"), ("c", "d")], [1.0, 0.0]))
     arguments = ("texts", "scores")
+    fit_options = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
     uses_all_weights = False
-    keras_loss = "a loss of vectors"
+    activation = "linear"
     config: SentenceEmbeddingConfig
 
     @classmethod
     def _config_values(cls, files, stored, values):
-        return values if stored else encoder_settings(files.checkpoint, values)
-
-    @property
-    def width(self) -> int:
-        """The length H of a vector."""
-        return self.config.width
-
-    def fit(
-        self,
-        texts: Any,
-        scores: Any = None,
-        validation_data: Any = None,
-        loss: str | None = None,
-        temperature: float = SentenceEmbeddingConfig.temperature,
-        symmetric: bool = False,
-        matryoshka_dims: Sequence[int] = (),
-        mini_batch_size: int | None = None,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit` and a loss of sentence-transformers.
-
-        Args:
-          texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two
-            or three lists; or a table with columns such as "sentence1" and "sentence2" or "anchor",
-            "positive" and "negative", and optionally "score": a dict of lists, a DataFrame, a
-            `datasets.Dataset` or a `tf.data.Dataset` of dicts.
-          scores: list with the similarity of each pair, a number; None if all pairs are similar.
-          validation_data: a tuple (texts, scores), or a list or a table as `texts`. The history
-            gets "val_loss" and the results of `evaluate` on it, such as "val_spearman".
-          loss: one of
-            "contrastive" (MultipleNegativesRankingLoss): find the second text of each example among
-              the second and third texts of the batch, over all devices; the default without scores;
-            "cosent" (CoSENTLoss): rank pairs by their scores; the default with scores;
-            "cosine" (CosineSimilarityLoss): match cosines to scores from -1 to 1;
-            "triplet" (TripletLoss): place the third text farther away than the second.
-          temperature: divisor of the cosines in "contrastive" and "cosent".
-          symmetric: whether "contrastive" also finds the first text given the second.
-          matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths,
-            which may include the full length.
-          mini_batch_size: number of pairs or triplets to compute at a time, so that large batches
-            fit in memory (GradCache); the results are the same, and a step takes about a third
-            longer. None for the whole batch.
-          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
-            `learning_rate`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        if mini_batch_size is not None and keras.backend.backend() != "tensorflow":
-            raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
-        return self._fit(
-            (texts, scores), validation_data, options, loss=loss, temperature=temperature,
-            symmetric=symmetric, matryoshka_dims=tuple(matryoshka_dims),
-            mini_batch_size=mini_batch_size,
-        )  # fmt: skip
-
-    def evaluate(
-        self, texts: Any, scores: Any = None, batch_size: int = FitConfig.batch_size, **options: Any
-    ) -> dict[str, float]:
-        """Return a dict of metrics; see `fit` for the arguments.
-
-        With scores, they are the Spearman and Pearson correlations of the cosines and the scores;
-        without, MRR@10, nDCG@10 and recall@10 of searching for each second text given the first.
-        """
-        return self._evaluate((texts, scores), batch_size, options)
+        return values if stored else task.encoder_settings(files.checkpoint, values)
 
     def evaluate_search(
         self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
@@ -195,14 +149,13 @@ class SentenceEncoder(StreamingPipeline):
         prompts = self.config.prompts
         if prompt_name not in {None, *prompts}:
             names = ", ".join(prompts) or "none"
-            raise UserError(f"`prompt_name={prompt_name}`: the prompts of the model are {names}")
-        if prompt is None and prompt_name is not None:
-            prompt = prompts[prompt_name]
+            raise UserError(f"`prompt_name={prompt_name}`: expected one of {names}")
+        prompt = prompts[prompt_name] if prompt is None and prompt_name else prompt
         is_text = isinstance(texts, str)
         loggers = ["bert_tf"] if show_progress_bar is False else []
         with console.at_level("WARNING", *loggers):
             rows = [x for _, x in self.stream([texts] if is_text else texts, batch_size, prompt)]
-        vectors = np.array(rows, "float32").reshape(-1, self.width)
+        vectors = np.array(rows, "float32").reshape(-1, self.config.width)
         if normalize_embeddings:
             vectors = l2_normalize(vectors)
         return vectors[0] if is_text else vectors
@@ -222,21 +175,26 @@ class SentenceEncoder(StreamingPipeline):
         """
         texts = iterate_texts(texts, "texts")
         encode, prompt = self.tokenizer.encode, self.config.prompt if prompt is None else prompt
+        if prompt and not self.config.include_prompt:
+            raise UserError(f"`prompt={prompt}`: not supported by models with include_prompt=false")
         packed = self._pack((text, encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
+        size = 4 * self.config.width
         for text, arrays in self._run(
-            _first_vectors, rows, _SCHEMA, batch_size, "reading sentences", 4 * self.width, C=1
+            _first_vectors, rows, _SCHEMA, batch_size, "reading sentences", size, C=1
         ):
             yield text, arrays["vectors"]
 
     def _examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 1, _KNOWN, SCORE_COLUMN)
-        return make_examples(table, self.config)
+        return task.make_examples(table, self.config)
 
     def _data(self, examples, **values):
+        if values.get("mini_batch_size") and keras.backend.backend() != "tensorflow":
+            raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
         config = dataclasses.replace(self.config, **values)
-        return SentenceEmbeddingData(examples, config)
+        return task.SentenceEmbeddingData(examples, config)
 
     def _write_preset(self, folder):
         bert_config, prompts = self.config.bert_config, dict(self.config.prompts)
@@ -260,6 +218,7 @@ class SentenceEncoder(StreamingPipeline):
         modes = {setting: pooling == name for name, setting in POOLINGS.items()}
         if "," in pooling:  # in this order, which older versions do not read
             modes = {"pooling_mode": pooling.split(",")}
+        modes["include_prompt"] = self.config.include_prompt
         values = {
             "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}

@@ -1,10 +1,12 @@
-"""Search by cosine similarity: nearest neighbors, reranking, and metrics."""
+"""Search by cosine similarity: nearest neighbors and metrics."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.configs.base import check_value
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Positive
 
 # Lower bound of the norm in a division, so that zero vectors stay zero.
 MIN_NORM = 1e-12
@@ -46,60 +48,11 @@ class Neighbor(NamedTuple):
       index: index of the vector, in the order of addition.
       similarity: cosine of the vector and the query.
       item: the object that was added with the vector.
-      score: the score of the reranker, if any.
     """
 
     index: int  # type: ignore[assignment]
     similarity: float
     item: object
-    score: float | None = None
-
-
-class Reranker:
-    """Scores a query with each text by a cross-encoder, a classifier of text pairs.
-
-    >>> from bert_tf.tasks.sentence_embedding.search import NearestNeighbors, Reranker
-    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
-    >>> relevance = bert_tf.TextClassifier.from_preset(
-    ...     "uncased_L-4_H-256_A-4", labels=["no", "yes"]  # fine-tuned on pairs of texts
-    ... )
-    >>> reranker = Reranker(relevance, label="yes")
-    >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder, reranker=reranker)
-    >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
-    [[Neighbor(index=..., similarity=..., item=..., score=...), ...]]
-    """
-
-    def __init__(self, classifier, label=None, num_candidates=50):
-        """Create the reranker.
-
-        Args:
-          classifier: a `TextClassifier` of pairs.
-          label: the label whose probability is the score. None for "1" or "yes", and for a
-            regression model.
-          num_candidates: number of nearest neighbors to score per query.
-
-        Raises:
-          UserError: if the classifier does not have the label.
-        """
-        labels = classifier.config.labels
-        if labels and label is None:
-            label = next((x for x in ("1", "yes") if x in labels), None)
-        if label not in (labels or [None]):
-            raise UserError(f"`label={label}`: expected one of {', '.join(labels) or None}")
-        self._classifier, self._label = classifier, label
-        self.num_candidates = num_candidates
-
-    def __call__(self, query, neighbors):
-        """Score `Neighbor`s whose items are texts; return them, best first."""
-        if not neighbors:
-            return []
-        answers = self._classifier.predict([(query, x.item) for x in neighbors])
-        if self._label is None:
-            scores = [answer["score"] for answer in answers]
-        else:
-            scores = [answer["probabilities"][self._label] for answer in answers]
-        scored = [x._replace(score=float(y)) for x, y in zip(neighbors, scores, strict=True)]
-        return sorted(scored, key=lambda x: -x.score)
 
 
 class NearestNeighbors:
@@ -112,33 +65,30 @@ class NearestNeighbors:
     >>> for vector, item in [([1.0, 0.0], "east"), ([0.0, 2.0], "north")]:
     ...     neighbors.add(vector, item)
     >>> neighbors.results()
-    [[Neighbor(index=1, similarity=1.0, item='north', score=None)]]
+    [[Neighbor(index=1, similarity=1.0, item='north')]]
 
     With an encoder, queries and sentences are strings:
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
     >>> neighbors = NearestNeighbors(["Did it rain?"], encoder=encoder)
     >>> neighbors.add_texts(["It was wet.", "It was late."]).results()
-    [[Neighbor(index=..., similarity=..., item=..., score=None), ...]]
+    [[Neighbor(index=..., similarity=..., item=...), ...]]
+
+    `TextClassifier.rank` ranks the texts found by a model of pairs.
     """
 
-    def __init__(self, queries, count=5, encoder=None, reranker=None):
+    def __init__(self, queries, count=5, encoder=None):
         """Start a search for the nearest neighbors of each query.
 
         Args:
           queries: vectors (Q, H), or a string or strings if there is an `encoder`.
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
-          reranker: a `Reranker` of the nearest neighbors; requires an `encoder`.
         """
-        if count < 1:
-            raise UserError(f"`count={count}`: expected at least 1")
+        check_value("count", count, Positive)
         queries = [queries] if isinstance(queries, str) else queries
-        self._encoder, self._reranker = encoder, reranker
-        self._texts = queries if encoder is None else list(queries)
-        self._queries = l2_normalize(queries if encoder is None else encoder.encode(self._texts))
-        self._num_results = count
-        self._count = max(count, reranker.num_candidates) if reranker else count
+        self._encoder, self._count = encoder, count
+        self._queries = l2_normalize(queries if encoder is None else encoder.encode(queries))
         self._best = [[] for _ in self._queries]
         self._pending = []
         self._num_added = 0
@@ -157,12 +107,9 @@ class NearestNeighbors:
         return self
 
     def results(self):
-        """Return a list per query of at most K `Neighbor`s, best first."""
+        """Return a list per query of at most K `Neighbor`s, nearest first."""
         self._compare()
-        if not self._reranker:
-            return self._best
-        ranked = map(self._reranker, self._texts, self._best)
-        return [best[: self._num_results] for best in ranked]
+        return self._best
 
     def _compare(self):
         if not self._pending:

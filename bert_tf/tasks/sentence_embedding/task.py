@@ -1,6 +1,7 @@
 """Sentence embedding: examples, features, losses, metrics, runs and settings of folders."""
 
 import functools
+import itertools
 import os
 from typing import NamedTuple
 
@@ -17,10 +18,12 @@ from bert_tf.data.tables import as_text, open_table
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel
+from bert_tf.tasks.base import check_layers
 from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling, make_loss
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
     SCORE_COLUMN,
+    SINGLE_LOSSES,
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
 )
@@ -41,7 +44,7 @@ _SCORED, _SEARCH = ("spearman", "pearson"), tuple(f"{x}@{_K}" for x in ("mrr", "
 
 def make_model(config, dtype=None):
     pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
-    pooling.check(config.bert_config)
+    check_layers(f"layer={config.layer}", [config.layer], config.bert_config.num_hidden_layers)
     return ColumnModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
 
@@ -57,21 +60,16 @@ class SentenceEmbeddingTask(Task):
         names = _SCORED if is_dev_scored else _SEARCH
         self.metric_names = tuple(f"eval_{name}" for name in names)
         self._is_scored = is_dev_scored
-        self._options = (config.loss, *data_format, config.temperature, config.symmetric,
-                         config.matryoshka_dims, config.width)  # fmt: skip
         names = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
         self.key = {name: getattr(config, name) for name in names}
         self.key |= {"num_texts": data_format[0], "has_scores": data_format[1]}
-        # Whether the loss of an example depends on the batches of all devices.
-        self.compares_replicas = is_training and self._loss.compares_examples
-
-    @functools.cached_property
-    def _loss(self):
-        # Evaluation by the script does not need it; the data may not match `config.loss`.
-        return make_loss(*self._options)
+        self.compares_replicas = is_training and config.loss not in SINGLE_LOSSES
+        self._make_loss = functools.partial(make_loss, config, *data_format)
+        if is_training:  # else the data may not match `config.loss`
+            self._make_loss()
 
     def losses(self, outputs, batch, weights, training=True):
-        losses = self._loss.call(batch["label_value"], outputs, batch["text_ids"])
+        losses = self._make_loss()(batch["label_value"], outputs, batch["text_ids"])
         losses *= self.example_weights(batch)
         return {"sentence_loss": ops.sum(losses) / weights["examples"]}
 
@@ -134,10 +132,7 @@ def make_examples(table, config):
     if score in table.label_names:
         raise UserError(f"{table.header_place}: {score!r} has class labels, expected scores")
     if score and len(texts) == 3:
-        raise UserError(
-            f"{table.name}: found scores of {', '.join(texts)}, expected pairs of texts"
-        )
-
+        raise UserError(f"{table.name}: found scores of {', '.join(texts)}, expected pairs")
     used = [*texts, *filter(None, (score, row_id))]
 
     def make(where, index, cells):
@@ -173,20 +168,6 @@ def convert_examples(examples, tokenizer, max_seq_length, text_ids, prompt, leng
         }
 
 
-def make_features(examples, tokenizer, config):
-    """Return the `Features` of examples."""
-    length, text_ids = config.max_seq_length, {}
-    for example in examples:
-        for text in example.texts:
-            text_ids.setdefault(text, len(text_ids))
-    return Features.of_examples(
-        examples, records.SENTENCES, convert_examples, tokenizer, config,
-        ([*e.texts, e.score] for e in examples),
-        {"S": length, "C": len(examples[0].texts)},
-        options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
-    )  # fmt: skip
-
-
 class SentenceEmbeddingData(TaskData):
     """Holds `examples`, a dict from split to list of `Example`."""
 
@@ -194,7 +175,16 @@ class SentenceEmbeddingData(TaskData):
         return split in self.examples and self.examples[split][0].score is not None
 
     def features(self, split, tokenizer):
-        return make_features(self.examples[split], tokenizer, self.config)
+        examples, length = self.examples[split], self.config.max_seq_length
+        text_ids = {}
+        for text in itertools.chain(*(x.texts for x in examples)):
+            text_ids.setdefault(text, len(text_ids))
+        return Features.of_examples(
+            examples, records.SENTENCES, convert_examples, tokenizer, self.config,
+            ([*e.texts, e.score] for e in examples),
+            {"S": length, "C": len(examples[0].texts)},
+            options={"max_seq_length": length, "text_ids": text_ids, "prompt": self.config.prompt},
+        )  # fmt: skip
 
     def make_task(self, model, pad_to_max_length=False):
         is_training = "train" in self.examples
@@ -221,7 +211,8 @@ def read(options, pretrained, splits, stored=None):
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, options.data_dir, path))
         examples[split] = make_examples(open_table(paths[-1]), options)
-    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "max_seq_length")
+    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "include_prompt",
+             "max_seq_length")  # fmt: skip
     given = {x: getattr(options, x) for x in names if options.is_given(x)}
     if stored := stored or (
         pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
@@ -264,12 +255,14 @@ def encoder_settings(path, given):
     prompts = model.get("prompts") or {}
     if name not in {None, *prompts} and "prompt" not in given:
         raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
-    prompt = prompts.get(name, "")
-    if prompt and settings.get("include_prompt") is False and "prompt" not in given:
+    prompt, includes_prompt = prompts.get(name, ""), settings.get("include_prompt") is not False
+    if not includes_prompt and (used := given.get("prompt", prompt)):
         raise UserError(
-            f"{pooling_file}: include_prompt is false, which is not supported with the default "
-            f"prompt {prompt!r}; `prompt` overrides it"
+            f"{pooling_file}: include_prompt is false, which is not supported with the prompt "
+            f"{used!r}; `prompt` overrides a default prompt"
         )
+    if (measure := model.get("similarity_fn_name") or "cosine") != "cosine":
+        console.warning("%s has similarity_fn_name %s; `similarity` is the cosine", folder, measure)
     saved = {
         "pooling": modes if isinstance(modes, str) else ",".join(modes),
         "layer": -1,
@@ -277,7 +270,8 @@ def encoder_settings(path, given):
         "max_seq_length": _max_seq_length(folder),
         "truncate_dim": model.get("truncate_dim"),
         "prompt": prompt,
-        "prompts": prompts if settings.get("include_prompt", True) else {},
+        "prompts": prompts,
+        "include_prompt": includes_prompt,
     }
     for name, value in saved.items():
         if given.get(name, value) != value:

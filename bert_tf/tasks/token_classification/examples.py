@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, columns_of, find_column, find_file
+from bert_tf.data.columns import BadRows, columns_of, find_file
 from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
@@ -144,26 +144,12 @@ class TfdsSentences:
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
         """Find the dataset, such as "conll2003", and its features; prepare it if necessary."""
         self._data = TfdsDataset(name, data_dir, splits)
-        self._words = self._find_feature("word_column", [words], "word")
-        self._tags = self._find_feature("tag_column", [tags] if tags else _TFDS_TAGS, "tag")
-
-    def _find_feature(self, argument, names, item):
-        features = self._data.features
-        name = find_column(self._data.name, list(features), names, argument)
-        feature = features[name]
-        # The shape of a nested feature is a dict.
-        is_sequence = isinstance(feature.shape, tuple) and len(feature.shape) == 1
-        if not is_sequence or (item == "word" and str(feature.np_dtype) != "object"):
-            raise UserError(
-                f"`{argument}`: the feature {name} of {self._data.name} is {feature!r}, expected a "
-                f"sequence with one {item} per word"
-            )
-        return name
+        self._columns = [words], [tags] if tags else _TFDS_TAGS
 
     def read(self, split, bad=None):
         bad, table = bad or BadRows(), self._data.table(split)
-        arguments, columns = ("word_column", "tag_column"), ((self._words,), (self._tags,))
-        sentences = sentences_of_table(table, arguments, None, split != "test", columns, bad)
+        arguments = ("word_column", "tag_column")
+        sentences = sentences_of_table(table, arguments, None, split != "test", self._columns, bad)
         if not sentences:
             raise UserError(bad.first or f"{table.name}: the split has no sentences")
         return sentences
@@ -197,8 +183,8 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
             rows,
             lambda where, _, row: _sentence(where, row[text], row.get(tags), labels, with_tags),
         )
-    if config.tags.scheme == "none":
-        raise UserError("found strings, expected lists of words, because this model tags words")
+    if config is None or config.tags.scheme == "none":
+        raise UserError(f"`{arguments[0]}`: found strings, expected lists of words")
     texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
     scheme = config.tags.scheme
     entity_labels = sorted({split_tag(name, scheme)[1] for name in known if name != OUTSIDE})

@@ -7,16 +7,8 @@ from bert_tf.configs.base import REQUIRED, derived, option
 from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
-from bert_tf.tasks.token_classification.schemes import (
-    OUTSIDE,
-    PLAIN_SCHEMES,
-    convert_tags,
-    first_invalid_tag,
-    infer_scheme,
-    normalize,
-    split_tag,
-    tag_names,
-)
+from bert_tf.io.json_files import Positive
+from bert_tf.tasks.token_classification import schemes
 
 # [CLS] window [SEP]
 NUM_SPECIAL_TOKENS = 2
@@ -31,15 +23,15 @@ class Tags(NamedTuple):
 
     def convert(self, sentence):
         """Convert the tags of a `Sentence` to the model's scheme; UserError if one is invalid."""
-        invalid = first_invalid_tag(sentence.tags, self.data_scheme)
+        invalid = schemes.first_invalid_tag(sentence.tags, self.data_scheme)
         if invalid is not None:
             advice = "; set `tag_scheme` to the scheme of the data"
             raise UserError(
                 f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
                 f"in the scheme {self.data_scheme}{advice * (not sentence.where.startswith('`'))}"
             )
-        tags = convert_tags(sentence.tags, self.data_scheme, self.scheme)
-        names = {normalize(name, self.scheme): name for name in self.names}
+        tags = schemes.convert_tags(sentence.tags, self.data_scheme, self.scheme)
+        names = {schemes.normalize(name, self.scheme): name for name in self.names}
         for i, (tag, given) in enumerate(zip(tags, sentence.tags, strict=True)):
             if tag not in names:
                 found = tag if tag == given else f"{given}, {tag} in the scheme {self.scheme}"
@@ -56,15 +48,16 @@ class Tags(NamedTuple):
         The labels are all tags if they include "O", without a `scheme` that requires prefixes, or
         if the scheme is "none".
         """
-        found = infer_scheme([[label] for label in labels])
-        has_prefixes = found not in PLAIN_SCHEMES
+        found = schemes.infer_scheme([[label] for label in labels])
+        has_prefixes = found not in schemes.PLAIN_SCHEMES
         if has_prefixes:
-            is_iobes = any(split_tag(label)[0] in ("E", "S") for label in labels)
+            is_iobes = any(schemes.split_tag(label)[0] in ("E", "S") for label in labels)
             found = "iobes" if is_iobes else "iob2"
         if scheme not in (None, "none", found):
             if has_prefixes:
                 raise UserError(f"`scheme={scheme}`: the labels are tags in the scheme {found}")
-            labels = tag_names([label for label in labels if label != OUTSIDE], scheme)
+            labels = [label for label in labels if label != schemes.OUTSIDE]
+            labels = schemes.tag_names(labels, scheme)
         scheme = scheme or found
         return cls(check_labels(labels), scheme, scheme)
 
@@ -73,16 +66,9 @@ class Tags(NamedTuple):
 class TokenClassificationOptions(FileOptions, TfdsOptions):
     """The options of token classification."""
 
-    GROUPS = (
-        ("Columns and labels", "word_column tag_column tag_scheme learn_scheme output_scheme"),
-        ("Sequences", "document_context"),
-        ("Evaluation and prediction", "report"),
-    )
-
-    max_seq_length: int = option(
+    max_seq_length: Positive = option(
         128,
         "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
-        minimum=1,
         saved=True,
     )
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
@@ -111,8 +97,8 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
-    doc_stride: int | None = option(
-        None, "Stride between windows, in tokens. Default: half a window.", minimum=1, saved=True
+    doc_stride: Positive | None = option(
+        None, "Stride between windows, in tokens. Default: half a window.", saved=True
     )
     document_context: bool = option(
         False,

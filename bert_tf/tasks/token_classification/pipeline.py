@@ -2,15 +2,11 @@
 
 import dataclasses
 import itertools
-import os
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import keras
-
-from bert_tf.checkpoints import PretrainedFiles, read_metadata
+from bert_tf.checkpoints import read_metadata
 from bert_tf.configs.train import FitConfig
-from bert_tf.data.containers import check_list, check_texts, read_table
+from bert_tf.data.containers import check_list, iterate_texts, read_table
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import plain
 from bert_tf.errors import UserError
@@ -38,7 +34,30 @@ class TokenClassification(Pipeline):
     >>> ner.predict(["Jim Henson was born in Greenville."])
     [{'entities': [...]}]
 
+    Texts longer than `max_seq_length` are split into overlapping windows. `from_preset` of a
+    model without a fine-tuned head takes `labels`: either entity labels, such as "PER", or all tags
+    in the order of their ids, such as "O", "B-PER", "I-PER". Its `scheme` is "iob2", "iobes", or
+    "none" if each word has one of the `labels`, such as its part of speech. By default, it is the
+    scheme of the tags; "io", whose neighboring words with one label are an entity, if `labels` has
+    "O" and labels without prefixes; else "iob2".
+
+    In the result of `evaluate`, "loss" is the mean over words, and "accuracy" the fraction of words
+    with the correct tag. If the tags mark entities, "precision", "recall" and "f1" of whole
+    entities are as in conlleval. Tags may have another scheme than the model's.
+
     `model` is a `BertTokenClassifier`, `config` a `TokenClassificationConfig`.
+
+    Data of `fit` and `evaluate`:
+      texts: list of str, or list of sentences, which are lists of words; or a table with the
+        columns "tokens" and "ner_tags", or "text" and "entities".
+      labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
+        `predict` returns them, or tuples (start, end, label). For sentences, a list of tags or tag
+        indices per sentence, one for each word.
+
+    Options of `fit`:
+      batch_size: in windows.
+      class_weight: dict from tags to the loss weights of their words, 1 if missing; or "balanced",
+        see `TextClassifier`.
     """
 
     name = "token_classification"
@@ -52,47 +71,24 @@ class TokenClassification(Pipeline):
     make_servable = staticmethod(token_classification_servable)
     served: ClassVar = {"token_classification": ServedTask(token_classification_answer)}
     sample = ({"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2")}, ([["a", "b"]], [["B-X", "O"]]))
+    preset_options = ("labels", "scheme")
+    fit_options = ("class_weight",)
     config: TokenClassificationConfig
 
     @classmethod
-    def from_preset(  # type: ignore[override]
-        cls,
-        preset: str | os.PathLike | PretrainedFiles,
-        labels: Sequence[str] | None = None,
-        scheme: str | None = None,
-        **options: Any,
-    ) -> "TokenClassification":
-        """Create the pipeline from a pre-trained or fine-tuned model; see `Pipeline.from_preset`.
-
-        Args:
-          preset: see `Pipeline.from_preset`.
-          labels: the labels of a new head: either entity labels, such as "PER", or all tags in the
-            order of their ids, such as "O", "B-PER", "I-PER". None to load the saved head.
-          scheme: the tagging scheme of a new head: "iob2", "iobes", or "none" if each word has one
-            of the `labels`, such as its part of speech. None for the scheme of the tags; for
-            "io", whose neighboring words with one label are an entity, if `labels` has "O" and
-            labels without prefixes; else for "iob2".
-          **options: other arguments of `Pipeline.from_preset`. Texts longer than `max_seq_length`
-            are split into overlapping windows.
-
-        Raises:
-          UserError: if the model does not exist, or an argument does not match it.
-        """
+    def _config_values(cls, files, stored, values):
+        labels, scheme = (values.pop(name, None) for name in cls.preset_options)
         if labels is not None:
-            labels = check_texts(labels, "labels")
+            labels = list(iterate_texts(labels, "labels"))
             if scheme not in (None, "iob2", "iobes", "io", "none"):
                 raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none")
             if OUTSIDE not in labels:
                 scheme = scheme or "iob2"
-            tags = options["tags"] = Tags.of_labels(labels, scheme)
+            tags = values["tags"] = Tags.of_labels(labels, scheme)
             if OUTSIDE not in tags.names and tags.scheme != "none":
                 raise UserError(f"`labels`: found tags such as {labels[0]} without {OUTSIDE}")
         elif scheme is not None:
             raise UserError("`scheme` requires `labels`")
-        return super().from_preset(preset, **options)
-
-    @classmethod
-    def _config_values(cls, files, stored, values):
         if stored:
             for name in values:
                 name = name.replace("tags", "labels")
@@ -108,46 +104,6 @@ class TokenClassification(Pipeline):
                 )
             return {**values, "tags": Tags.of_labels(metadata.get("labels", ()))}
         return values
-
-    def fit(
-        self,
-        texts: Any,
-        labels: Any = None,
-        validation_data: Any = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        **options: Any,
-    ) -> keras.callbacks.History:
-        """Train the model with `keras.Model.fit`; the loss is the mean over words.
-
-        Args:
-          texts: list of str, or list of sentences, which are lists of words; or, as the only data,
-            a table with the columns "tokens" and "ner_tags", or "text" and "entities": a dict of
-            lists, a DataFrame, a `datasets.Dataset` or a `tf.data.Dataset` of dicts.
-          labels: for str, a list of entities per text: dicts with "start", "end" and "label", as
-            `predict` returns them, or tuples (start, end, label). For sentences, a list of tags or
-            tag indices per sentence, one for each word.
-          validation_data: a tuple (texts, labels), or a table. The history gets the results of
-            `evaluate` on it, such as "val_f1".
-          class_weight: dict from tags to the loss weights of their words, 1 if missing; or
-            "balanced", see `TextClassifier.fit`.
-          **options: attributes of `FitConfig`, such as `batch_size` (in windows), and of
-            `OptimizerConfig`, and arguments of `keras.Model.fit`, such as `callbacks`.
-
-        Raises:
-          UserError: if an argument is invalid.
-        """
-        return self._fit((texts, labels), validation_data, options, class_weight=class_weight)
-
-    def evaluate(
-        self, texts: Any, labels: Any = None, batch_size: int = FitConfig.batch_size, **options: Any
-    ) -> dict[str, float]:
-        """Return a dict of the metrics of `run_ner.py`; see `fit` for the arguments.
-
-        "loss" is the mean over words, and "accuracy" the fraction of words with the correct tag. If
-        the tags mark entities, "precision", "recall" and "f1" of whole entities are as in
-        conlleval. Tags may have another scheme than the model's.
-        """
-        return self._evaluate((texts, labels), batch_size, options)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> Any:
         """Find the entities in texts, or tag words.
@@ -172,7 +128,7 @@ class TokenClassification(Pipeline):
             return self.predict([texts], batch_size)[0]
         texts = list(map(plain, check_list(texts, "texts", "a list of texts or of lists of words")))
         if not texts or isinstance(texts[0], str):
-            texts = check_texts(texts, "texts")
+            texts = list(iterate_texts(texts, "texts"))
             self._warn_if_blank("texts", texts)
             return self._answers([{"text": x} for x in texts], batch_size)
         self._warn_if_random("the tags")
@@ -195,7 +151,7 @@ class TokenClassification(Pipeline):
         return sentences
 
     def _trained_config(self, examples):
-        config: Any = self.config
+        config = self.config
         tags = [sentence.tags for sentence in examples["train"]]
         data_scheme = infer_scheme(tags, config.tags.data_scheme)
         return dataclasses.replace(config, tags=config.tags._replace(data_scheme=data_scheme))

@@ -13,86 +13,77 @@ from bert_tf.tasks.token_classification.schemes import split_tag
 from bert_tf.tokenization.graph_normalization import rows_of_values
 from bert_tf.tokenization.packing_graph import Windows, pack
 
-_STRINGS = tf.TensorSpec((None,), tf.string)
+
+def find_entities(prepared, config, texts):
+    """Find the entities in texts (B,); if the tags do not mark spans, every word is an entity.
+
+    The windows are those of run_ner.py.
+
+    Returns:
+      Dict of tensors (B, E):
+        `entity`: string, padded with "".
+        `label`: string.
+        `start`, `end`: int32, its character offsets (end exclusive), not counting invalid
+          UTF-8; padded with -1.
+        `score`: float32, the mean probability of its words.
+    """
+    tokenizer, tag_table = prepared.tokenizer, _TagTable(config.tags)
+    *rules, _ = config.tokenizer_settings.values()
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    is_start = WordTable(*rules).starts(texts, ids, starts)
+    tags, probabilities = _classify_words(prepared, config, ids, is_start)
+    word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
+    num_words = tf.size(tags)
+    word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
+    # Unicode normalization may reorder combining marks, so the last token may start first.
+    word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
+    word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
+
+    begins = tag_table.begins(tags, word_texts)
+    entities = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+    is_inside = tf.gather(tag_table.labels, tags) > 0
+    entities = tf.where(is_inside, entities, -1)  # segment operations ignore -1
+    num_entities = tf.reduce_sum(tf.cast(begins, tf.int32))
+    first = tf.math.unsorted_segment_min(word_starts, entities, num_entities)
+    last = tf.math.unsorted_segment_max(word_ends, entities, num_entities)
+    score = tf.math.unsorted_segment_mean(probabilities, entities, num_entities)
+    entity_texts = tf.boolean_mask(word_texts, begins)
+    labels = tf.gather(tag_table.names, tf.boolean_mask(tags, begins))
+
+    def by_text(values, default):
+        ragged = tf.RaggedTensor.from_value_rowids(
+            values, tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64), validate=False
+        )
+        return ragged.to_tensor(default)
+
+    return {
+        "entity": by_text(substrings(texts, entity_texts, first, last), ""),
+        "label": by_text(labels, ""),
+        "start": by_text(first, -1),
+        "end": by_text(last, -1),
+        "score": by_text(score, 0.0),
+    }
 
 
-class TokenClassificationModule(tf.Module):
-    """Finds entities in texts, in the graph, with the same windows as run_ner.py."""
+def _classify_words(prepared, config, ids, is_start):
+    """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
+    windows = Windows(ids, config.window_size, config.stride)
+    # A dummy entry keeps the gather from reading an empty tensor.
+    is_start = tf.concat([is_start, [False]], 0)
 
-    def __init__(self, prepared, config):
-        super().__init__()
-        _, self._call, self._buckets, _, self.tokenizer = prepared
-        self._config = config
-        self._tags = _TagTable(config.tags)
-        *rules, _ = config.tokenizer_settings.values()
-        self._words = WordTable(*rules)
+    def read(rows):
+        segment = windows.segment(rows)
+        inputs = pack(prepared.tokenizer.vocab, prepared.buckets, segment)
+        position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
+        is_text, token_indices = segment.find(position)
+        scores = tf.nn.softmax(prepared.call(inputs)["logits"])
+        # Each word is read from the window with its maximum context, which keeps the order.
+        is_read = is_text & tf.gather(is_start, token_indices)
+        is_read &= windows.is_max_context(rows, position)
+        scores = tf.boolean_mask(scores, is_read)
+        return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
 
-    @tf.function(input_signature=[_STRINGS])
-    def __call__(self, texts):
-        """Find the entities in texts (B,); if the tags do not mark spans, every word is an entity.
-
-        Returns:
-          Dict of tensors (B, E):
-            `entity`: string, padded with "".
-            `label`: string.
-            `start`, `end`: int32, its character offsets (end exclusive), not counting invalid
-              UTF-8; padded with -1.
-            `score`: float32, the mean probability of its words.
-        """
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
-        is_start = self._words.starts(texts, ids, starts)
-        tags, probabilities = self._classify_words(ids, is_start)
-        word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
-        num_words = tf.size(tags)
-        word_texts = tf.boolean_mask(rows_of_values(ids), is_start)
-        # Unicode normalization may reorder combining marks, so the last token may start first.
-        word_starts = tf.math.unsorted_segment_min(starts.values, word_indices, num_words)
-        word_ends = tf.math.unsorted_segment_max(ends.values, word_indices, num_words)
-
-        begins = self._tags.begins(tags, word_texts)
-        entities = tf.cumsum(tf.cast(begins, tf.int32)) - 1
-        is_inside = tf.gather(self._tags.labels, tags) > 0
-        entities = tf.where(is_inside, entities, -1)  # segment operations ignore -1
-        num_entities = tf.reduce_sum(tf.cast(begins, tf.int32))
-        first = tf.math.unsorted_segment_min(word_starts, entities, num_entities)
-        last = tf.math.unsorted_segment_max(word_ends, entities, num_entities)
-        score = tf.math.unsorted_segment_mean(probabilities, entities, num_entities)
-        entity_texts = tf.boolean_mask(word_texts, begins)
-        labels = tf.gather(self._tags.names, tf.boolean_mask(tags, begins))
-
-        def by_text(values, default):
-            ragged = tf.RaggedTensor.from_value_rowids(
-                values, tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64), validate=False
-            )
-            return ragged.to_tensor(default)
-
-        return {
-            "entity": by_text(substrings(texts, entity_texts, first, last), ""),
-            "label": by_text(labels, ""),
-            "start": by_text(first, -1),
-            "end": by_text(last, -1),
-            "score": by_text(score, 0.0),
-        }
-
-    def _classify_words(self, ids, is_start):
-        """Return the tags of all words, int32 (N,), and their probabilities, float32 (N,)."""
-        windows = Windows(ids, self._config.window_size, self._config.stride)
-        # A dummy entry keeps the gather from reading an empty tensor.
-        is_start = tf.concat([is_start, [False]], 0)
-
-        def read(rows):
-            segment = windows.segment(rows)
-            inputs = pack(self.tokenizer.vocab, self._buckets, segment)
-            position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
-            is_text, token_indices = segment.find(position)
-            scores = tf.nn.softmax(self._call(inputs)["logits"])
-            # Each word is read from the window with its maximum context, which keeps the order.
-            is_read = is_text & tf.gather(is_start, token_indices)
-            is_read &= windows.is_max_context(rows, position)
-            scores = tf.boolean_mask(scores, is_read)
-            return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
-
-        return windows.map(read, [(tf.int32, (None,)), (tf.float32, (None,))])
+    return windows.map(read, [(tf.int32, (None,)), (tf.float32, (None,))])
 
 
 class _TagTable:
@@ -117,15 +108,13 @@ class _TagTable:
 
 
 def token_classification_servable(model, config, serving_config):
-    """Return the `Servable` for text (`TokenClassificationModule`) and ids (logits)."""
+    """Return the `Servable` for text (`find_entities`) and ids (logits)."""
     prepared = prepare_model(model, config, serving_config)
-    module = TokenClassificationModule(prepared, config)
     return Servable(
         task="token_classification",
         prepared=prepared,
-        serve_text=lambda inputs: module(inputs["text"]),
+        serve_text=lambda inputs: find_entities(prepared, config, inputs["text"]),
         serve_ids=lambda inputs: {"logits": prepared.call(inputs)["logits"]},
-        module=module,
         metadata={"labels": config.tags.names},
         has_variable_width=True,
     )

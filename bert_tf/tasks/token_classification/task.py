@@ -1,6 +1,12 @@
-"""Token classification: model, loss, metrics and runs."""
+"""Token classification: features, losses, metrics and runs.
+
+The tag of a word is predicted at its first WordPiece (BERT paper, section 5.3). A sentence that
+does not fit into one sequence is split into overlapping windows, and each word is tagged in the
+window with the most context around it.
+"""
 
 import collections
+import dataclasses
 import itertools
 import re
 
@@ -9,23 +15,113 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS
+from bert_tf.data import records
 from bert_tf.data.columns import BadRows
+from bert_tf.data.features import Features
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
-from bert_tf.tasks.token_classification.features import (
-    NOT_WORD_START,
-    SENTENCE_START,
-    infer_tags,
-    make_features,
-    valid_sentences,
-)
-from bert_tf.tasks.token_classification.options import TokenClassificationConfig
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from bert_tf.tasks.token_classification.schemes import convert_tags, spans_from_tags
+from bert_tf.tokenization.packing import SlidingWindows, pack_pair
+from bert_tf.tokenization.settings import UNK
 from bert_tf.training import results
-from bert_tf.training.results import result_file
 from bert_tf.training.task import Task, TaskData, argmax
+
+# Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
+NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
+
+
+def infer_tags(sentences, data_scheme=None, scheme=None):
+    """Return the `Tags` of a training set, with the labels in alphabetical order."""
+    data_scheme = data_scheme or schemes.infer_scheme([sentence.tags for sentence in sentences])
+    scheme = scheme or ("none" if data_scheme == "none" else "iob2")
+    schemes.check_compatible("learn_scheme", scheme, data_scheme)
+    # An invalid tag adds no label; `valid_sentences` reports it.
+    valid = [s.tags for s in sentences if schemes.first_invalid_tag(s.tags, data_scheme) is None]
+    if data_scheme == "none":  # with "O", if it is one of the labels
+        labels = {tag for tags in valid for tag in tags}
+    else:
+        labels = {span.label for tags in valid for span in spans_from_tags(tags, data_scheme)}
+    return Tags(schemes.tag_names(sorted(labels), scheme), scheme, data_scheme)
+
+
+def valid_sentences(sentences, tags, bad):
+    """Return the sentences with valid tags; report the others to `bad`."""
+    valid, leading_lines = [], ()
+    for sentence in sentences:
+        # If the first sentence of a document is skipped, the next one starts the document.
+        leading_lines += sentence.leading_lines
+        try:
+            if sentence.tags is not None:
+                tags.convert(sentence)
+        except UserError as error:
+            bad(str(error))
+        else:
+            valid.append(dataclasses.replace(sentence, leading_lines=leading_lines))
+            leading_lines = ()
+    return valid
+
+
+def make_features(sentences, tokenizer, config):
+    """Return the `Features` of `Sentence`s."""
+    documents = []
+    for sentence in sentences:
+        if not config.document_context or sentence.leading_lines or not documents:
+            documents.append([])
+        documents[-1].append(sentence)
+    tags = config.tags
+    return Features.of_examples(
+        documents, records.TAGGING, convert_documents, tokenizer, config,
+        ([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
+        {"S": config.max_seq_length},
+        num_labels=len(tags.names),
+        options={"config": config},
+        fingerprint={
+            "tags": list(tags.names),
+            "learn_scheme": tags.scheme,
+            "tag_scheme": tags.data_scheme,
+            "doc_stride": config.doc_stride,
+            "document_context": config.document_context,
+        },
+    )  # fmt: skip
+
+
+def encode_words(document, tags, tokenizer):
+    """Tokenize a document; return lists of token ids, tag ids and `word_starts`."""
+    tag_to_id = {name: number for number, name in enumerate(tags.names)}
+    ids, tag_ids, starts = [], [], []
+    for sentence in document:
+        sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
+        for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
+            # A word needs a tag even if the tokenizer removes all of its characters.
+            pieces = pieces or [tokenizer.vocab[UNK]]
+            more = len(pieces) - 1
+            ids += pieces
+            tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
+            starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
+    return ids, tag_ids, starts
+
+
+def convert_documents(documents, tokenizer, config, lengths):
+    """Yield each window as a dict for `records.TAGGING`; a word is tagged in only one window."""
+    for document in documents:
+        ids, tag_ids, starts = encode_words(document, config.tags, tokenizer)
+        windows = SlidingWindows(len(ids), config.window_size, config.stride)
+        for index, (first, length) in enumerate(windows.spans):
+            tokens = range(first, first + length)
+            padding = [0] * (config.window_size - length)
+            word_starts = [
+                starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
+            ]
+            window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
+            packed = pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length)
+            yield {
+                **packed,
+                "tag_ids": [0, *window_tags, 0, *padding],
+                "word_starts": [0, *word_starts, 0, *padding],
+            }
 
 
 class TokenClassificationTask(Task):
@@ -101,13 +197,17 @@ class TokenClassificationTask(Task):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
         num_words = max(sum(map(len, labels)), 1)
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
-        # conlleval computes the accuracy in the scheme of the data.
         schemes = self._tags.scheme, self._tags.data_scheme
-        converted = [[convert_tags(x, *schemes) for x in tags] for tags in (labels, predicted)]
+
+        def words(sentences):
+            """Return the tags in the scheme of the data, as conlleval for the accuracy."""
+            return itertools.chain(*(convert_tags(tags, *schemes) for tags in sentences))
+
+        is_correct = [x == y for x, y in zip(words(labels), words(predicted), strict=True)]
         scores = ()
         if self._tags.scheme != "none":
             scores = SpanCounts(labels, predicted, self._tags.scheme).precision_recall_f1()
-        values = (accuracy(*converted), *scores, loss, loss)
+        values = (float(np.mean(is_correct)), *scores, loss, loss)
         return dict(zip(self.metric_names, values, strict=True))
 
 
@@ -138,10 +238,9 @@ class TokenClassificationData(TaskData):
         tags = self.config.tags
         scheme = self.config.output_scheme or tags.data_scheme
         predicted = [
-            schemes.convert_tags(sentence, tags.scheme, scheme)
-            for sentence in task.tags(predictions)
+            convert_tags(sentence, tags.scheme, scheme) for sentence in task.tags(predictions)
         ]
-        path = result_file(folder, "test_predictions", split, ".txt")
+        path = results.result_file(folder, "test_predictions", split, ".txt")
         write_columns(path, self.examples[split], predicted)
         console.info("wrote %s, tag scheme %s", path, scheme)
 
@@ -280,9 +379,3 @@ def classification_report(true, predicted, scheme):
     ids = {name: number for number, name in enumerate(names)}
     flat = ([ids[tag] for tags in sentences for tag in tags] for sentences in (true, predicted))
     return results.report(*flat, names)
-
-
-def accuracy(true, predicted):
-    """Return the fraction of words with the correct tag, given two lists of lists of tags."""
-    pairs = (zip(*tags, strict=True) for tags in zip(true, predicted, strict=True))
-    return float(np.mean([x == y for x, y in itertools.chain.from_iterable(pairs)]))
