@@ -1,16 +1,22 @@
 """MkDocs hook that adds files from outside docs/ to the site, such as README.md and the notebooks.
 
 The files keep their relative links for readers of the repository; the hook rewrites them for the
-site.
+site. It also replaces comments such as `<!-- flags: TrainConfig OptimizerConfig.layer_decay -->`
+and `<!-- arguments: FitConfig -->` by a table of the options that these configurations declare.
 """
 
+import dataclasses
 import html
+import importlib
 import json
 import pathlib
 import posixpath
 import re
 
 from mkdocs.structure.files import File
+
+from bert_tf.cli.flags import RELEASE_FLAGS
+from bert_tf.configs.base import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Path in the repository -> name of the page.
@@ -39,6 +45,7 @@ _JUPYTER_ANCHOR = re.compile(r"\]\(#[^)]*\)")
 _TITLE = re.compile(r"# @title (.+?)(?: \{.*\})?\n")
 # Longer outputs of notebooks are collapsed.
 _MAX_LINES = 30
+_OPTIONS = re.compile(r"<!-- (flag|argument)s: (.+?) -->")
 
 
 def on_files(files, config):
@@ -58,12 +65,47 @@ def on_page_markdown(markdown, page, **_):
     name = page.file.src_uri
     if name.startswith("api/"):
         page.meta["search"] = {"boost": 0.3}
+    markdown = _OPTIONS.sub(_options_table, markdown)
     return markdown if name in PAGES.values() else _rewrite_links(markdown, f"docs/{name}", name)
 
 
 def on_page_content(content, **_):
     """Mark short code, for site.css."""
     return _SHORT_CODE.sub('<code class="short">', content)
+
+
+def _options_table(comment):
+    """Return the options in a comment, names of `Config` classes or CLASS.OPTION, as a table."""
+    is_flag, rows = comment[1] == "flag", {}
+    for class_name in comment[2].split():
+        class_name, _, only = class_name.partition(".")
+        for field in dataclasses.fields(_configs()[class_name]):
+            text = field.metadata.get("help")
+            if not text or only not in ("", field.name):
+                continue
+            known = not is_flag or field.name in RELEASE_FLAGS.split()
+            mark = "" if known else " (bert_tf)"
+            if choices := field.metadata["choices"]:
+                text += f" One of {', '.join(f'`{x}`' for x in choices)}."
+            default = "" if field.default in (None, (), "") else f"`{field.default}`"
+            if field.default is dataclasses.MISSING:
+                default = "required"
+            name = f"--{field.name}" if is_flag else field.name
+            rows[name] = f"| `{name}` | {default.lower() if is_flag else default} | {text}{mark} |"
+    return "\n".join(
+        [f"| {comment[1]} | default | meaning |", "| --- | --- | --- |", *rows.values()]
+    )
+
+
+def _configs():
+    """Return all configurations by the names of their classes."""
+    for pattern in ("configs/*.py", "tasks/*/options.py"):
+        for path in (ROOT / "bert_tf").glob(pattern):
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    classes = [Config]
+    for cls in classes:
+        classes += cls.__subclasses__()
+    return {cls.__name__: cls for cls in classes}
 
 
 def notebook_to_markdown(notebook):
