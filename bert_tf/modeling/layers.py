@@ -133,13 +133,15 @@ def _keep_mask(shape, rate, seed):
     They are unsigned, because TensorFlow handles int32 tensors of a GPU on the host.
     """
     seed = FixedSeedGenerator(seed)
-    axis = next((i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0), None)
-    if axis is None:
+    axes = [i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0]
+    if not axes:
         return keras.random.uniform(shape, seed=seed) >= rate
+    is_jax = keras.backend.backend() == "jax"
+    axis = axes[-1 if is_jax else 0]  # JAX divides the first axis, the batch, among devices
     half = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
     bits = keras.random.randint(half, -(2**31), 2**31 - 1, seed=seed)
     bits, limit = ops.cast(bits, "uint32"), round(rate * 2**16)
-    if keras.backend.backend() == "jax":  # its gradient would keep halves in place of booleans
+    if is_jax:  # its gradient would keep halves in place of booleans
         low, high = bits % 2**16, bits // 2**16
         return ops.concatenate([low >= limit, high >= limit], axis)
     # `view` needs a known last axis.

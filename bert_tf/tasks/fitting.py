@@ -26,6 +26,7 @@ _OTHER_NAMES = {
     "dtype": "`dtype` of `from_preset`",
     "num_train_epochs": "`epochs`",
     "train_batch_size": "`batch_size`",
+    "x": "positional arguments",
     "epoch": "`epochs`",
     "lr": "`learning_rate`",
     # of transformers

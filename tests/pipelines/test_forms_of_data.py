@@ -328,6 +328,7 @@ def test_vectors_of_a_column(pipelines):
         ("TextClassifier", {"labels": ["a"], "task_type": "regression"}, "`task_type=regression`"),
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),
         ("TextClassifier", {"num_classes": 2, "max_seq_length": 33}, "`max_seq_length=33`"),
+        ("TextClassifier", {"num_classes": 1}, "`num_classes=1`"),
         ("TokenClassification", {}, "`labels`"),
         ("TokenClassification", {"labels": "PER"}, "`labels`"),
         ("TokenClassification", {"labels": ["PER", "PER"]}, "`labels"),

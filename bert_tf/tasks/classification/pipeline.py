@@ -90,6 +90,9 @@ class TextClassifier(Pipeline):
         if (num_classes := values.pop("num_classes", None)) is not None:
             if "labels" in values:
                 raise UserError("`labels` cannot be combined with `num_classes`")
+            if num_classes < 2:
+                other = 'at least 2; for a score, use `task_type="regression"` without it'
+                raise UserError(f"`num_classes={num_classes}`: expected {other}")
             values["labels"] = range(num_classes)
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
