@@ -27,6 +27,7 @@ _OTHER_NAMES = {
     "num_train_epochs": "`epochs`",
     "train_batch_size": "`batch_size`",
     "x": "positional arguments",
+    "y": "positional arguments",
     "epoch": "`epochs`",
     "lr": "`learning_rate`",
     # of transformers
@@ -55,7 +56,7 @@ class Trainable(TaskSpec):
     evaluate_options: tuple[str, ...] = ()
     # Whether the model has a head that is not pre-trained.
     has_head = True
-    # Makes probabilities of the logits: "softmax", "sigmoid", or "linear" if there are none.
+    # Makes probabilities of the logits: "softmax" or "sigmoid"; else "linear".
     activation = "softmax"
     # The optimizer unless one was given, and the arguments of `compile`.
     _default_optimizer = None
@@ -93,7 +94,7 @@ class Trainable(TaskSpec):
           **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
         """
         if re.fullmatch(_LOSSES.get(self.activation, ""), str(loss), re.IGNORECASE):
-            loss = None  # that of the task
+            loss = None  # the default
         given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
         default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
@@ -127,7 +128,7 @@ class Trainable(TaskSpec):
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
         allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
-        for name in options.keys() - allowed:
+        for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
             other = f"; use {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""
@@ -150,7 +151,8 @@ class Trainable(TaskSpec):
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
         for callback in () if self._has_own_scores else callbacks:
             # Keras knows the direction of its own metrics only. Ours are scores, except losses.
-            if getattr(callback, "mode", None) == "auto" and "loss" not in callback.monitor:
+            monitor = getattr(callback, "monitor", "loss")
+            if getattr(callback, "mode", None) == "auto" and "loss" not in monitor:
                 callback.mode = "max"
         history = fit(data, config, optimizer_config, callbacks, options)
         self._is_random = False
