@@ -277,7 +277,7 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     trainer = trainers.BpeTrainer(
         # The trainer allocates memory for this number. A word has fewer merges than characters.
         vocab_size=min(vocab_size, len(pieces) + sum(map(len, words))),
-        min_frequency=min_count,
+        min_frequency=min(min_count, 2**63),  # the trainer's number has 64 bits
         # Includes the characters, because their ids break ties and are random by default.
         special_tokens=pieces,
         continuing_subword_prefix="##",

@@ -175,6 +175,7 @@ def test_learned_size(caplog):
 def test_rare_characters_are_left_out():
     words = {**WORD_COUNTS, "caf\u00e9": 1, "\u535a": 2}
     pieces = vocabulary.learn(words, 100, num_unused=1)
+    assert vocabulary.learn(words, 100, 10**30, 1) == vocabulary.learn(words, 100, 10**9, 1)
     assert not {"\u00e9", "##\u00e9", "##\u535a"} & set(pieces)
     assert "\u535a" in pieces
 
