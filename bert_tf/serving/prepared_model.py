@@ -128,7 +128,10 @@ class PreparedModel(NamedTuple):
 
         def serve_text(inputs):
             others = {name: value for name, value in inputs.items() if name not in names}
-            batch = self.buckets.tokenize(self.tokenizer, *(inputs[name] for name in names))
+            texts = [inputs[name] for name in names]
+            batch = self.buckets.tokenize(self.tokenizer, *texts)
+            for ids in batch.values():
+                ids.set_shape((texts[0].shape[0], None))
             return serve_ids({**batch, **others})
 
         return serve_text
@@ -156,6 +159,8 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
     call = _with_constants(model) if has_constants else functools.partial(call_model, model)
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
+    # The same function in both signatures is saved and loaded only once.
+    call = tf.function(call, autograph=False)
     return PreparedModel(model, call, buckets, serving_config, tokenizer)
 
 
@@ -222,7 +227,7 @@ def _with_constants(model):
 def call_model(model, inputs, skip_padding):
     """Call a model in inference mode; for a single row, skipping padding takes more time."""
     call = functools.partial(model, inputs, training=False)
-    if not skip_padding:
+    if not skip_padding or inputs["input_ids"].shape[0] == 1:
         return call(skip_padding=False)
     return tf.cond(
         tf.shape(inputs["input_ids"])[0] == 1,

@@ -194,17 +194,17 @@ class Pipeline(Trainable):
         instead; `changes` override the config.
         """
         self._warn_if_random("the answers")
-        config = dataclasses.replace(self.config, **changes)
 
         def make():
+            config = dataclasses.replace(self.config, **changes)
             skip_padding = can_skip_padding(model_strategy(self.model))
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             servable = self.make_servable(self.model, config, serving_config, **(options or {}))
             return serving.ServablePredictor(servable)
 
-        # By number of texts, because a caller may alternate between texts and pairs.
-        name = "predictor", config.num_texts
-        return self._cache.get(self.model, name, (config, options), make)(rows, batch_size, output)
+        # By the changes, because a caller may alternate between texts and pairs.
+        name, settings = ("predictor", *changes.values()), (self.config, options)
+        return self._cache.get(self.model, name, settings, make)(rows, batch_size, output)
 
     def export(self, folder: str | os.PathLike, version: int | None = None, **options: Any) -> str:
         """Write a SavedModel for TF Serving and for programs without bert_tf.

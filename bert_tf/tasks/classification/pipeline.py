@@ -151,7 +151,7 @@ class TextClassifier(Pipeline):
         texts = [list(x.texts().values()) for x in examples]
         log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
         # With an empty second text, a model of pairs gives the same answer as for a single text.
-        num_texts = self._trained_config({"test": examples}).num_texts
+        num_texts = self._num_texts(examples)
         if num_texts == 2:
             examples = [dataclasses.replace(x, text_b=x.text_b or "") for x in examples]
         rows = [{**x.texts(), "numbers": list(x.numbers)} for x in examples]
@@ -276,13 +276,15 @@ class TextClassifier(Pipeline):
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
     def _trained_config(self, examples):
-        config = self.config
+        num_texts = self._num_texts(itertools.chain(*examples.values()))
         # The columns and the split describe the old training data.
-        config = dataclasses.replace(config, columns={}, dev_split=None)
-        if not any(x.text_b for rows in examples.values() for x in rows):
-            return config
-        config.bert_config.check_num_texts(2)
-        return dataclasses.replace(config, num_texts=2)
+        return dataclasses.replace(self.config, columns={}, dev_split=None, num_texts=num_texts)
+
+    def _num_texts(self, examples):
+        if not any(x.text_b for x in examples):
+            return self.config.num_texts
+        self.config.bert_config.check_num_texts(2)
+        return 2
 
     def _data(self, examples, class_weight=None):
         # For `evaluate`, too.
