@@ -77,6 +77,7 @@ def check_quantized_preset(folder, tmp_path, name, mode):
     assert loaded.model.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.slow
 def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
     check_quantized_preset(encoder_folder, tmp_path, "TextClassifier", "int8")
     folder = str(tmp_path / "saved")
@@ -99,8 +100,8 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
     ("name", "data"),
     [
         ("TextClassifier", (TEXTS, ["x", "y"])),
-        ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
         *(pytest.param(*x, marks=pytest.mark.slow) for x in (
+            ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
             ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
             ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
             ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),

@@ -51,6 +51,7 @@ def fit(folder, output_dir, callbacks=(), epochs=3, seed=0, **options):
     return classifier, history
 
 
+@pytest.mark.slow
 def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     # An epoch after the first step is one host loop.
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 1e6)

@@ -107,6 +107,7 @@ def test_forms_of_answers(trained, encoder_folder):
             call()
 
 
+@pytest.mark.slow
 def test_copies_keep_what_was_compiled(encoder_folder):
     classifier = make(encoder_folder)
     assert copy.deepcopy(classifier)._is_random

@@ -103,7 +103,7 @@ def test_loss_is_the_mean_over_words(encoder_folder):
     assert history["loss"][0] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-@pytest.mark.parametrize("scheme", ["iob2", "iobes"])
+@pytest.mark.parametrize("scheme", ["iob2", pytest.param("iobes", marks=pytest.mark.slow)])
 def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     ner = make(encoder_folder, scheme=scheme)
     assert ner.config.tags.scheme == scheme

@@ -50,6 +50,7 @@ def config(topics, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, caplog):
     spec = TASKS["topics"]
     results = training.fine_tune(spec, config(do_train=True, do_eval=True))

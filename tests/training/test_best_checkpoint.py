@@ -121,6 +121,7 @@ def test_evaluation_does_not_change_the_training(scripted, tmp_path):
     assert evaluated_steps(scripted) == [2, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_interrupted_evaluation_runs_again(tmp_path):
     for script in ([0.1], [0.2, 0.3]):  # the evaluations at steps 4 and 8 fail
         with pytest.raises(IndexError):

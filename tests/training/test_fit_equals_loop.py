@@ -143,7 +143,7 @@ def assert_close(found, expected, atol=1e-6):
 
 
 # The others have little of their own.
-QUICK = ("class_weights", "span", "tags", "contrastive", "pretraining")
+QUICK = ("class_weights", "contrastive")
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ def test_any_learning_rate_of_the_optimizer(tmp_path, caplog):
     assert "`name` changed from constant_rate to None" in caplog.text
 
 
+@pytest.mark.slow
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     def make_task():
         return PretrainingTask(config())
