@@ -19,8 +19,8 @@ __version__ = "0.3.0"
 # TensorFlow is an optional dependency, because several packages provide it.
 if importlib.util.find_spec("tensorflow") is None:
     raise ImportError(
-        "bert_tf requires TensorFlow, which is not installed: pip install 'bert_tf[tensorflow]'; "
-        "for tensorflow-cpu, tensorflow-tpu or tf-nightly see docs/models.md"
+        "bert_tf requires TensorFlow, which is not installed: pip install '.[tensorflow]' in the "
+        "clone of bert_tf; for tensorflow-cpu, tensorflow-tpu or tf-nightly see docs/models.md"
     )
 
 keras_registry.install()

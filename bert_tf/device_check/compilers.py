@@ -69,6 +69,12 @@ class Compiler:
         """Raise UserError for unknown devices and without the packages; `backend` is Keras'."""
         kind, _, shape = name.partition(":")
         self.name, self.is_gpu = name, kind in GPUS
+        expected = (
+            "expected a TPU topology such as v5e:1x1, v5e:2x2, v6e:2x2 or v5p:2x2x1, or one of "
+            f"{', '.join(GPUS)}, with :N for N GPUs"
+        )
+        if not re.fullmatch(r"\w+(:[1-9]\d*)?" if self.is_gpu else r"v\d\w*:\d+(x\d+)+", name):
+            raise UserError(f"`device={name}`: {expected}")
         extra, package = ("gpu", "jax-cuda12-pjrt") if self.is_gpu else ("tpu", "libtpu")
         self.versions = _versions(["keras", "jax", package], f"{extra}-compiler")
         from jax.experimental import topologies
@@ -85,10 +91,7 @@ class Compiler:
                 bounds = {"chips_per_host_bounds": (1, 1, 1)} if is_one else {}
                 topology = topologies.get_topology_desc(name, "tpu", **bounds)
         except Exception as error:  # of several kinds
-            raise UserError(
-                f"`device={name}`: {reason(error)}; expected a TPU topology such as v5e:1x1, "
-                f"v5e:2x2, v6e:2x2 or v5p:2x2x1, or one of {', '.join(GPUS)}, with :N for N GPUs"
-            ) from error
+            raise UserError(f"`device={name}`: {reason(error)}; {expected}") from error
         self._devices, self.count = topology.devices, len(topology.devices)
         # Tuning runs on the GPU.
         self._options = {"xla_gpu_autotune_level": "0"} if self.is_gpu else {}
@@ -166,10 +169,10 @@ def _versions(packages, extra):
     try:
         versions = {name: importlib.metadata.version(name) for name in packages}
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(f"`device` requires {error.name}; install bert_tf[{extra}]") from None
+        raise UserError(f"`device` requires {error.name}: pip install '.[{extra}]'") from None
     if versions["jax"] not in TRIED:
         raise UserError(
             f"`device` requires jax {' or '.join(TRIED)}, found {versions['jax']}, because private "
-            f"functions of JAX are used; install bert_tf[{extra}] in an environment of its own"
+            f"functions of JAX are used: pip install '.[{extra}]' in an environment of its own"
         )
     return versions

@@ -59,11 +59,13 @@ def test_the_memory_of_a_device_is_known(answer, expected):
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (["--device=v5e:2x2"], "bert_tf.tpu-compiler."),
-        (["--device=H100"], "bert_tf.gpu-compiler."),
+        (["--device=v5e:2x2"], r"'\.\[tpu-compiler\]'"),
+        (["--device=H100"], r"'\.\[gpu-compiler\]'"),
+        (["--device=v3-8"], "device=v3-8.*v5e:1x1"),
+        (["--device=4xH100"], "device=4xH100.*with :N"),
     ],
 )
-def test_missing_packages_are_named(run_script, monkeypatch, flags, named):
+def test_missing_packages_and_unknown_devices_are_named(run_script, monkeypatch, flags, named):
     def version(name):
         raise metadata.PackageNotFoundError(name)
 
