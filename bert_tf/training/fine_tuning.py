@@ -48,11 +48,11 @@ def fine_tune(
     task_class.config_class.check_folder(config.output_dir)
     earlier = task_class.config_class.load(config.output_dir)
     stored = None if config.do_train else earlier
-    config = _completed(config, stored)
-    resumes = earlier and (stored or checkpointing.latest(config.output_dir))
+    resumed = earlier and (stored or (checkpointing.latest(config.output_dir) and earlier))
+    config = _completed(config, resumed, stored)
     model = checkpoints.resolve(
         config.model,
-        run_settings=earlier.tokenizer_settings if resumes else None,
+        run_settings=resumed and resumed.tokenizer_settings,
         default_lower_case=task_class.config_class.do_lower_case,
     )
     config.check_model(model.bert_config)
@@ -64,21 +64,21 @@ def fine_tune(
     return FineTuning(task_class, config, data, tokenizer, strategy, model, command_line).run()
 
 
-def _completed(config, stored):
-    """Fill in missing options from the trained model, and log which."""
+def _completed(config, resumed, stored):
+    """Fill in missing options from the run and, without training, the trained model; log them."""
     task_config, model = config.task.resolve(stored), config.model
+    values = {"do_lower_case": resumed.do_lower_case} if resumed else {}
     if stored:
-        values = {
-            "bert_config_file": os.path.join(config.output_dir, files.CONFIG),
-            "vocab_file": stored.vocab_file,
-            "do_lower_case": stored.do_lower_case,
-        }
-        missing = {name: x for name, x in values.items() if getattr(model, name) is None}
-        model = dataclasses.replace(model, **missing)
-        have_effect, is_given = task_config.to_flags(), config.task.is_given
-        saved = (x for x in task_config.saved_options() if x in have_effect and not is_given(x))
-        if names := [*missing, *saved]:
-            console.info("from %s: %s", config.output_dir, ", ".join(names))
+        values["bert_config_file"] = os.path.join(config.output_dir, files.CONFIG)
+        values["vocab_file"] = stored.vocab_file
+    used = {name: x for name, x in values.items() if getattr(model, name) is None}
+    model = dataclasses.replace(model, **used)
+    if stored:
+        saved, is_given = task_config.saved_options(), config.task.is_given
+        used |= {x: y for x, y in task_config.to_flags().items() if x in saved and not is_given(x)}
+    if used:
+        values = (f"{name}={value}" for name, value in used.items())
+        console.info("from %s: %s", config.output_dir, ", ".join(values))
     return dataclasses.replace(config, task=task_config, model=model)
 
 

@@ -77,7 +77,7 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     out, path = tmp_path / "out", tmp_path / "train.tsv"
 
     def run(num_epochs):
-        run_script(
+        return run_script(
             "run_classifier", f"--output_dir={out}", f"--model={folder}", "--do_train", *QUICK_RUN,
             "--task_name=tsv", f"--train_file={path}", f"--num_train_epochs={num_epochs}",
         )  # fmt: skip
@@ -89,7 +89,7 @@ def test_a_resumed_run_keeps_command_lines_and_weights(run_script, tmp_path):
     assert weights["files"] == {str(file): digest(file)}
 
     write_files(tmp_path, train__tsv=TEXT + TEXT)
-    run(2)
+    assert f"from {out}: do_lower_case=True" in run(2)
     resumed = read(out)
     assert len(resumed["command_lines"]) == 2
     assert resumed["weights"] == weights
