@@ -32,6 +32,7 @@ from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining import PretrainingDataConfig
 from bert_tf.data import pretraining, tfds
 from bert_tf.io import files
+from bert_tf.tokenization.vocabulary import mask_id, validate_case_matches_vocabulary
 
 define_options(ModelConfig, only=("model", "vocab_file", *TOKENIZER_FLAGS))
 define_options(PretrainingDataConfig)
@@ -61,7 +62,10 @@ def load_tokenizer():
     if not FLAGS.vocab_file:
         raise bert_tf.UserError("--vocab_file or --model is required")
     files.require(FLAGS.vocab_file, "vocab_file")
-    return bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
+    tokenizer = bert_tf.FullTokenizer(FLAGS.vocab_file, **tokenizer_options())
+    is_lower_case = tokenizer.basic_tokenizer.do_lower_case
+    validate_case_matches_vocabulary(is_lower_case, tokenizer.vocab, FLAGS.vocab_file)
+    return tokenizer
 
 
 def output_paths(config, input_paths):
@@ -86,7 +90,7 @@ def main():
         tensorflow_start.import_tensorflow()
     source = make_source(config)
     tokenizer = load_tokenizer()
-    bert_tf.tokenization.vocabulary.mask_id(tokenizer.vocab)  # fail before hours of reading
+    mask_id(tokenizer.vocab)  # fail before hours of reading
     paths = output_paths(config, getattr(source, "paths", []))
     if not config.num_shards:
         pretraining.create_in_memory(source, paths, tokenizer, config.instances)

@@ -27,8 +27,8 @@ from bert_tf.checkpoints.warm_start import (
 from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
+from bert_tf.tokenization import vocabulary
 from bert_tf.tokenization.settings import is_tokenizer_json, resolve_settings
-from bert_tf.tokenization.vocabulary import check_vocabulary, load_vocab, vocabulary_text
 
 _WORDS = "bert/embeddings/word_embeddings"
 _POSITIONS = "bert/embeddings/position_embeddings"
@@ -94,8 +94,13 @@ def convert(
     tensors = read_weights(source, names)
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
     if vocab_file:
-        check_vocabulary(load_vocab(vocab_file), config, vocab_file)
+        vocabulary.check_vocabulary(vocabulary.load_vocab(vocab_file), config, vocab_file)
     vocab_file = vocab_file or find_companion_file(path, VOCABULARY_FILES)
+    if vocab_file:
+        pieces = vocabulary.vocabulary_text(vocab_file).split()
+        vocabulary.validate_case_matches_vocabulary(settings["do_lower_case"], pieces, vocab_file)
+    else:
+        console.warning("found no vocabulary next to %s; `vocab_file` adds one", path)
 
     if to_format == "hugging_face":
         _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
@@ -104,7 +109,7 @@ def convert(
         release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors)
         files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
-            text = vocabulary_text(vocab_file)
+            text = vocabulary.vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     console.info(
         "wrote %s: %d weights", os.path.join(output_dir, release.RELEASE_CHECKPOINT), len(tensors)

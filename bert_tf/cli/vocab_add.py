@@ -27,7 +27,9 @@ NEEDS_TENSORFLOW = False
 def main():
     for flag in ("vocab_file", "words_file"):
         bert_tf.io.files.require(FLAGS[flag].value, flag)
-    bert_tf.tokenization.load_vocab(FLAGS.vocab_file)
+    vocabulary = bert_tf.tokenization.vocabulary
+    vocab = vocabulary.load_vocab(FLAGS.vocab_file)
+    vocabulary.validate_case_matches_vocabulary(FLAGS.do_lower_case, vocab, FLAGS.vocab_file)
     pieces = bert_tf.io.files.read_text(FLAGS.vocab_file).split("\n")
     words = bert_tf.io.files.read_text(FLAGS.words_file).split("\n")
     words = [word.strip() for word in words if word.strip()]
