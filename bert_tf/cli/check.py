@@ -29,13 +29,9 @@ flags.DEFINE_multi_enum(
     ["float32", "bfloat16", "float16"],
     "Compute dtype to check; may be repeated. Speed is measured in the last one except float16.",
 )
-flags.DEFINE_string(
-    "model", None, "Name or folder of the model for the speed measurement. Default: BERT-Base."
-)
+flags.DEFINE_string("model", None, "Model for the speed measurement. Default: BERT-Base.")
 flags.DEFINE_float("seconds", 2.0, "Duration of each speed measurement.", lower_bound=0.0)
-flags.DEFINE_integer(
-    "num_logical_devices", None, "Number of virtual devices to split the CPU into.", lower_bound=1
-)
+flags.DEFINE_integer("num_logical_devices", None, "Number of virtual CPU devices.", lower_bound=1)
 flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
 _PACKAGES = ("tensorflow", "keras", "tensorflow-text", "jax", "numpy")

@@ -27,9 +27,7 @@ flags.DEFINE_string(
 )
 _OPTIONS = ("pooling", "layer", "normalize", "truncate_dim", "prompt")
 define_options(SentenceEmbeddingOptions, only=_OPTIONS)
-flags.DEFINE_multi_string(
-    "query", [], "Sentence whose nearest neighbors in input_file to print; may be repeated."
-)
+flags.DEFINE_multi_string("query", [], "Sentence whose neighbors to print; may be repeated.")
 flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
     "rerank_model",
@@ -42,9 +40,7 @@ flags.DEFINE_string(
     None,
     "Label of rerank_model whose probability is the score. Default: 1 or yes, if it exists.",
 )
-flags.DEFINE_integer(
-    "num_candidates", 50, "Number of neighbors to score with rerank_model.", lower_bound=1
-)
+flags.DEFINE_integer("num_candidates", 50, "Number of neighbors to rerank.", lower_bound=1)
 define_options(ExportConfig, only=("export_dir", "version"))
 
 # Flags that have an effect only with another one.

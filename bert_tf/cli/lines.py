@@ -32,9 +32,7 @@ _TABLE_FLAGS = ("text_columns", "header", "delimiter")
 
 def define_line_flags():
     """Define the flags for input and output."""
-    flags.DEFINE_string(
-        "input_file", None, "Text file or table to answer. Default: standard input."
-    )
+    flags.DEFINE_string("input_file", None, "Text or table to answer. Default: standard input.")
     flags.DEFINE_string("output_file", None, "File for the answers. Default: standard output.")
     define_options(ClassificationOptions, only=_TABLE_FLAGS)
     flags.DEFINE_bool("json", False, "Whether lines are JSON objects of inputs or columns.")

@@ -20,9 +20,7 @@ flags.DEFINE_string("vocab_file", None, "Vocabulary file to write, with one piec
 flags.DEFINE_integer("vocab_size", 30522, "Size of the vocabulary.")
 flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text, for an uncased model.")
 flags.DEFINE_integer("min_count", 2, "Minimum number of times that a piece occurs.", lower_bound=1)
-flags.DEFINE_integer(
-    "num_unused", 99, "Number of [unusedN] slots for adding words later.", lower_bound=0
-)
+flags.DEFINE_integer("num_unused", 99, "Number of [unusedN] slots for words.", lower_bound=0)
 flags.mark_flags_as_required(["input_file", "vocab_file"])
 
 NEEDS_TENSORFLOW = False

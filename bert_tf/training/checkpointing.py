@@ -187,8 +187,7 @@ def check_training_settings(prefix, training_settings):
                     f"`optimizer`: {change}; continue with the same optimizer, or start a new run "
                     "from its weights with `init_checkpoint`"
                 )
-            log = console.info if name == "learning_rate" else console.warning
-            log("%s", change)
+            console.warning("%s", change)
 
 
 def _list_checkpoints(output_dir, last_step=math.inf):

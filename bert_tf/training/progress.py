@@ -46,7 +46,7 @@ class PreemptionHandler:
         if self.signal == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number)
-        console.info("%s: finishing the step and saving", self.signal.name)
+        console.info("%s: finishing the current steps and saving", self.signal.name)
 
     def stop(self, step):
         """Raise `Stopped`; the state at `step` must have been saved."""

@@ -182,7 +182,10 @@ def _make_tpu_strategy(device):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # the resolver raises errors of many kinds
-        raise UserError(f"`tpu_name={address}`: cannot reach the TPU ({reason(error)})") from error
+        why = f"cannot reach the TPU ({reason(error)})"
+        if "No OpKernel was registered" in str(error):
+            why = "TensorFlow finds no TPU; on a TPU VM, install tensorflow-tpu (docs/devices.md)"
+        raise UserError(f"`tpu_name={address}`: {why}") from error
     strategy = tf.distribute.TPUStrategy(resolver)
     count = strategy.num_replicas_in_sync
     if count != device.num_tpu_cores:

@@ -107,9 +107,8 @@ def test_the_command(run_script, tmp_path, monkeypatch, capsys):
     assert {x["mode"] for x in report["speed"]} == {"train", "predict"}
     assert all(x["examples_per_second"] > 0 for x in report["speed"])
 
-    monkeypatch.setattr(
-        checks.Checks, "all", lambda self: [checks.Check("a check", 2.0, 1.0, "why")]
-    )
+    failing = [checks.Check("a check", 2.0, 1.0, "why")]
+    monkeypatch.setattr(checks.Checks, "all", lambda self: failing)
     with pytest.raises(bert_tf.UserError, match="failed checks: a check"):
         run_script("bert-tf check", "--quick", f"--output_file={tmp_path}/failed.json")
     assert "FAIL" in capsys.readouterr().out

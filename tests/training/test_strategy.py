@@ -59,9 +59,7 @@ def test_tf_config_of_one_worker(monkeypatch, caplog):
     task = {"type": "worker", "index": 0}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1"]}, "task": task}))
     assert strategy.num_workers() == 1
-    with pytest.raises(
-        bert_tf.UserError, match=r"`distribution_strategy=multi_worker`.* TF_CONFIG"
-    ):
+    with pytest.raises(bert_tf.UserError, match=r"strategy=multi_worker.* TF_CONFIG"):
         training.make_strategy(DeviceConfig(distribution_strategy="multi_worker"))
     cluster = {"worker": ["a:1", "b:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))

@@ -194,7 +194,7 @@ def read(options, pretrained, splits, stored=None):
     sources = {}
     if "train" in splits:
         sources["train"] = _make_source(options, "train")
-        console.info("the loss ignores padding, except with `pad_to_max_length`, as in the release")
+        console.info("the loss ignores padding; `pad_to_max_length` includes it, like the release")
     if is_scored or "test" in splits:
         sources["dev"] = _make_source(options, "dev")
     paths = [x.name for x in sources.values() if not options.tfds_name]
