@@ -1,6 +1,5 @@
 """`Predictor`, which answers rows of text with a SavedModel."""
 
-import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -236,15 +235,15 @@ class ServablePredictor(BasePredictor):
     def __init__(self, servable, batch_size=None):
         signature = servable.text_signature
 
-        @functools.cache
         def trace(rows):
             specs = {k: tf.TensorSpec((rows, *x.shape[1:]), x.dtype) for k, x in signature.items()}
             # AutoGraph takes half of the time of tracing.
-            return tf.function(servable.serve_text, input_signature=[specs], autograph=False)
+            return tf.function(servable.serve_text, [specs], autograph=False)
 
-        def serve(inputs):  # with a graph for single rows, which is traced in half of the time
-            (rows,) = {len(x) for x in inputs.values()}
-            return trace(1 if rows == 1 else None)(inputs)
+        one, several = trace(1), trace(None)  # the graph of one row is traced in half of the time
+
+        def serve(inputs):
+            return (one if {len(x) for x in inputs.values()} == {1} else several)(inputs)
 
         metadata = {**(servable.metadata or {}), "task": servable.task}
         super().__init__(serve, signature, metadata, batch_size)

@@ -159,7 +159,7 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
     call = _with_constants(model) if has_constants else functools.partial(call_model, model)
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
-    # The same function in both signatures is saved and loaded only once.
+    # A single function for both signatures is saved and loaded, with its constants, only once.
     call = tf.function(call, autograph=False)
     return PreparedModel(model, call, buckets, serving_config, tokenizer)
 
@@ -210,8 +210,6 @@ def _with_constants(model):
         for variables in (model.trainable_variables, model.non_trainable_variables)
     )
 
-    # A single function for both signatures stores the constants only once.
-    @tf.function(autograph=False, reduce_retracing=True)
     def call(inputs, skip_padding):
         weights = [[tf.constant(value) for value in values] for values in (trainable, others)]
 
