@@ -157,7 +157,7 @@ def warm_start(
             elif require_all:
                 raise UserError(f"{source.path}: cannot use its head: {difference}")
             else:
-                console.info("weights: head of %s not used: %s", source.path, difference)
+                console.notice("weights: head of %s not used: %s", source.path, difference)
                 shapes = {name: shape for name, shape in shapes.items() if name not in _HEAD}
     required = _ENCODER
     if require_all:
