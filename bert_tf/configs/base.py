@@ -13,6 +13,7 @@ UserError: `doc_stride=0`: expected an integer of at least 1
 """
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import os
@@ -80,6 +81,13 @@ def check_value(name, value, hint):
     if json_files.problem(_without_numpy(value), hint):
         text = shown(value).strip("'\"")
         raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
+
+
+def unknown_option(name, known, owner):
+    """Return the UserError for an option that `owner` does not have; name a similar `known` one."""
+    similar = difflib.get_close_matches(name, known, 1)
+    advice = "".join(f"; a similar one is `{x}`" for x in similar)
+    return UserError(f"`{name}` is not an option of {owner}{advice}")
 
 
 def _without_numpy(value):

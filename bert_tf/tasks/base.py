@@ -1,7 +1,6 @@
 """`Pipeline`, the base of the classes on strings; `StreamingPipeline`, for any number of texts."""
 
 import dataclasses
-import difflib
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
+from bert_tf.configs.base import unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.configs.train import BatchConfig
@@ -50,7 +50,7 @@ class Pipeline(Trainable):
       tokenizer: the `FullTokenizer`.
     """
 
-    preset_options: tuple[str, ...] = ()  # of `from_preset`, besides the attributes of the config
+    preset_options: tuple[str, ...] = ()  # of `from_preset`, besides the saved options
     pretrained_head = ""  # the prefix of weights that a model must have
     # Whether predictions use all weights, apart from a pooler that the model declares unused.
     uses_all_weights = True
@@ -106,21 +106,25 @@ class Pipeline(Trainable):
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random; "all" raises an
             error if weights that predictions use, such as a head, are missing.
-          **options: attributes of the `config` of this class, None for saved values or defaults,
-            and what its description names.
+          **options: options of the model, which are attributes of the `config` of this class, None
+            for saved values or defaults, and what its description names.
 
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
         """
         config_class = cls.config_class
-        fields = {field.name for field in dataclasses.fields(config_class)}
-        known = {*cls.preset_options, *fields} - {"bert_config", "vocab_file"}
+        fields = [x for x in dataclasses.fields(config_class) if x.metadata.get("help")]
+        of_script = {x.name for x in fields if not x.metadata["saved"]}
+        known = {*cls.preset_options, *(x.name for x in fields)} - of_script
         if labels is not None:
             options["labels"] = labels
-        for name in options.keys() - known:
-            similar = difflib.get_close_matches(name, known, 1)
-            advice = "".join(f"; a similar one is `{x}`" for x in similar)
-            raise UserError(f"`{name}` is not an option of {cls.__name__}.from_preset{advice}")
+        for name in sorted(options.keys() - known):
+            owner = f"{cls.__name__}.from_preset"
+            if name in of_script:
+                script = files.TASK_CONFIG_FILES[config_class.FILE]
+                other = "`fit`" if name in cls.fit_options else script
+                raise UserError(f"`{name}` is an option of {other}, not of {owner}")
+            raise unknown_option(name, known, owner)
         # A task for uncased models warns if no file specifies the casing.
         default = None if config_class.do_lower_case else False
         found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.configs.base import unknown_option
 from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
@@ -131,8 +132,11 @@ class Trainable(TaskSpec):
         for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
-            other = f"; use {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""
-            raise UserError(f"`{name}` is not an option of this `fit`{other}")
+            if name in _OTHER_NAMES:
+                other = _OTHER_NAMES[name]
+                raise UserError(f"`{name}` is not an option of this `fit`; use {other}")
+            known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
+            raise unknown_option(name, known, "this `fit`")
         if task_options.get("class_weight") is not None and self.model.is_compiled_with("loss"):
             raise UserError(
                 "`class_weight` cannot be combined with a loss of `compile`; use `sample_weight`"

@@ -1,5 +1,7 @@
 """Every container of the same data gives the same batches; errors name the argument."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -166,6 +168,16 @@ def test_columns_are_reported(encoder_folder, caplog):
     assert "the labels yes, no of the data are read as neg, pos" in caplog.text
 
 
+def test_columns_of_the_training_file(encoder_folder):
+    classifier = make(encoder_folder)
+    scores, answers = classifier.evaluate(TEXTS, LABELS), classifier.predict(TEXTS)
+    columns = {"text_columns": ("Summary",), "label_column": ("Verdict",)}
+    classifier.config = dataclasses.replace(classifier.config, columns=columns)
+    table = Frame({"text": "b", "Verdict": LABELS, "Summary": TEXTS, "n": 1.0})
+    assert classifier.evaluate(table) == classifier.evaluate(TABLE) == scores
+    assert classifier.predict(table[["Summary", "n"]]) == classifier.predict(TEXTS) == answers
+
+
 @pytest.mark.parametrize(
     ("texts", "options"),
     [(["a b c d", "a b c", "a"], {}), *(pytest.param(*x, marks=pytest.mark.slow) for x in (
@@ -329,12 +341,16 @@ def test_vectors_of_a_column(pipelines):
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),
         ("TextClassifier", {"num_classes": 2, "max_seq_length": 33}, "`max_seq_length=33`"),
         ("TextClassifier", {"num_classes": 1}, "`num_classes=1`"),
+        ("TextClassifier", {"numeric_columns": ["x"]}, "`numeric_columns`.*run_classifier.*, not"),
+        ("TextClassifier", {"num_classes": 2, "numeric_as": "text"}, "`numeric_as` requires"),
+        ("TextClassifier", {"strip_accents": False}, "`strip_accents`"),
         ("TokenClassification", {}, "`labels`"),
         ("TokenClassification", {"labels": "PER"}, "`labels`"),
         ("TokenClassification", {"labels": ["PER", "PER"]}, "`labels"),
         ("TokenClassification", {"labels": ["B-PER", "I-PER"]}, "`labels`.*B-PER"),
         ("TokenClassification", {"scheme": "iob2"}, "`scheme`"),
         ("TokenClassification", {"labels": ["PER"], "scheme": "bio"}, "`scheme=bio`"),
+        ("SentenceEncoder", {"loss": "cosine"}, "`loss` is an option of `fit`"),
         ("SentenceEncoder", {"layer": 2}, "`layer=2`.* 1 layer"),
         ("SentenceEncoder", {"pooling": "sum"}, "`pooling=sum`: expected one of"),
         ("FillMask", {"max_length": 3}, "`max_length`.*FillMask"),

@@ -94,6 +94,8 @@ class TextClassifier(Pipeline):
                 other = 'at least 2; for a score, use `task_type="regression"` without it'
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
             values["labels"] = range(num_classes)
+        if "numeric_as" in values:
+            raise UserError("`numeric_as` requires `numeric_columns` of run_classifier.py")
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
             task_type = _recorded_task_type(files.checkpoint)
@@ -264,10 +266,16 @@ class TextClassifier(Pipeline):
             labels = ordered_columns(labels, self.config.labels, names[1])
         columns = texts, labels, weights
         required = 2 - (split == "test")
-        table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
-        weights = others[0] if others else None
         config = self.config
-        layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
+        saved = config.columns if split != "train" else {}  # of the training file
+        text, label = (saved.get(name, ()) for name in ("text_columns", "label_column"))
+        known = _KNOWN.union(map(str.lower, text))
+        table, others = read_table(columns, names, _COLUMNS, required, known, ANY_LABEL)
+        weights = others[0] if others else None
+        header = next(table.rows, (0, [], None))
+        text, label = (x if {*x} <= {*header[1]} else () for x in (text, label))
+        table = table._replace(rows=itertools.chain([header], table.rows))
+        layout = Layout(text, label, numbers=config.numeric_names, numeric_as=config.numeric_as)
         dataset = custom_dataset(config.task_type, config.labels or None, layout)
         examples, _ = examples_of(table, dataset, split)
         if weights is None:

@@ -106,6 +106,7 @@ class TokenVectors(StreamingPipeline):
     make_model = staticmethod(lambda config, dtype=None: BertModel(config.bert_config, dtype=dtype))
     make_servable = staticmethod(encoder_servable)
     served: ClassVar = {"encoder": ServedTask(encoder_answer)}
+    preset_options = ("layers", "layer_combination", "layer_weights", "words")
     config: TokenVectorsConfig
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):

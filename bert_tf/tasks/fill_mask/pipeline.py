@@ -202,6 +202,7 @@ class FillMask(StreamingPipeline):
     make_servable = staticmethod(fill_mask_servable)
     served: ClassVar = {"fill_mask": ServedTask(fill_mask_answer)}
     arguments = ("texts",)
+    preset_options = ("num_best",)
     fit_options, evaluate_options = ("masked_lm_prob", "seed"), ("masked_lm_prob",)
     keep_special_tokens = True
     pretrained_head, uses_all_weights = "cls/predictions/", False
