@@ -157,10 +157,9 @@ def resolve(
             if source is None:
                 raise UserError(f"`{name}` or `model` must be given")
             argument = "preset" if is_preset else name
-            raise UserError(
-                f"`{argument}`: there is no {' or '.join(companions)} in "
-                f"{containing_folder(source)}"
-            )
+            place = f"in {source}" if files.is_folder(source) else f"next to {source}"
+            advice = "; keras.models.load_model reads this file" * source.endswith(".keras")
+            raise UserError(f"`{argument}`: there is no {' or '.join(companions)} {place}{advice}")
     settings = None
     if "vocab_file" in needs:
         settings, origin, saved = _resolve_settings(

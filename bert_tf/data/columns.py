@@ -8,9 +8,11 @@ from collections import Counter
 from bert_tf import console
 from bert_tf.configs.task import base_split
 from bert_tf.data.labels import is_number
-from bert_tf.data.tables import plain, read_rows
+from bert_tf.data.tables import as_text, is_missing, plain, read_rows
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
+
+_DROP_ROWS = " (df.dropna(subset=[...]) removes such rows)"
 
 
 class BadRows:
@@ -22,9 +24,10 @@ class BadRows:
 
     def __call__(self, message):
         if not self.skip:
-            # Arguments, which are named in `, have no such option.
-            has_option = self.skip is not None and not message.startswith("`")
-            raise UserError(message + " (`skip_bad_rows` skips such rows)" * has_option)
+            advice = " (`skip_bad_rows` skips such rows)" * (self.skip is not None)
+            if message.startswith("`"):  # an argument, which has no such option
+                advice = _DROP_ROWS * message.endswith(" is missing")
+            raise UserError(message + advice)
         self.count += 1
         self.first = self.first or message
 
@@ -61,6 +64,14 @@ class BadRows:
     def report(self, what="bad rows skipped"):
         if self.count:
             console.warning("%s: %d, the first: %s", what, self.count, self.first)
+
+
+def required_text(value, name):
+    """Return a cell as `as_text` does; raise ValueError if it is missing or blank."""
+    text = as_text(value)
+    if not text.strip():
+        raise ValueError(f"{name} is {'missing' if is_missing(value) else 'empty'}")
+    return text
 
 
 def plain_rows(rows):
@@ -116,8 +127,11 @@ def columns_of(table):
     return names, functools.partial(find_column, table.header_place, names), rows
 
 
-def find_column(place, names, wanted, argument=None):
-    """Return the column with one of the `wanted` names, ignoring case; else None or a UserError."""
+def find_column(place, names, wanted, argument=None, advice=""):
+    """Return the column with one of the `wanted` names, ignoring case; else None or a UserError.
+
+    The error advises to use the option `argument` or, for arguments of `fit`, has the `advice`.
+    """
     lowered = [name.lower() for name in names]
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
@@ -126,7 +140,8 @@ def find_column(place, names, wanted, argument=None):
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
-        advice = f"; select the column with `{argument}`" * (not place.startswith("`"))
+        if not place.startswith("`"):
+            advice = f"; select the column with `{argument}`"
         raise UserError(
             f"{place}: found {[*names]}, expected {' or '.join(map(repr, wanted))}{advice}"
         )
@@ -213,6 +228,8 @@ _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
     "score",
 )  # fmt: skip
+# For arguments of `fit`.
+_PASS_COLUMNS = '; or pass the columns one by one, such as df["body"], df["verdict"]'
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
@@ -325,7 +342,8 @@ def _by_layout(place, names, layout, split):
             position = int(wanted[0])
             if not names or position < len(names):
                 return position
-        name = find_column(place, names, wanted, argument)
+        advice = _PASS_COLUMNS * (argument != "numeric_columns")
+        name = find_column(place, names, wanted, argument, advice)
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -333,7 +351,7 @@ def _by_layout(place, names, layout, split):
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
-            advice = f"; select it with `{argument}`" * (not place.startswith("`"))
+            advice = _PASS_COLUMNS if place.startswith("`") else f"; select it with `{argument}`"
             raise UserError(f"{place}: found {', '.join(map(repr, found))}, expected one{advice}")
         return find(found or wanted, argument if is_needed else None)
 

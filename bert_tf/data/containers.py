@@ -12,7 +12,7 @@ from bert_tf.data import tables
 from bert_tf.data.columns import class_names, plain_rows
 from bert_tf.data.labels import read_number
 from bert_tf.data.tables import TO_PYTHON, plain
-from bert_tf.errors import UserError, check_unicode, counted
+from bert_tf.errors import UserError, check_unicode, counted, shown
 
 
 def read_table(columns, arguments, names, required, known=(), known_labels=()):
@@ -51,10 +51,10 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
                 f"`{arguments[0]}`, which contain it; pass the texts only"
             )
         if len(found) > 1:
-            console.notice(
-                "columns of `%s`: %s; all are read as texts, in this order",
-                arguments[0], ", ".join(found),
-            )  # fmt: skip
+            used = f"columns of `{arguments[0]}`: {', '.join(found)}"
+            if isinstance(names[0], tuple) and len(found) > len(names[0]):
+                raise UserError(f"{used}; expected at most {len(names[0])} columns of texts")
+            console.notice("%s; all are read as texts, in this order", used)
         rows = [tuple(cells) for _, cells, _ in table.rows]
         first = [row[0] for row in rows] if len(found) == 1 else rows
     columns = (first, *others)
@@ -197,11 +197,11 @@ def iterate_texts(texts, argument):
         yield _check_text(text, f"`{argument}`: item {i}")
 
 
-def _check_text(text, where, expected="a text"):
+def _check_text(text, where):
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     if not isinstance(text, str):
-        raise UserError(f"{where} is {text!r:.50}, expected {expected}")
+        raise UserError(f"{where} is {text!r:.50}, expected a text")
     check_unicode(text, where)
     return text
 
@@ -225,15 +225,12 @@ def split_texts(texts, argument, counts):
         texts = list(zip(*columns, strict=True))
     rows = []
     for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
+        where = f"`{argument}`: item {i}"
         value = item if isinstance(item, (str, bytes)) else plain(item)
         row = value if isinstance(value, list) else [value]
         if len(row) not in counts:
-            raise UserError(f"`{argument}`: item {i} is {item!r:.50}, expected {numbers} texts")
-        rows.append([
-            None if tables.is_missing(text)
-            else _check_text(text, f"`{argument}`: item {i}", f"{numbers} texts")
-            for text in row
-        ])  # fmt: skip
+            raise UserError(f"{where} is {shown(item)}, expected {numbers} texts")
+        rows.append([None if tables.is_missing(x) else _check_text(x, where) for x in row])
     width = max(map(len, rows), default=1)
     rows = [[*row, *[None] * (width - len(row))] for row in rows]
     return [list(column) for column in zip(*rows, strict=True)] or [[]]

@@ -12,6 +12,7 @@ from bert_tf.data.tables import as_text, is_missing, plain
 from bert_tf.errors import UserError, abbreviate, shown
 
 _MISSING = "the label is missing"
+_USE_SETS = "; for any number of labels per text, use `task_type=multi_label`"
 _BOOLEANS = {True: ("true", "True", "1"), False: ("false", "False", "0")}
 # Maximum number of labels in a message.
 _MAX_LABELS = 20
@@ -248,11 +249,12 @@ class Labels:
         if len(row) != len(self.names):
             raise ValueError(
                 f"found {len(row)} numbers, expected a label or a probability for each of "
-                f"{len(self.names)} labels"
+                f"{len(self.names)} labels{_USE_SETS}"
             )
         total = math.fsum(row)
         if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
-            raise ValueError(f"found the row {shown(row)}, expected probabilities that sum to 1")
+            expected = f"expected probabilities that sum to 1{_USE_SETS}"
+            raise ValueError(f"found the row {shown(row)}, {expected}")
         if Counter(row) == {0: len(row) - 1, 1: 1}:
             return self.names[row.index(1)]
         return tuple(map(float, row))

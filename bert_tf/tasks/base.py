@@ -121,8 +121,8 @@ class Pipeline(Trainable):
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
             if name in of_script:
-                script = files.TASK_CONFIG_FILES[config_class.FILE]
-                other = "`fit`" if name in cls.fit_options else script
+                other = files.TASK_CONFIG_FILES[config_class.FILE]
+                other = "`fit`" if name in cls.fit_options else other
                 raise UserError(f"`{name}` is an option of {other}, not of {owner}")
             raise unknown_option(name, known, owner)
         # A task for uncased models warns if no file specifies the casing.

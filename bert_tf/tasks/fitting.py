@@ -29,13 +29,10 @@ _OTHER_NAMES = {
     "train_batch_size": "`batch_size`",
     "x": "positional arguments",
     "y": "positional arguments",
-    "epoch": "`epochs`",
     "lr": "`learning_rate`",
     # of transformers
     "per_device_train_batch_size": "`batch_size`",
     "eval_dataset": "`validation_data`",
-    "warmup_ratio": "`warmup_proportion`",
-    "warmup_steps": "`num_warmup_steps`",
 }
 
 # The activation of a task -> pattern of the names of its loss in Keras.
@@ -118,9 +115,9 @@ class Trainable(TaskSpec):
             or a `tf.data.Dataset` of dicts.
           validation_data: a tuple of the data, or a table. The history gets the results of
             `evaluate` on it, such as "val_loss" and "val_accuracy".
-          **options: attributes of `FitConfig` and `OptimizerConfig`, such as `epochs` and
-            `learning_rate`; arguments of `keras.Model.fit`, such as `callbacks`; and options that
-            the class describes.
+          **options: attributes of `bert_tf.configs.train.FitConfig` and `OptimizerConfig`, such as
+            `epochs` and `learning_rate`; arguments of `keras.Model.fit`, such as `callbacks`; and
+            options that the class describes.
 
         Raises:
           UserError: if an argument is invalid.
@@ -133,8 +130,9 @@ class Trainable(TaskSpec):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
             if name in _OTHER_NAMES:
-                other = _OTHER_NAMES[name]
-                raise UserError(f"`{name}` is not an option of this `fit`; use {other}")
+                raise UserError(
+                    f"`{name}` is not an option of this `fit`; use {_OTHER_NAMES[name]}"
+                )
             known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
             raise unknown_option(name, known, "this `fit`")
         if task_options.get("class_weight") is not None and self.model.is_compiled_with("loss"):

@@ -108,7 +108,8 @@ def test_quantized_models_have_no_weights_by_name(folder):
     [
         ("uncased_L-12_H-768_A-13", "`preset`: .*A-13.*neither"),
         ("/there/is/no/folder", "`preset`: .*/folder.*neither a folder"),
-        ("empty", "`preset`: .*there is no bert_config.json or config.json in "),
+        ("empty", "`preset`: .*there is no bert_config.json or config.json in empty"),
+        ("x.keras", "`preset`: .*next to x.keras; keras.models.load_model reads this file"),
         ("config", "`preset`: found .* in the folder .*, expected one checkpoint"),
     ],
 )
@@ -116,6 +117,7 @@ def test_wrong_presets(tmp_path, monkeypatch, preset, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "config").mkdir()
+    (tmp_path / "x.keras").touch()
     (tmp_path / "config" / files.CONFIG).write_text(TINY.to_json_string())
     with pytest.raises(bert_tf.UserError, match=message):
         BertModel.from_preset(preset)

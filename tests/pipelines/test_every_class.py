@@ -136,7 +136,6 @@ def test_wrong_arguments_of_methods(encoder_folder, tmp_path):
         (lambda: classifier.export(folder, version=-1), "version=-1"),
         (lambda: classifier.export(folder, version=1.5), "version=1.5"),
         (lambda: classifier.export(folder, version=True), "version=True"),
-        (lambda: make(encoder_folder, "SentenceEncoder", pooling_mode="max"), "pooling"),
         (lambda: bert_tf.FillMask(encoder_folder), "FillMask.from_preset"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], warmup_ratio=0.1), "warmup_proportion"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], num_epochs=1), "epochs"),

@@ -134,7 +134,7 @@ def test_values_of_json(tmp_path):
         {"text": "a", "label": ["x", 2]}, {"label": []}, {"text": "b", "label": [], "more": {}},
     ]  # fmt: skip
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(bert_tf.UserError, match=r"a\.jsonl, line 2: text is empty"):
+    with pytest.raises(bert_tf.UserError, match=r"a\.jsonl, line 2: text is missing"):
         read(tmp_path / "a.jsonl", task_type="multi_label")
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(rows[i]) for i in (0, 2)))
     assert read(tmp_path / "a.jsonl", task_type="multi_label") == [("a", ("x", "2")), ("b", ())]

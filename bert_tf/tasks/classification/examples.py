@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import ANY_LABEL, BadRows, base_split, find_columns
+from bert_tf.data.columns import ANY_LABEL, BadRows, base_split, find_columns, required_text
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels, is_number, read_number
 from bert_tf.errors import UserError, abbreviate, counted
@@ -119,7 +119,7 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
 
     places = ((table.place(number), problem or row) for number, row, problem in rows)
     name = f"{table.name} in {columns.language[1]}" if columns.language else table.name
-    examples = collect_examples(name, dataset, places, make, bad, with_label)
+    examples = collect_examples(name, dataset, places, make, bad)
     surplus.report("rows with extra columns, which are ignored")
     if with_label and dataset.layout and not (columns.names or dataset.layout.text):
         _check_order(table, columns, examples)
@@ -168,11 +168,10 @@ def _is_example(dataset, table, columns, row):
         return False
 
 
-def collect_examples(name, dataset, rows, make, bad, with_label):
+def collect_examples(name, dataset, rows, make, bad):
     """Convert rows to `Example`s, see `BadRows.examples`.
 
-    A blank second text is reported and is no second text. A blank text is reported and, in rows
-    with a label except those of GLUE's files, an error.
+    A blank text is reported. A blank second text is no second text, except in GLUE's files.
     """
     empty = BadRows(skip=True)
 
@@ -181,8 +180,6 @@ def collect_examples(name, dataset, rows, make, bad, with_label):
         if example is None:
             return None
         blank = [name for name, text in example.texts().items() if not text.strip()]
-        if blank and blank[0] != "text_b" and dataset.layout and with_label:
-            raise ValueError(f"{blank[0]} is empty")
         if blank:
             empty(f"{where}: {blank[0]} is empty")
         is_single = "text_b" in blank and dataset.layout
@@ -257,6 +254,8 @@ def row_example(dataset, where, index, row, columns, labels=None):
     label = None
     if labels:
         label = labels.read_cells([get_cell(row, x, "label") for x in columns.labels])
+        if dataset.layout:
+            required_text(row[columns.texts[0]], "text" if len(columns.texts) == 1 else "text_a")
     names = dataset.layout.numbers if dataset.layout else ()
     cells = list(map(text, columns.numbers, names))
     if cells and dataset.layout.numeric_as == "text" and text_a.strip():

@@ -166,7 +166,7 @@ class ClassificationConfig(ClassificationOptions, TaskConfig):
     OPTIONS = ClassificationOptions
 
     task_type: str = redeclared(ClassificationOptions, "task_type", "classification")
-    numeric_as: str = redeclared(ClassificationOptions, "numeric_as", "vector")
+    numeric_as: str = derived("vector", choices=("vector", "text"), **OF_MODEL)
     numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
     num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
     columns: dict = derived(dict, saved=True, inferred=True)

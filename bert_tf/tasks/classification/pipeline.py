@@ -94,13 +94,9 @@ class TextClassifier(Pipeline):
                 other = 'at least 2; for a score, use `task_type="regression"` without it'
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
             values["labels"] = range(num_classes)
-        if "numeric_as" in values:
-            raise UserError("`numeric_as` requires `numeric_columns` of run_classifier.py")
         task_type = values.get("task_type") or (stored.task_type if stored else None)
         if task_type is None:
             task_type = _recorded_task_type(files.checkpoint)
-        if task_type not in TASK_CLASSES:
-            raise UserError(f"`task_type={task_type}`: expected one of {', '.join(TASK_CLASSES)}")
         labels = _choose_labels(values.get("labels"), task_type, stored, files.checkpoint)
         num_texts = stored.num_texts if stored else 1
         return {"num_texts": num_texts, **values, "task_type": task_type, "labels": labels}

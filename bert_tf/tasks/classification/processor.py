@@ -126,7 +126,7 @@ class ProcessorSource:
 
         examples = enumerate(self._call(method, self._data_dir))
         rows = ((f"{place}, example {i}", example) for i, example in examples)
-        return collect_examples(place, self.dataset, rows, make, bad, split != "test")
+        return collect_examples(place, self.dataset, rows, make, bad)
 
 
 class _Tokenization(types.ModuleType):

@@ -58,8 +58,7 @@ def classification_servable(model, config, serving_config):
     number_specs = {}
     sample = {"text_b": ""} if len(names) == 2 else {}
     if numbers:
-        spec = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
-        number_specs["numbers"] = spec
+        number_specs["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
         sample["numbers"] = [0.0] * len(numbers)
     metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
     if config.columns:

@@ -62,18 +62,15 @@ class ClassificationTask(Task):
 
     def _example_losses(self, outputs, batch, class_weights=None):
         logits, is_soft = outputs["logits"], "label_values" in batch
-        if is_soft:
-            losses = ops.categorical_crossentropy(batch["label_values"], logits, from_logits=True)
-        else:
-            losses = ops.sparse_categorical_crossentropy(
-                batch["label_ids"], logits, from_logits=True
-            )
+        loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
+        labels = batch["label_values" if is_soft else "label_ids"]
+        losses = loss(labels, logits, from_logits=True)
         if class_weights is None:
             return losses
         class_weights = ops.convert_to_tensor(class_weights, "float32")
         if is_soft:
-            return losses * ops.sum(class_weights * batch["label_values"], -1)
-        return losses * ops.take(class_weights, batch["label_ids"])
+            return losses * ops.sum(class_weights * labels, -1)
+        return losses * ops.take(class_weights, labels)
 
     def _labels(self, batch):
         """Return the labels, as indices where the batch has distributions."""
@@ -172,20 +169,6 @@ TASK_CLASSES = {
 }
 
 
-def start_at_mean(model, scores):
-    """Set the bias of a new regression head to the mean of the training scores."""
-    scores, bias = np.array(scores, "float64"), names.weights(model)["output_bias"]
-    if bias.numpy() != 0:  # a trained head
-        return
-    bias.assign([scores.mean()])
-    if scores.std() > _MAX_DEVIATION:
-        console.warning(
-            "the training scores have a standard deviation of %.4g; a model learns faster if they "
-            "are scaled to about 1",
-            scores.std(),
-        )
-
-
 class ClassificationData(TaskData):
     """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`.
 
@@ -199,17 +182,27 @@ class ClassificationData(TaskData):
         self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
         self._class_weights = None
         if class_weights is not None and "train" in examples:
-            labels = Labels(config.labels, config.task_type)
-            self._class_weights = labels.weights(
-                class_weights, [x.label for x in examples["train"]], argument
-            )
+            labels, train = Labels(config.labels, config.task_type), examples["train"]
+            train = [example.label for example in train]
+            self._class_weights = labels.weights(class_weights, train, argument)
 
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
 
     def start_training(self, model):
-        if self.config.task_type == "regression":
-            start_at_mean(model, [example.label for example in self.examples["train"]])
+        """Set the bias of a new regression head to the mean of the training scores."""
+        is_score = self.config.task_type == "regression"
+        bias = is_score and names.weights(model)["output_bias"]
+        if not is_score or bias.numpy() != 0:  # a trained head
+            return
+        scores = np.array([example.label for example in self.examples["train"]], "float64")
+        bias.assign([scores.mean()])
+        if scores.std() > _MAX_DEVIATION:
+            console.warning(
+                "the training scores have a standard deviation of %.4g; a model learns faster if "
+                "they are scaled to about 1",
+                scores.std(),
+            )
 
     def make_task(self, model, pad_to_max_length=False):
         return self.task_class(model, self.dataset.metrics, self._class_weights)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import records
-from bert_tf.data.columns import ID, BadRows, columns_of, find_file
+from bert_tf.data.columns import ID, BadRows, columns_of, find_file, required_text
 from bert_tf.data.containers import read_table
 from bert_tf.data.features import Features, encode_batches, log_long_texts
 from bert_tf.data.labels import Labels
@@ -100,10 +100,7 @@ def _example(columns, where, index, cells):
         parts = [(name, cells[name]) for name in names]
         if len(parts) == 1 and isinstance(parts[0][1], list):
             parts = [(f"{parts[0][0]}[{i}]", x) for i, x in enumerate(parts[0][1])]
-        for name, text in parts:
-            if not as_text(text).strip():
-                raise ValueError(f"{name} is empty")
-        return tuple(as_text(text) for _, text in parts)
+        return tuple(required_text(text, name) for name, text in parts)
 
     context, endings = texts(columns.context_columns), texts(columns.ending_columns)
     if len(endings) < 2:

@@ -250,12 +250,12 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
-                    cause = ""
-                    is_there = paragraph.context.startswith(answer.text, answer.start)
+                    text, start = quoted(answer.text), answer.start
+                    cause = f" at character {start}" * (start < len(paragraph.context))
+                    is_there = paragraph.context.startswith(answer.text, start)
                     if answer.text.strip() and is_there and not by_offsets:
-                        cause = "; `answer_alignment=offsets` finds it despite its white space"
-                    text = quoted(answer.text)
-                    misplaced(f"{question.where}: {text} at character {answer.start}{cause}")
+                        cause += "; `answer_alignment=offsets` finds it despite its white space"
+                    misplaced(f"{question.where}: {text}{cause}")
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1

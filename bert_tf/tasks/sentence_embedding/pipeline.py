@@ -206,11 +206,8 @@ class SentenceEncoder(StreamingPipeline):
         num_layers = layer % bert_config.num_hidden_layers + 1
         unused = range(num_layers, bert_config.num_hidden_layers)
         unused = tuple(f"bert/encoder/layer_{i}/" for i in unused)
-        tensors = {
-            name: value
-            for name, value in checkpoints.tensors(self.model).items()
-            if not name.startswith(unused)
-        }
+        tensors = checkpoints.tensors(self.model).items()
+        tensors = {name: value for name, value in tensors if not name.startswith(unused)}
         bert_config = BertConfig.from_dict(
             {**bert_config.to_dict(), "num_hidden_layers": num_layers}
         )

@@ -11,7 +11,7 @@ from keras import ops
 from bert_tf import console
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
 from bert_tf.data import records
-from bert_tf.data.columns import ID, BadRows, columns_of, find_file
+from bert_tf.data.columns import ID, BadRows, columns_of, find_file, required_text
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import read_number
 from bert_tf.data.tables import as_text, open_table
@@ -136,13 +136,11 @@ def make_examples(table, config):
     used = [*texts, *filter(None, (score, row_id))]
 
     def make(where, index, cells):
+        parts = tuple(required_text(cells[name], name) for name in texts)
         cells = {name: as_text(cells[name]) for name in used}
-        for name in texts:
-            if not cells[name].strip():
-                raise ValueError(f"{name} is empty")
         value = read_number(cells[score], "the score") if score else None
         row = str(index) if row_id is None else cells[row_id]
-        return Example(tuple(cells[name] for name in texts), value, row)
+        return Example(parts, value, row)
 
     examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
@@ -238,10 +236,8 @@ def encoder_settings(path, given):
     if not (path and files.exists(modules_file)):
         return {"pooling": "mean", "normalize": False, **given}
     folder = os.path.dirname(modules_file)
-    modules = {
-        module["type"].rpartition(".")[2]: module["path"]
-        for module in json_files.read(modules_file, list[_Module], "sentence-transformers")
-    }
+    modules = json_files.read(modules_file, list[_Module], "sentence-transformers")
+    modules = {module["type"].rpartition(".")[2]: module["path"] for module in modules}
     if [*modules] != [name for name in _MODULES if name in modules]:
         raise UserError(
             f"{modules_file}: found the modules {', '.join(modules)}; expected only "

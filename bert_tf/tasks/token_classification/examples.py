@@ -286,10 +286,11 @@ def _locate(entities, text, word_starts, word_ends):
     num_cut = 0
     for start, end, label in entities:
         covered = np.flatnonzero((word_starts < end) & (word_ends > start))
-        if not 0 <= start < end <= len(text) or not len(covered):
+        is_inside = 0 <= start < end <= len(text)
+        if not is_inside or not len(covered):
+            problem = f"{'contains no word of' if is_inside else 'is not within'} the text"
             raise ValueError(
-                f"the entity {label} from {start} to {end} contains no word of the text "
-                f"({len(text)} characters)"
+                f"the entity {label} from {start} to {end} {problem} ({len(text)} characters)"
             )
         first, last = int(covered[0]), int(covered[-1])
         if spans and first < spans[-1].end:

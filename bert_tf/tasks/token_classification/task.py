@@ -172,11 +172,8 @@ class TokenClassificationTask(Task):
     def predictions(self, outputs, batch):
         """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""
         predictions = {"loss": ops.sum(self._losses(outputs, batch), -1)}
-        values = {
-            "predicted": argmax(outputs["logits"]),
-            "tag_ids": batch["tag_ids"],
-            "word_starts": batch["word_starts"],
-        }
+        values = {name: batch[name] for name in ("tag_ids", "word_starts")}
+        values["predicted"] = argmax(outputs["logits"])
         # Pad batches of different lengths, because their predictions are concatenated.
         size, length = ops.shape(batch["tag_ids"])
         padding = ops.zeros((size, self._length - length), "int32")
@@ -237,9 +234,7 @@ class TokenClassificationData(TaskData):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
         tags = self.config.tags
         scheme = self.config.output_scheme or tags.data_scheme
-        predicted = [
-            convert_tags(sentence, tags.scheme, scheme) for sentence in task.tags(predictions)
-        ]
+        predicted = [convert_tags(x, tags.scheme, scheme) for x in task.tags(predictions)]
         path = results.result_file(folder, "test_predictions", split, ".txt")
         write_columns(path, self.examples[split], predicted)
         console.info("wrote %s, tag scheme %s", path, scheme)
@@ -289,11 +284,9 @@ def read(options, pretrained, splits, stored=None):
 
 def _stored_tags(options, stored):
     """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
-    tags = stored.tags
-    if options.learn_scheme not in (None, tags.scheme):
-        raise UserError(
-            f"`learn_scheme={options.learn_scheme}`: expected {tags.scheme}, as in training"
-        )
+    tags, scheme = stored.tags, options.learn_scheme
+    if scheme not in (None, tags.scheme):
+        raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
     if options.tag_scheme:
         schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
         tags = tags._replace(data_scheme=options.tag_scheme)
