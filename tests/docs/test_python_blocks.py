@@ -27,9 +27,7 @@ NOT_RUN = {
 # Folders that blocks load: the task of the model, and its configuration.
 MODELS = {
     "/tmp/mrpc_model": ("classification", {"labels": ("0", "1")}),
-    "/tmp/squad_model": ("question_answering", {"doc_stride": 8, "max_query_length": 8}),
     "/tmp/ner": ("token_classification", {"tags": Tags(("O", "B-PER", "I-PER"), "iob2", "iob2")}),
-    "choices_model": ("multiple_choice", {}),
     "export": ("sentence_embedding", {"pooling": "mean", "normalize": False}),
     "/models/embeddings": ("sentence_embedding", {"pooling": "mean", "normalize": False}),
 }
