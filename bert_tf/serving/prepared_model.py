@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
 from bert_tf.modeling.layer_states import is_quantized
+from bert_tf.modeling.models import BertPretrainer
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.strategy import predict_on_batch
@@ -24,7 +25,7 @@ _MAX_CONSTANT_BYTES = 0.1e9
 
 
 class QuantizedModel(tf.Module):
-    """Stores the weights of a Keras model in bfloat16 or int8; the speed does not change."""
+    """Stores the weights of a Keras model in bfloat16 or int8, and expands them in each call."""
 
     def __init__(self, model, weight_type):
         """Copy and round the weights of a model.
@@ -33,20 +34,26 @@ class QuantizedModel(tf.Module):
         absolute value / 127 (Jacob et al., arXiv:1712.05877, section 2, with zero point 0).
         """
         super().__init__()
-        # tf.Module would save the weights of an attribute that is a model.
-        self._call = model.stateless_call
-        # The second group has frozen weights, kernels with LoRA, and dropout states.
-        groups = (model.trainable_variables, model.non_trainable_variables)
-        self.weights = [[_round(variable, weight_type) for variable in x] for x in groups]
+        # tf.Module would save the weights of an attribute that is a model or its variables.
+        self._call, self._variables = model.call, lambda: model.variables
+        # A masked LM also multiplies by the word embeddings, so it needs all rows.
+        self._needs_all_words = isinstance(model, BertPretrainer)
+        self.weights = [_round(variable, weight_type) for variable in model.variables]
 
     def __call__(self, inputs, **options):
-        # `stateless_call` casts them to the dtypes of the model's variables.
-        weights = [
-            [x if scale is None else tf.cast(x, tf.float32) * scale for x, scale in pairs]
-            for pairs in self.weights
-        ]
-        outputs, _ = self._call(*weights, inputs, **options)
-        return outputs
+        # `stateless_call` would refuse a table with only the rows of the given words.
+        scope, ids = keras.StatelessScope(), inputs["input_ids"]
+        words = tf.reshape(ids, [-1])
+        for variable, (x, scale) in zip(self._variables(), self.weights, strict=True):
+            if variable.name == "word_embeddings" and not self._needs_all_words:
+                # The name appears in the error for an invalid id.
+                x = tf.gather(x, words, name="input_ids_below_vocab_size")
+                scale = None if scale is None else tf.gather(scale, words)
+                inputs = {**inputs, "input_ids": tf.reshape(tf.range(tf.size(ids)), tf.shape(ids))}
+            x = x if scale is None else tf.cast(x, tf.float32) * scale
+            scope.add_update((variable, tf.cast(x, variable.dtype)))
+        with scope:
+            return self._call(inputs, **options)
 
 
 def _round(variable, weight_type):
@@ -205,19 +212,12 @@ def _with_constants(model):
     oneDNN reorders the matrices of half-precision products in each call, but constants only once,
     which halves the time.
     """
-    trainable, others = (
-        [variable.numpy() for variable in variables]
-        for variables in (model.trainable_variables, model.non_trainable_variables)
-    )
+    values = [variable.numpy() for variable in model.variables]
 
     def call(inputs, skip_padding):
-        weights = [[tf.constant(value) for value in values] for values in (trainable, others)]
-
-        def with_weights(inputs, **options):
-            outputs, _ = model.stateless_call(*weights, inputs, **options)
-            return outputs
-
-        return call_model(with_weights, inputs, skip_padding)
+        constants = map(tf.constant, values)
+        with keras.StatelessScope(zip(model.variables, constants, strict=True)):
+            return call_model(model.call, inputs, skip_padding)
 
     return call
 
@@ -227,8 +227,5 @@ def call_model(model, inputs, skip_padding):
     call = functools.partial(model, inputs, training=False)
     if not skip_padding or inputs["input_ids"].shape[0] == 1:
         return call(skip_padding=False)
-    return tf.cond(
-        tf.shape(inputs["input_ids"])[0] == 1,
-        lambda: call(skip_padding=False),
-        lambda: call(skip_padding=True),
-    )
+    is_single = tf.shape(inputs["input_ids"])[0] == 1
+    return tf.cond(is_single, lambda: call(skip_padding=False), lambda: call(skip_padding=True))
