@@ -62,8 +62,7 @@ def answer_lines(predictor, title):
             answer_table(predictor, table, FLAGS.output_file, console.write)
             return
     if FLAGS.input_file:
-        lines = files.read_lines(FLAGS.input_file)
-        chunks = iter(lambda: list(itertools.islice(lines, _CHUNK_SIZE)), [])
+        chunks = _chunks(files.read_lines(FLAGS.input_file), "lines")
     else:
         chunks = stdin_chunks(predictor.inputs, title)
     with open_output() as write:
@@ -76,6 +75,15 @@ def open_output():
     """Return a context with a function that writes to `output_file` or standard output."""
     path = FLAGS.output_file
     return files.writing_text(path) if path else contextlib.nullcontext(console.write)
+
+
+def _chunks(items, unit):
+    """Yield lists of `items`, and report the progress."""
+    progress, items = console.ProgressLog("answering", unit, is_brief=True), iter(items)
+    while chunk := list(itertools.islice(items, _CHUNK_SIZE)):
+        yield chunk
+        progress.add(len(chunk))
+    progress.done()
 
 
 def stdin_chunks(inputs, title):
@@ -120,7 +128,8 @@ def _answer(predictor, chunks, write):
             try:
                 row = predictor.read(line.rstrip("\r\n"), FLAGS.json)
             except ValueError as error:
-                errors[i] = {"error": f"line {number}: {error}"}
+                problem = f"not JSON ({error.msg})" if hasattr(error, "msg") else error
+                errors[i] = {"error": f"line {number}: {problem}"}
                 continue
             rows.append(row)
             for name in (name for name, x in row.items() if not str(x).strip()):
@@ -226,7 +235,8 @@ def answer_table(predictor, table, output_file, write):
     if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
         raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
     metadata = predictor.metadata
-    added = [*map(predictor.served.table_columns, predictor(table.inputs))]
+    answers = itertools.chain.from_iterable(map(predictor, _chunks(table.inputs, "rows")))
+    added = [*map(predictor.served.table_columns, answers)]
     if kind not in ("json", "json_lines"):
         separator = metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator if kind == "delimited" else None) for row in added]

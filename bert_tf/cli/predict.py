@@ -33,11 +33,10 @@ lines.define_line_flags()
 
 def main():
     lines.check_line_flags()
-    metadata = bert_tf.checkpoints.metadata
     model = bert_tf.checkpoints.hub.local_folder(FLAGS.model)
-    has_config = metadata.find_companion_file(model, metadata.CONFIG_FILES)
-    is_other = has_config or model in bert_tf.checkpoints.MODELS
-    if bert_tf.serving.find_version(model) or not is_other:
+    metadata, is_folder = bert_tf.checkpoints.metadata, bert_tf.io.files.is_folder(model)
+    is_empty = is_folder and not metadata.find_companion_file(model, metadata.CONFIG_FILES)
+    if bert_tf.serving.find_version(model) or is_empty:
         predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
     else:
         from bert_tf.tasks import registry  # imports TensorFlow

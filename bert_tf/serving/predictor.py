@@ -152,8 +152,7 @@ class BasePredictor:
             return self.check(self._by_input(json_files.loads(line)))
         cells: list[Any] = line.split("\t") if len(names) > 1 else [line]
         if names[-1] in ("endings", "numbers") and len(cells) >= len(names):
-            last = len(names) - 1
-            cells = [*cells[:last], cells[last:]]
+            cells[len(names) - 1 :] = [cells[len(names) - 1 :]]
         if len(cells) != len(names):
             expected = " <tab> ".join(names)
             raise ValueError(f"found {counted(len(cells), 'input')}, expected {expected}")
@@ -169,11 +168,10 @@ class BasePredictor:
         texts = [name for name in names if name != "numbers"]
         columns = self.metadata.get("columns", {}).get("text_columns") or texts
         numbers = self.metadata.get("numbers", ())
-        is_complete = isinstance(row, dict) and len(columns) == len(texts)
-        if is_complete and row.keys() >= {*columns, *numbers}:
+        others = [*columns, *numbers]
+        if isinstance(row, dict) and row.keys() >= {*others} and len(columns) == len(texts):
             inputs = {name: row[column] for name, column in zip(texts, columns, strict=True)}
             return {**inputs, "numbers": [row[name] for name in numbers]}
-        others = [*columns, *numbers]
         others = f" (or {', '.join(others)})" if {*others} != {*names} else ""
         raise ValueError(f"expected an object with {', '.join(names)}{others}")
 
@@ -212,11 +210,15 @@ class Predictor(BasePredictor):
           UserError: if the model does not exist or does not take text.
         """
         self.path = find_version(path)
-        if not self.path:
-            raise UserError(f"`model`: found no exported model and no configuration in {path}")
-        metadata = json_files.read(os.path.join(self.path, METADATA), _FIELDS, "export_model.py")
+        metadata_file = os.path.join(self.path or path, METADATA)
+        if not files.exists(metadata_file):
+            raise UserError(
+                f"`model`: found no model written by export_model.py in {self.path or path}; "
+                "`bert-tf predict` and the classes, such as TextClassifier, also load a run"
+            )
+        metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
         if not metadata["inputs"]:
-            raise UserError(f"`model`: found id inputs in {self.path}; export with `inputs=text`")
+            raise UserError(f"`model`: {self.path} takes token ids; export it with --inputs=text")
         tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)
@@ -250,14 +252,15 @@ class ServablePredictor(BasePredictor):
 
 
 def list_versions(folder):
-    return [name for name in files.list_folder(folder) if name.isdecimal()]
+    names = files.list_folder(folder) if files.is_folder(folder) else []
+    return [name for name in names if name.isdecimal()]
 
 
 def find_version(path):
     """Return a version's folder: `path` or the newest one in it; None if it is neither."""
     if files.exists(os.path.join(path, "saved_model.pb")):
         return path
-    versions = list_versions(path) if files.is_folder(path) else []
+    versions = list_versions(path)
     return os.path.join(path, max(versions, key=int)) if versions else None
 
 

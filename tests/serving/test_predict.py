@@ -114,6 +114,7 @@ def test_invalid_lines_are_answered_with_an_error(run_script, exported, tmp_path
     answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert [len(row.get("probabilities", ())) for row in answers] == [3, 0, 0, 0, 0, 0, 3]
     assert answers[1]["error"].startswith("line 2: endings")
+    assert answers[5]["error"].startswith("line 6: not JSON (")
     (tmp_path / "in").write_text("a\tb\na\tb c\td\n")
     run_script("predict.py", model, f"--input_file={tmp_path}/in")
     out = capsys.readouterr().out
@@ -123,7 +124,7 @@ def test_invalid_lines_are_answered_with_an_error(run_script, exported, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"inputs": ["text", "x"]}, "/1 cannot be loaded .*x"),
-     ({"inputs": []}, "/1.*inputs=text"),
+     ({"inputs": []}, "/1.*--inputs=text"),
      ({"labels": ["x"]}, "2 labels, .* 1 "),
      ("no JSON", "model.json"),
      (None, "/1 cannot be loaded")],
@@ -148,8 +149,8 @@ def test_without_input_or_model(run_script, classifier, monkeypatch, tmp_path):
     with pytest.raises(bert_tf.UserError, match="--input_file"):
         run_script("predict.py", f"--model={classifier}")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    for folder in ("nowhere", str(tmp_path)):
-        with pytest.raises(bert_tf.UserError, match=f"--model: .* in {folder}"):
+    for folder, message in (("nowhere", "nowhere is neither"), (tmp_path, f".* in {tmp_path}")):
+        with pytest.raises(bert_tf.UserError, match=f"--model: {message}"):
             run_script("predict.py", f"--model={folder}")
 
 
