@@ -54,8 +54,9 @@ def error(message):
 
 
 def write(text):
-    """Write text to standard output, in UTF-8; escape control characters only on a terminal.
+    """Write text to standard output, in UTF-8.
 
+    On a terminal, escape control characters and remove all progress bars.
     If the reader of a pipe, such as `head`, has exited, this process exits too.
     """
     output = sys.stdout
@@ -64,6 +65,8 @@ def write(text):
     if isinstance(output, io.TextIOWrapper) and output.errors != "backslashreplace":
         # Always UTF-8, regardless of the locale. Lone surrogates are escaped as in JSON.
         output.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for bar in list(_bars) if output.isatty() else ():
+        bar.close()
     try:
         output.write(printable(text) if output.isatty() else text)
         output.flush()
