@@ -321,7 +321,7 @@ _END = (
     "--[no]x is a switch: --x or --nox. (bert_tf) marks additions to the flags of the 2018 "
     "release. --helpfull also shows the limits of values and the flags of absl, such as "
     "--flagfile, --undefok and --verbosity. The exit status is 0 after success, 1 after an error, "
-    "and 75 or 130 if a run was stopped and the same command resumes it."
+    "and 75 or 130 if it was stopped; the same command resumes training."
 )
 
 # The scripts of the release, and all of their flags.
