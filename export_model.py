@@ -22,6 +22,7 @@ from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.base import hints_of
 from bert_tf.configs.export import ExportConfig
 from bert_tf.configs.model import ModelConfig
+from bert_tf.errors import abbreviate
 
 define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
@@ -41,11 +42,16 @@ def main():
         )
     for name in _WITHOUT_FOLDER if FLAGS.model_dir else ():
         if FLAGS[name].present:
-            raise bert_tf.UserError(f"--{name} cannot be combined with --model_dir")
+            raise bert_tf.UserError(
+                f"--{name} cannot be combined with --model_dir; to override what the run saved, "
+                f"use --init_checkpoint={FLAGS.model_dir} --task=... instead"
+            )
     config = from_flags(ExportConfig)
+    bert_tf.serving.choose_version(config.export_dir, config.version)
     model_files = run_files(config) if config.model_dir else pipelines.model_files()
     options = {name: getattr(config, name) for name in _OPTIONS if config.is_given(name)}
     pipeline = registry.load(model_files, config.task, **options)
+    log_origins(config, pipeline.config, model_files)
     servable = pipeline.make_servable(pipeline.model, pipeline.config, config.serving)
     bert_tf.serving.export(servable, config.export_dir, config.version, config.model_dir)
 
@@ -59,6 +65,8 @@ def run_files(config):
             bert_tf.training.checkpointing.log_best_checkpoint(folder, "checkpoint")
         argument = "checkpoint" if config.checkpoint else "model_dir"
         checkpoint = bert_tf.checkpoints.find(config.checkpoint or folder, argument)
+    elif not bert_tf.io.files.is_folder(folder):
+        raise bert_tf.UserError(f"--model_dir: there is no folder {folder}")
     elif not bert_tf.checkpoints.hugging_face.is_folder(folder):
         raise bert_tf.UserError(
             f"--model_dir: found none of {', '.join(names)} in {folder}, expected a Hugging Face "
@@ -68,6 +76,28 @@ def run_files(config):
     elif config.checkpoint:
         raise bert_tf.UserError(f"--checkpoint: {folder}, a Hugging Face folder, has only one")
     return bert_tf.checkpoints.resolve(ModelConfig(folder, init_checkpoint=checkpoint))
+
+
+def log_origins(config, found, model_files):
+    """Log the maximum length and the labels of the `TaskConfig` found, and their origin."""
+    from bert_tf.tasks import registry
+
+    _, saved = registry.load_config(model_files.config_folder)
+    known = bert_tf.checkpoints.metadata.read_labels(model_files.checkpoint, len(found.labels))
+    values = (
+        ("max_seq_length", found.max_seq_length, saved, "the default"),
+        (
+            "labels",
+            abbreviate(found.labels, 9),
+            saved or known,
+            "placeholders; --labels names them",
+        ),
+    )
+    texts = []
+    for name, value, is_saved, other in values:
+        origin = "given" if config.is_given(name) else "saved" if is_saved else other
+        texts += [f"{name} {value} ({origin})"] if value else []
+    bert_tf.console.info("%s", ", ".join(texts))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ It takes the flags of `python -m tf2onnx.convert`. Models with the release's tan
 this tool.
 """
 
+import sys
+
 import numpy as np
 from tf2onnx import convert, utils
 from tf2onnx.handler import tf_op
@@ -35,4 +37,9 @@ class Erfc:
 
 
 if __name__ == "__main__":
-    convert.main()
+    try:
+        convert.main()
+    except RuntimeError as error:
+        if "Op type not registered" not in str(error):
+            raise
+        sys.exit("convert_to_onnx.py: error: the model takes text; export it with --inputs=ids")

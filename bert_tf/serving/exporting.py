@@ -71,6 +71,7 @@ class Servable(NamedTuple):
       ids_signature: dict of `tf.TensorSpec`.
       sample_text: function from a text of S - 2 tokens to a row of text inputs that fills a
         sequence of length S, for warm-up requests.
+      example: row of inputs for the model card; None for `sample_text("He slept.")`.
       metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
     """
@@ -82,6 +83,7 @@ class Servable(NamedTuple):
     text_signature: dict = string_specs("text")
     ids_signature: dict = token_id_specs()
     sample_text: Callable = lambda text: {"text": text}
+    example: dict | None = None
     metadata: dict | None = None
     has_variable_width: bool = False
 
@@ -110,20 +112,20 @@ def export(
     check_path(export_dir, "export_dir")
     with processes.locked(export_dir, "export_dir", "exports") as is_locked:
         processes.remove_temporary_files(export_dir, is_locked)
-        versions = [int(name) for name in list_versions(export_dir)]
-        if version is None:
-            version = max(versions, default=0) + 1
-        if version in versions:
-            raise UserError(f"`version={version}`: {export_dir} already has this version")
-        folder = os.path.join(export_dir, str(version))
+        folder = os.path.join(export_dir, str(choose_version(export_dir, version)))
         record = read_record(run_dir) if run_dir else {}  # an error leaves no new version
         metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
-        sample, inputs = None, servable.ids_signature
-        if metadata["inputs"]:
-            sample, inputs = servable.sample_text("He slept."), metadata["inputs"]
-        _write_model_card(folder, metadata, inputs, sample, record)
+        _write_model_card(folder, servable, metadata, record)
     return folder
+
+
+def choose_version(export_dir, version=None):
+    """Return the number of a new version; raise UserError if the given `version` exists."""
+    versions = [int(name) for name in list_versions(export_dir)]
+    if version in versions:
+        raise UserError(f"`version={version}`: {export_dir} already has this version")
+    return max(versions, default=0) + 1 if version is None else version
 
 
 def _sort_variables(archive):
@@ -176,9 +178,7 @@ def _write(servable, folder):
         files.write_text(os.path.join(extra, files.VOCABULARY), to_text(tokenizer.vocab))
         for name in ("labels", "numbers"):
             if lines := metadata.get(name):
-                files.write_text(
-                    os.path.join(extra, f"{name}.txt"), "".join(f"{x}\n" for x in lines)
-                )
+                files.write_text(os.path.join(extra, f"{name}.txt"), "\n".join([*lines, ""]))
         json_files.write(os.path.join(temporary, METADATA), metadata)
         if serving_config.warm_up:
             some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
@@ -186,11 +186,9 @@ def _write(servable, folder):
             _write_warm_up_requests(temporary, requests)
     # TensorFlow's own error message names only a missing operation.
     hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
-    console.info(
-        "exported %s: %s of %s, weights %s%s",
-        folder, servable.task, ", ".join(servable.text_signature) if takes_text else "ids",
-        serving_config.stored_type, hint,
-    )  # fmt: skip
+    inputs = ", ".join(servable.text_signature) if takes_text else "ids"
+    values = (folder, servable.task, inputs, serving_config.stored_type, hint)
+    console.info("exported %s: %s of %s, weights %s%s", *values)
     return metadata
 
 
@@ -261,9 +259,7 @@ def _sample_ids(signature, size, length):
 def _write_warm_up_requests(folder, requests):
     """Write a TFRecord file of `PredictionLog` messages to a SavedModel's folder."""
     # Encoded by hand, because tensorflow-serving-api pins the version of TensorFlow.
-    path = os.path.join(folder, WARM_UP_REQUESTS)
-    files.make_folder(os.path.dirname(path))
-    with tf.io.TFRecordWriter(path) as writer:
+    with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP_REQUESTS)) as writer:
         for inputs, signature in requests:
             parts = [_field(_MODEL_SPEC, _field(_SIGNATURE_NAME, signature.encode()))]
             for key in sorted(inputs):
@@ -278,14 +274,13 @@ def _field(number, data):
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def _write_model_card(folder, metadata, inputs, sample, record):
+def _write_model_card(folder, servable, metadata, record):
     """Write the card of a version, unless the user has written a file with this name.
 
     Args:
       folder: folder of the version.
+      servable: the `Servable`.
       metadata: dict with the contents of `model.json`.
-      inputs: names of the inputs.
-      sample: a row of text inputs; None for a model of ids.
       record: the result of `read_record` for the run that trained the model.
     """
     export_dir, version = os.path.split(folder)
@@ -298,6 +293,7 @@ def _write_model_card(folder, metadata, inputs, sample, record):
     weights = record.get("weights", {})
     data = ", ".join(map(os.path.basename, record.get("data", {})))
     name = os.path.basename(os.path.abspath(export_dir))
+    inputs = metadata["inputs"] or servable.ids_signature
     tables = {
         f"# {name}": {
             "version": version,
@@ -321,8 +317,9 @@ def _write_model_card(folder, metadata, inputs, sample, record):
             for name, value in values.items()
         },
     }
+    sample = servable.example or servable.sample_text("He slept.")
     ids = ", ".join(f'"{x}": [[...]]' for x in inputs)
-    body = json.dumps({"instances": [sample]}) if sample else f'{{"inputs": {{{ids}}}}}'
+    body = json.dumps({"instances": [sample]}) if metadata["inputs"] else f'{{"inputs": {{{ids}}}}}'
     request = f"curl -d '{body}' http://localhost:8501/v1/models/{name}:predict"
     parts = [
         _MARK,

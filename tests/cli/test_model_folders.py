@@ -118,7 +118,8 @@ def test_run_keeps_its_options_with_weights_elsewhere(run_script, tmp_path):
 def test_model_without_a_task(run_script, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
-    with pytest.raises(UserError, match=f"--model_dir: found none of .* in {folder}, expected"):
-        run_script("export_model", f"--model_dir={folder}", f"--export_dir={tmp_path}/out")
+    for path, message in ((folder, "found none of .* in"), ("nowhere", "there is no folder")):
+        with pytest.raises(UserError, match=f"--model_dir: {message} {path}"):
+            run_script("export_model", f"--model_dir={path}", f"--export_dir={tmp_path}/out")
     with pytest.raises(UserError, match="--max_seq_length requires --task"):
         run_script("export_model", "--model=x", "--max_seq_length=8", "--export_dir=x")

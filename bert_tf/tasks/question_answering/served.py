@@ -150,19 +150,15 @@ def _top_spans(scores, counts, size):
 def question_answering_servable(model, config, serving_config, top_k=None):
     """Return the `Servable` for text (`answer_questions`) and ids (start and end logits)."""
     prepared = prepare_model(model, config, serving_config)
-
-    def serve_ids(inputs):
-        outputs = prepared.call(inputs)
-        return {name: outputs[name] for name in ("start_logits", "end_logits")}
-
     return Servable(
         task="question_answering",
         prepared=prepared,
         serve_text=lambda inputs: answer_questions(
             prepared, config, inputs["question"], inputs["context"], top_k
         ),
-        serve_ids=serve_ids,
+        serve_ids=prepared.call,
         text_signature=string_specs("question", "context"),
         # A pair has one more [SEP] than a single text, so drop a word.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
+        example={"question": "Who slept?", "context": "He slept."},
     )
