@@ -15,12 +15,12 @@ from tests.docs import pages
 
 # Flags of other programs.
 OTHER_FLAGS = {
-    "accelerator-type", "batching_parameters_file", "bert_hub_module_handle", "config_file",
-    "dask_client_address", "depth", "editable", "enable_batching", "environment_config",
+    "accelerator-type", "all", "batching_parameters_file", "bert_hub_module_handle", "config_file",
+    "dask_client_address", "depth", "dir", "editable", "enable_batching", "environment_config",
     "environment_type", "experiment", "find-links", "flagfile", "flink_master", "help", "helpfull",
-    "logdir", "model_base_path", "model_name", "na-prob-file", "name", "no-deps", "output", "port",
-    "project", "quiet", "region", "rest_api_port", "saved-model", "saved_model_dir",
-    "sdk_container_image", "spark_master_url", "strict", "temp_location",
+    "logdir", "model_base_path", "model_config_file", "model_name", "na-prob-file", "name",
+    "no-deps", "output", "port", "project", "quiet", "region", "rest_api_port", "saved-model",
+    "saved_model_dir", "sdk_container_image", "spark_master_url", "strict", "temp_location",
     "tensorflow_intra_op_parallelism", "verbosity", "zone",
 }  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_tests_named_in_pages_exist(root):
 def test_messages_in_troubleshooting_are_in_the_code(root):
     page = (root / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     messages = re.findall(r"(?m)^\| `(.+?)` \| ", page)
-    assert len(messages) > 25
+    assert len(messages) > 20
     known = set(strings_in_code(root))
     missing = []
     for message in messages:
