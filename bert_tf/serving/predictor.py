@@ -218,7 +218,7 @@ class Predictor(BasePredictor):
             )
         metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
         if not metadata["inputs"]:
-            raise UserError(f"`model`: {self.path} takes token ids; export it with --inputs=text")
+            raise UserError(f"`model`: {self.path} takes token ids; export it with inputs=text")
         tensorflow_text()  # registers the operations of the graph
         try:
             self._model = tf.saved_model.load(self.path)

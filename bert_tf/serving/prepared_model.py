@@ -41,7 +41,8 @@ class QuantizedModel(tf.Module):
         self.weights = [_round(variable, weight_type) for variable in model.variables]
 
     def __call__(self, inputs, **options):
-        # `stateless_call` would refuse a table with only the rows of the given words.
+        # `stateless_call` would refuse a table with only the rows of the given words, as would an
+        # eager call of more words than the whole table has.
         scope, ids = keras.StatelessScope(), inputs["input_ids"]
         words = tf.reshape(ids, [-1])
         for variable, (x, scale) in zip(self._variables(), self.weights, strict=True):

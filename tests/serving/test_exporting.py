@@ -46,7 +46,7 @@ def test_files_of_ids_models(vocab_file, tmp_path, caplog):
     assert name == "serving_default"
     with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
         signature(input_ids=ids, input_mask=ids[:1], segment_ids=ids)
-    with pytest.raises(bert_tf.UserError, match="--inputs=text"):
+    with pytest.raises(bert_tf.UserError, match="with inputs=text"):
         serving.Predictor(folder)
     # Existing batching parameters are kept.
     before = (tmp_path / "batching_parameters.txt").read_text()

@@ -124,7 +124,7 @@ def test_invalid_lines_are_answered_with_an_error(run_script, exported, tmp_path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"inputs": ["text", "x"]}, "/1 cannot be loaded .*x"),
-     ({"inputs": []}, "/1.*--inputs=text"),
+     ({"inputs": []}, "/1.*with inputs=text"),
      ({"labels": ["x"]}, "2 labels, .* 1 "),
      ("no JSON", "model.json"),
      (None, "/1 cannot be loaded")],

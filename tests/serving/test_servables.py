@@ -115,7 +115,7 @@ def test_skipped_padding(task, vocab_file):
         config = configs.ServingConfig(skip_padding=skip_padding, weights="int8")
         servable = make_servable(task, vocab_file, config)
         inputs, mask = padded_ids(servable)
-        outputs[skip_padding] = servable.serve_ids(inputs)
+        outputs[skip_padding] = tf.function(servable.serve_ids)(inputs)
     assert_same_outputs(outputs[True], outputs[False], mask)
 
 
