@@ -22,7 +22,6 @@ from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.base import hints_of
 from bert_tf.configs.export import ExportConfig
 from bert_tf.configs.model import ModelConfig
-from bert_tf.errors import abbreviate
 
 define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
@@ -51,7 +50,6 @@ def main():
     model_files = run_files(config) if config.model_dir else pipelines.model_files()
     options = {name: getattr(config, name) for name in _OPTIONS if config.is_given(name)}
     pipeline = registry.load(model_files, config.task, **options)
-    log_origins(config, pipeline.config, model_files)
     servable = pipeline.make_servable(pipeline.model, pipeline.config, config.serving)
     bert_tf.serving.export(servable, config.export_dir, config.version, config.model_dir)
 
@@ -76,28 +74,6 @@ def run_files(config):
     elif config.checkpoint:
         raise bert_tf.UserError(f"--checkpoint: {folder}, a Hugging Face folder, has only one")
     return bert_tf.checkpoints.resolve(ModelConfig(folder, init_checkpoint=checkpoint))
-
-
-def log_origins(config, found, model_files):
-    """Log the maximum length and the labels of the `TaskConfig` found, and their origin."""
-    from bert_tf.tasks import registry
-
-    _, saved = registry.load_config(model_files.config_folder)
-    known = bert_tf.checkpoints.metadata.read_labels(model_files.checkpoint, len(found.labels))
-    values = (
-        ("max_seq_length", found.max_seq_length, saved, "the default"),
-        (
-            "labels",
-            abbreviate(found.labels, 9),
-            saved or known,
-            "placeholders; --labels names them",
-        ),
-    )
-    texts = []
-    for name, value, is_saved, other in values:
-        origin = "given" if config.is_given(name) else "saved" if is_saved else other
-        texts += [f"{name} {value} ({origin})"] if value else []
-    bert_tf.console.info("%s", ", ".join(texts))
 
 
 if __name__ == "__main__":

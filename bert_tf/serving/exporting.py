@@ -187,8 +187,11 @@ def _write(servable, folder):
     # TensorFlow's own error message names only a missing operation.
     hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
     inputs = ", ".join(servable.text_signature) if takes_text else "ids"
-    values = (folder, servable.task, inputs, serving_config.stored_type, hint)
-    console.info("exported %s: %s of %s, weights %s%s", *values)
+    labels = [*map(str, metadata.get("labels", ()))]
+    labels = f", labels {abbreviate(labels, 9)}" if labels else ""
+    values = (inputs, buckets.max_length, labels, serving_config.stored_type, hint)
+    form = "exported %s: %s of %s, at most %d tokens%s, weights %s%s"
+    console.info(form, folder, servable.task, *values)
     return metadata
 
 
