@@ -187,11 +187,9 @@ def _write(servable, folder):
     # TensorFlow's own error message names only a missing operation.
     hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
     inputs = ", ".join(servable.text_signature) if takes_text else "ids"
-    labels = [*map(str, metadata.get("labels", ()))]
-    labels = f", labels {abbreviate(labels, 9)}" if labels else ""
-    values = (inputs, buckets.max_length, labels, serving_config.stored_type, hint)
-    form = "exported %s: %s of %s, at most %d tokens%s, weights %s%s"
-    console.info(form, folder, servable.task, *values)
+    labels = abbreviate([*map(str, metadata.get("labels", ()))], 9) or "none"
+    values = (servable.task, inputs, buckets.max_length, labels, serving_config.stored_type, hint)
+    console.info("exported %s: %s of %s, length %d, labels %s, weights %s%s", folder, *values)
     return metadata
 
 

@@ -50,11 +50,6 @@ def test_deletes_only_its_own_folder(root, quickstart, tmp_path):
     assert (other / "thesis.txt").read_text() == "years of work"
 
 
-def test_failing_step_is_named(quickstart):
-    with pytest.raises(UserError, match=r"Third.*gone\.py"):
-        quickstart.run_step("Third", "gone.py", flag=1)
-
-
 def test_does_not_import_tensorflow(root):
     code = "import quickstart, sys; quickstart.bert_tf.FullTokenizer; "
     run_python("-c", code + "assert 'tensorflow' not in sys.modules", cwd=root)

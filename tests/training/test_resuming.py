@@ -144,20 +144,6 @@ def test_finished_run_is_not_trained_again(finished, caplog):
     assert "nothing to do" in caplog.text
 
 
-def constant_rate():
-    return 1e-3
-
-
-def test_any_learning_rate_of_the_optimizer(tmp_path, caplog):
-    """The rate is used as given; resuming with a different rate is logged."""
-    caplog.set_level("INFO", "bert_tf")
-    for _ in range(2):
-        run(tmp_path, 1, optimizer=lambda _: optimization.AdamWeightDecay(constant_rate))
-        assert "learning_rate 0.001" in caplog.text and "changed from" not in caplog.text
-    run(tmp_path, 1, optimizer=lambda _: optimization.AdamWeightDecay(1e-3))
-    assert "`name` changed from constant_rate to None" in caplog.text
-
-
 @pytest.mark.slow
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
     def make_task():
