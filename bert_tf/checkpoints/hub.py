@@ -217,7 +217,7 @@ def _download_snapshot(path, name, revision, patterns):
     try:
         from huggingface_hub import snapshot_download, try_to_load_from_cache
     except ImportError:
-        message = f"{path} requires huggingface_hub: pip install '.[hub]'"
+        message = f"{path} requires huggingface_hub: pip install '.[hub]' in a clone"
         raise UserError(message) from None
     try:
         # The cache may have the model under its name without the owner.

@@ -12,7 +12,7 @@ from bert_tf.data.tables import as_text, is_missing, plain, read_rows
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
-_DROP_ROWS = " (df.dropna(subset=[...]) removes such rows)"
+_DROP_ROWS = "; in a DataFrame, df.dropna(subset=[...]) removes such rows"
 
 
 class BadRows:

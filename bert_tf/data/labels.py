@@ -253,7 +253,7 @@ class Labels:
             )
         total = math.fsum(row)
         if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
-            expected = f"expected probabilities that sum to 1{_USE_SETS}"
+            expected = f"expected probabilities that sum to 1{_USE_SETS * ({*row} <= {0, 1})}"
             raise ValueError(f"found the row {shown(row)}, {expected}")
         if Counter(row) == {0: len(row) - 1, 1: 1}:
             return self.names[row.index(1)]

@@ -169,7 +169,8 @@ def _versions(packages, extra):
     try:
         versions = {name: importlib.metadata.version(name) for name in packages}
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(f"`device` requires {error.name}: pip install '.[{extra}]'") from None
+        install = f"pip install '.[{extra}]' in a clone"
+        raise UserError(f"`device` requires {error.name}: {install}") from None
     if versions["jax"] not in TRIED:
         raise UserError(
             f"`device` requires jax {' or '.join(TRIED)}, found {versions['jax']}, because private "

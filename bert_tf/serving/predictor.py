@@ -242,10 +242,13 @@ class ServablePredictor(BasePredictor):
             # AutoGraph takes half of the time of tracing.
             return tf.function(servable.serve_text, [specs], autograph=False)
 
-        one, several = trace(1), trace(None)  # the graph of one row is traced in half of the time
+        one, several = trace(1), trace(None)
 
         def serve(inputs):
-            return (one if {len(x) for x in inputs.values()} == {1} else several)(inputs)
+            # The graph of one row is traced in half of the time, unless the other exists.
+            is_one = {len(x) for x in inputs.values()} == {1}
+            is_one = is_one and not several.experimental_get_tracing_count()
+            return (one if is_one else several)(inputs)
 
         metadata = {**(servable.metadata or {}), "task": servable.task}
         super().__init__(serve, signature, metadata, batch_size)

@@ -167,7 +167,7 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
         has_constants = sum(x.numpy().nbytes for x in model.variables) <= _MAX_CONSTANT_BYTES
     call = _with_constants(model) if has_constants else functools.partial(call_model, model)
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
-    # A single function for both signatures is saved and loaded, with its constants, only once.
+    # Both signatures share this function with its constants, except with windows.
     call = tf.function(call, autograph=False)
     return PreparedModel(model, call, buckets, serving_config, tokenizer)
 

@@ -113,16 +113,16 @@ class Pipeline(Trainable):
           UserError: if the model does not exist, or an argument does not match it.
         """
         config_class = cls.config_class
-        fields = [x for x in dataclasses.fields(config_class) if x.metadata.get("help")]
-        of_script = {x.name for x in fields if not x.metadata["saved"]}
-        known = {*cls.preset_options, *(x.name for x in fields)} - of_script
+        fields = {x.name: x.metadata for x in dataclasses.fields(config_class)}
+        options_of = {name: x["saved"] for name, x in fields.items() if x.get("help")}
+        known = {*cls.preset_options, *(name for name, is_saved in options_of.items() if is_saved)}
         if labels is not None:
             options["labels"] = labels
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
-            if name in of_script:
-                other = files.TASK_CONFIG_FILES[config_class.FILE]
-                other = "`fit`" if name in cls.fit_options else other
+            if name in {*options_of, *cls.fit_options}:
+                script = files.TASK_CONFIG_FILES[config_class.FILE]
+                other = "`fit`" if name in cls.fit_options else script
                 raise UserError(f"`{name}` is an option of {other}, not of {owner}")
             raise unknown_option(name, known, owner)
         # A task for uncased models warns if no file specifies the casing.

@@ -48,7 +48,7 @@ def fine_tune(
     task_class.config_class.check_folder(config.output_dir)
     earlier = task_class.config_class.load(config.output_dir)
     stored = None if config.do_train else earlier
-    resumed = earlier and (stored or (checkpointing.latest(config.output_dir) and earlier))
+    resumed = earlier if stored or checkpointing.latest(config.output_dir) else None
     config = _completed(config, resumed, stored)
     model = checkpoints.resolve(
         config.model,

@@ -166,15 +166,6 @@ def test_columns_are_reported(encoder_folder, caplog):
     assert "the labels yes, no of the data are read as neg, pos" in caplog.text
 
 
-def test_columns_of_the_training_file(encoder_folder):
-    classifier = make(encoder_folder)
-    expected = classifier.evaluate(TEXTS, LABELS), classifier.predict(TEXTS)
-    classifier.config.columns.update(text_columns=("Summary",), label_column=("Verdict",))
-    table = Frame({"text": "b", "Verdict": LABELS, "Summary": TEXTS, "n": 1.0})
-    assert (classifier.evaluate(table), classifier.predict(table[["Summary", "n"]])) == expected
-    assert classifier.evaluate(TABLE) == expected[0]
-
-
 @pytest.mark.parametrize(
     ("texts", "options"),
     [(["a b c d", "a b c", "a"], {}), *(pytest.param(*x, marks=pytest.mark.slow) for x in (

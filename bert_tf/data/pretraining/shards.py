@@ -253,7 +253,7 @@ def create_with_beam(shards, runner, options):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError:
-        raise UserError("`runner` requires Apache Beam: pip install '.[beam]'") from None
+        raise UserError("`runner` requires Apache Beam: pip install '.[beam]' in a clone") from None
     try:
         options = PipelineOptions(options, runner=_RUNNERS.get(runner, runner))
         pipeline = beam.Pipeline(options=options)

@@ -77,7 +77,7 @@ class TextClassifier(Pipeline):
     served = SERVED
     sample = ({"labels": ("x", "y")}, (["a b", "c"], ["x", "y"]))
     arguments = ("texts", "labels", "sample_weight")
-    preset_options = ("num_classes",)
+    preset_options = ("num_classes", "num_texts")
     fit_options = ("class_weight",)
     config: ClassificationConfig
 
@@ -262,16 +262,10 @@ class TextClassifier(Pipeline):
             labels = ordered_columns(labels, self.config.labels, names[1])
         columns = texts, labels, weights
         required = 2 - (split == "test")
-        config = self.config
-        saved = config.columns if split != "train" else {}  # of the training file
-        text, label = (saved.get(name, ()) for name in ("text_columns", "label_column"))
-        known = _KNOWN.union(map(str.lower, text))
-        table, others = read_table(columns, names, _COLUMNS, required, known, ANY_LABEL)
+        table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
         weights = others[0] if others else None
-        header = next(table.rows, (0, [], None))
-        text, label = (x if {*x} <= {*header[1]} else () for x in (text, label))
-        table = table._replace(rows=itertools.chain([header], table.rows))
-        layout = Layout(text, label, numbers=config.numeric_names, numeric_as=config.numeric_as)
+        config = self.config
+        layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
         dataset = custom_dataset(config.task_type, config.labels or None, layout)
         examples, _ = examples_of(table, dataset, split)
         if weights is None:

@@ -251,8 +251,8 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
                     text, start = quoted(answer.text), answer.start
-                    is_inside = start < len(paragraph.context)
-                    cause = f" at character {start}" if is_inside else " is not in the context"
+                    is_found = answer.text in paragraph.context
+                    cause = f" at character {start}" if is_found else " is not in the context"
                     is_there = paragraph.context.startswith(answer.text, start)
                     if answer.text.strip() and is_there and not by_offsets:
                         cause += "; `answer_alignment=offsets` finds it despite its white space"

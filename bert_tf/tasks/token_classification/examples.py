@@ -286,8 +286,8 @@ def _locate(entities, text, word_starts, word_ends):
     num_cut = 0
     for start, end, label in entities:
         covered = np.flatnonzero((word_starts < end) & (word_ends > start))
-        is_inside = 0 <= start < end <= len(text)
-        if not is_inside or not len(covered):
+        is_inside = start >= 0 and end <= len(text)
+        if not is_inside or start >= end or not len(covered):
             problem = f"{'contains no word of' if is_inside else 'is not within'} the text"
             raise ValueError(
                 f"the entity {label} from {start} to {end} {problem} ({len(text)} characters)"
