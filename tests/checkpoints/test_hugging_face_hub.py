@@ -202,5 +202,5 @@ def test_errors(hub, monkeypatch, name, value):
 
 def test_without_the_client(monkeypatch):
     monkeypatch.setitem(importlib.sys.modules, "huggingface_hub", None)
-    with pytest.raises(bert_tf.UserError, match=r"^hf://me/tiny requires .* '\.\[hub\]'$"):
+    with pytest.raises(bert_tf.UserError, match=r"^hf://me/tiny requires .* '\.\[hub\]' in"):
         checkpoints.resolve("hf://me/tiny")

@@ -215,7 +215,7 @@ def pipelines(encoder_folder):
             (((["a", "b"], ["c"]), [0, 1]), {}, r"`texts\[0\]`.*2 and 1"),
             ((Frame([["a", "b", "c"]]), [0]), {}, "columns of `texts`: 0, 1, 2; expected"),
             (([""], ["pos"]), {}, "`texts`, item 0.*empty"),
-            *((([x], ["pos"]), {}, r"`texts`, item 0: text is missing \(df\.dropna")
+            *((([x], ["pos"]), {}, r"`texts`, item 0: text is missing; .*df\.dropna")
               for x in (None, np.nan, pd.NA)),
             ((pa.table([["a"], ["b"]], names=["text"] * 2),), {}, "`texts`.*'text' twice"),
             (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'.*; or pass the columns"),
