@@ -227,5 +227,5 @@ def _download_snapshot(path, name, revision, patterns):
             name = short if isinstance(found, str) else name
         return snapshot_download(name, revision=revision, allow_patterns=patterns)
     except Exception as error:  # from the client, its HTTP library or the file system
-        message = " ".join(str(error).split())
+        message = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))
         raise UserError(f"{path}: cannot be downloaded ({message})") from None
