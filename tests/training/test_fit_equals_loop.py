@@ -54,7 +54,8 @@ CASES = {
     ),
     "contrastive": (lambda: sentence_task("contrastive", 2, False),
                     {"label_value": (None, ()), "text_ids": (9, (2,))}),
-    "cosent": (lambda: sentence_task("cosent", 2, True), {"label_value": (None, ())}),
+    "cosent": (lambda: sentence_task("cosent", 2, True),
+               {"label_value": (None, ()), "text_ids": (9, (2,))}),
     "pretraining": (
         lambda: PretrainingTask(config()),
         {"masked_lm_ids": (50, (2,)), "masked_lm_weights": (2, (2,)),
