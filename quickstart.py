@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 import time
 
@@ -29,7 +28,7 @@ flags.DEFINE_string(
     "Output folder; an earlier quick start in it is deleted.",
 )
 flags.DEFINE_integer("seed", 0, "Random seed for the text and for training.", lower_bound=0)
-flags.DEFINE_integer("num_train_steps", 1500, "Number of pre-training steps.", lower_bound=1)
+flags.DEFINE_integer("num_train_steps", 1400, "Number of pre-training steps.", lower_bound=1)
 flags.DEFINE_bool("only_pretraining", False, "Stop after pre-training.")
 
 # Only folders with this file may be emptied.
@@ -47,10 +46,10 @@ MAX_PREDICTIONS_PER_SEQ = 5  # 15 % of the sequence
 # A model this narrow learns faster without dropout and with an initializer range above the
 # release's 0.02.
 CONFIG = {
-    "hidden_size": 128,
+    "hidden_size": 96,
     "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "intermediate_size": 512,
+    "num_attention_heads": 6,
+    "intermediate_size": 192,
     "hidden_act": "gelu",
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -61,16 +60,6 @@ CONFIG = {
 
 # On Linux, scripts run in forks of this process, which has imported TensorFlow but has not used it.
 PROCESSES = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-
-# Like a server, this process imports TensorFlow but not bert_tf.
-PREDICT = """\
-import json, sys, tensorflow as tf
-model = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-ids = tf.ragged.constant(json.load(sys.stdin), dtype=tf.int32).to_tensor()
-outputs = model(input_ids=ids, input_mask=tf.sign(ids), segment_ids=tf.zeros_like(ids))
-json.dump(outputs["probabilities"].numpy().tolist(), sys.stdout)
-assert "bert_tf" not in sys.modules
-"""
 
 
 def main():
@@ -175,10 +164,11 @@ def pretrain():
         eval_file=heldout,
         vocab_file=output_path("vocab.txt"),  # makes the folder complete, for `from_preset`
         output_dir=output_path("pretrained"),
-        train_batch_size=64,
-        learning_rate=2e-3,
+        train_batch_size=48,
+        learning_rate=2.5e-3,
         num_train_steps=FLAGS.num_train_steps,
-        num_warmup_steps=FLAGS.num_train_steps // 6,
+        num_warmup_steps=FLAGS.num_train_steps // 5,
+        xla=True,  # takes 0.76 of the time for a model this small
         **sizes,
     )
 
@@ -203,8 +193,8 @@ def fine_tune():
             output_dir=output_path(folder),
             max_seq_length=MAX_SEQ_LENGTH,
             train_batch_size=16,
-            learning_rate=3e-4,
-            num_train_epochs=20,
+            learning_rate=5e-4,
+            num_train_epochs=15,
             seed=FLAGS.seed,
         )
 
@@ -218,26 +208,28 @@ def export_and_predict():
         export_dir=output_path("export"),
         inputs="ids",
     )
-    title = "Predict with the SavedModel, in a process without bert_tf"
-    with timed(title):
+    with timed("Predict with the SavedModel"):
         tokenizer = bert_tf.FullTokenizer(output_path("vocab.txt"))
         rows = []
         for text in toy_corpus.SAMPLE_TEXTS:
             pieces = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
             print("  " + " ".join(pieces))
             rows.append(tokenizer.convert_tokens_to_ids(pieces))
-        folder = os.path.abspath(output_path("export", "1"))
-        result = subprocess.run(
-            [sys.executable, "-I", "-c", PREDICT, folder],  # -I ignores the current folder
-            input=json.dumps(rows), capture_output=True, text=True,
-        )  # fmt: skip
-        if result.returncode:
-            print(result.stderr, file=sys.stderr)
-            raise bert_tf.UserError(
-                f"the step {title!r} failed: it exited with status {result.returncode}"
-            )
+        folder = output_path("export", "1")
+        with PROCESSES.Pool(1) as pool:
+            results = pool.apply(predict, (folder, rows))
     labels = files.read_text(os.path.join(folder, "assets.extra", "labels.txt")).splitlines()
-    return [(labels[row.index(max(row))], max(row)) for row in json.loads(result.stdout)]
+    return [(labels[row.index(max(row))], max(row)) for row in results]
+
+
+def predict(folder, rows):
+    """Return the probabilities of rows of ids by a SavedModel, which needs only TensorFlow."""
+    import tensorflow as tf
+
+    model = tf.saved_model.load(folder).signatures["serving_default"]
+    ids = tf.ragged.constant(rows, dtype=tf.int32).to_tensor()
+    outputs = model(input_ids=ids, input_mask=tf.sign(ids), segment_ids=tf.zeros_like(ids))
+    return outputs["probabilities"].numpy().tolist()
 
 
 def run_step(title, script, **options):

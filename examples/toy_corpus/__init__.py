@@ -89,7 +89,7 @@ def write(folder, seed=0, **sizes):
     return paths
 
 
-def pretrained(folder, num_train_steps=1500):
+def pretrained(folder, num_train_steps=1400):
     """Pre-train the model of quickstart.py, unless it exists; return its `PretrainedFiles`.
 
     `folder` is the output folder of quickstart.py; its subfolder `text` has the files of `write`.
