@@ -226,6 +226,9 @@ class Embeddings(ConfigLayer):
         if self.projection is not None:
             self.projection.build((None, None, config.embedding_size))
 
+    def compute_output_spec(self, input_ids, *_, **__):
+        return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
+
     def call(self, input_ids, segment_ids, training=False, replica_id=None):
         length = ops.shape(input_ids)[1]
         limit = self.config.max_position_embeddings
@@ -322,6 +325,13 @@ class TransformerLayer(ConfigLayer):
         ):  # fmt: skip
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
+
+    def compute_output_spec(self, x, input_mask, **_):
+        # Keras would trace `call`, which takes most of the time of building a model.
+        output = keras.KerasTensor(x.shape, self.compute_dtype)
+        (batch, length), heads = input_mask.shape, self.config.num_attention_heads
+        probs = keras.KerasTensor((batch, heads, length, length), self.compute_dtype)
+        return (output, probs) if self.with_probs else output
 
     def call(self, x, input_mask, training=False, replica_id=None, recompute=False, layout=None):
         # Seeds are drawn outside `forward`, so that recomputation uses the same masks.
