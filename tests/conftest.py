@@ -29,6 +29,7 @@ def split_cpu():
     cpu = tf.config.list_physical_devices("CPU")[0]
     four = [tf.config.LogicalDeviceConfiguration()] * 4
     tf.config.set_logical_device_configuration(cpu, four)
+    tf.config.threading.set_intra_op_parallelism_threads(1)  # faster for small products
 
 
 def pytest_collection_finish():
