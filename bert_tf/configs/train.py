@@ -90,7 +90,9 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a pipeline."""
 
-    batch_size: _BatchSize = option(32, "Number of examples per batch.")
+    batch_size: _BatchSize = option(
+        32, "Number of examples per batch; short ones may form larger batches."
+    )
 
 
 @dataclasses.dataclass(frozen=True)

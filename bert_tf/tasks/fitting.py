@@ -317,7 +317,7 @@ class Trainable(TaskSpec):
 
         Args:
           *columns: the data with labels, as in `fit`.
-          batch_size: number of examples per step.
+          batch_size: number of long examples per step; short ones form larger batches.
           **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
             are then part of the result.
 

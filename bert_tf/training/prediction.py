@@ -22,6 +22,10 @@ _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
 
+# Short rows form larger batches, of up to this many tokens per replica; smaller products are slower
+# on a CPU. No batch has more tokens than `batch_size` rows of the maximum length.
+_BATCH_TOKENS = 3000
+
 # Records to parse at a time.
 _CHUNK = 1000
 
@@ -74,8 +78,8 @@ class BatchRunner:
     def run(self, items, batch_size, description, unit="texts", bytes_per_row=0):
         """Yield (item, dict of its output arrays) for each pair (item, features), read lazily.
 
-        Features are dicts of arrays without padding. `batch_size` is for all
-        replicas, and `bytes_per_row` the approximate size of the output for the longest row.
+        Features are dicts of arrays without padding. `batch_size` is for all replicas and for long
+        rows; `bytes_per_row` is the approximate size of the output for the longest row.
         """
         batch_size = BatchConfig(batch_size).batch_size
         check_batch_size(batch_size, self._strategy, "batch_size")
@@ -94,10 +98,11 @@ class BatchRunner:
 
     def _run_window(self, window, batch_size):
         """Yield (indices into the window, dict of arrays with one row per index) by batch."""
-        order = sorted(range(len(window)), key=lambda i: window[i]["input_mask"].size)
-        previous = None
-        for start in range(0, len(order), batch_size):
-            indices = order[start : start + batch_size]
+        sizes = [x["input_mask"].size for x in window]
+        order, previous = sorted(range(len(window)), key=sizes.__getitem__), None
+        while order:
+            indices = self._first_batch(order, sizes, batch_size)
+            del order[: len(indices)]
             step = self._step_of_one if len(indices) == 1 else self._step
             outputs = step(self._make_batch([window[i] for i in indices], batch_size))
             # Copy the previous outputs to the host while the device computes.
@@ -105,6 +110,15 @@ class BatchRunner:
                 yield _to_host(*previous)
             previous = indices, outputs
         yield _to_host(*previous)
+
+    def _first_batch(self, order, sizes, batch_size):
+        """Return the indices of the first batch, given indices in the order of their `sizes`."""
+        count = batch_size
+        if self._multiple:
+            limit = min(_BATCH_TOKENS * self._num_replicas, batch_size * self._lengths["S"])
+            while count < len(order) and (count + 1) * sizes[order[count]] <= limit:
+                count += 1
+        return order[:count]
 
     def _make_batch(self, rows, batch_size):
         """Return a dict of arrays (B, ...), filled up with copies of the first row."""

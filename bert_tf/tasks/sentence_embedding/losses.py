@@ -77,12 +77,12 @@ class ColumnModel(EncoderModel, keras.Model):
         bert = keras.saving.deserialize_keras_object(config["bert"])
         return cls(bert, Pooling(*config["pooling"]))
 
-    def call(self, inputs, training=None, **options):
+    # `skip_padding` has a name, because Keras removes it from `**options`.
+    def call(self, inputs, training=None, skip_padding=None, **options):
         """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""
         inputs = {name: inputs[name] for name in INPUTS}
         options["training"] = training
-        if options.get("skip_padding") is None:
-            options["skip_padding"] = self.skip_padding
+        options["skip_padding"] = self.skip_padding if skip_padding is None else skip_padding
         if training and self.mini_batch_size:
             return self._compute_in_parts(inputs, options)
         return self._compute_columns(inputs, options)

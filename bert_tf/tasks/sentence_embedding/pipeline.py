@@ -141,7 +141,7 @@ class SentenceEncoder(StreamingPipeline):
 
         Args:
           texts: a str, or an iterable of str.
-          batch_size: number of texts per batch.
+          batch_size: number of long texts per batch; short ones form larger batches.
           normalize_embeddings: whether to scale the vectors to length 1.
           show_progress_bar: False for no progress bar.
           prompt_name: the name of one of `config.prompts` to put before each text.
