@@ -14,6 +14,7 @@ from bert_tf.data.containers import from_columns
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
+from bert_tf.training.prediction import BATCH_TOKENS, batches_by_tokens
 from bert_tf.training.task import ServedTask
 
 METADATA = os.path.join("assets.extra", "model.json")
@@ -27,10 +28,8 @@ _FIELDS = {
     "columns?": {"text_columns?": list[str]},
 }
 
-# Without a batch size, batches have about this many tokens, within the limits on rows. Larger
-# batches are no faster; in smaller ones, the overhead of operations dominates.
+# The limits on the rows of a batch, without a batch size.
 _MIN_ROWS, _MAX_ROWS = 32, 256
-_BATCH_TOKENS = 3000
 _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
@@ -107,10 +106,12 @@ class BasePredictor:
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]
         order = sorted(range(len(rows)), key=keys.__getitem__)
+        sizes = [num_tokens for _, num_tokens in keys]
+        limits = BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS
         answer = self.served.answer or all_outputs
         answers: list = [None] * len(rows)
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            for indices in _batches(group, keys, batch_size):
+            for indices in batches_by_tokens(group, sizes, *limits):
                 columns = {
                     name: tf.constant([rows[i][name] for i in indices], spec.dtype)
                     for name, spec in self._signature.items()
@@ -268,21 +269,8 @@ def find_version(path):
 
 
 def _sort_key(row):
+    """Return the number of endings and the approximate number of tokens."""
     endings = row.get("endings", ())
-    texts = [value for value in row.values() if isinstance(value, str)]
-    return len(endings), sum(map(len, texts)) + sum(map(len, endings))
-
-
-def _batches(indices, keys, batch_size):
-    """Yield batches of row indices, which are sorted by `_sort_key`."""
-    batch: list[int] = []
-    for index in indices:
-        num_endings, length = keys[index]
-        num_tokens = max(num_endings, 1) * (length / _CHARACTERS_PER_TOKEN + 3)
-        limit = batch_size or min(max(_MIN_ROWS, _BATCH_TOKENS / num_tokens), _MAX_ROWS)
-        if len(batch) + 1 > limit:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+    texts = [*(value for value in row.values() if isinstance(value, str)), *endings]
+    num_tokens = sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + 3
+    return len(endings), max(len(endings), 1) * num_tokens

@@ -22,9 +22,8 @@ _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
 
-# Short rows form larger batches, of up to this many tokens per replica; smaller products are slower
-# on a CPU. No batch has more tokens than `batch_size` rows of the maximum length.
-_BATCH_TOKENS = 3000
+# Larger batches are no faster on a CPU; in smaller ones, the overhead of operations dominates.
+BATCH_TOKENS = 3000
 
 # Records to parse at a time.
 _CHUNK = 1000
@@ -100,9 +99,9 @@ class BatchRunner:
         """Yield (indices into the window, dict of arrays with one row per index) by batch."""
         sizes = [x["input_mask"].size for x in window]
         order, previous = sorted(range(len(window)), key=sizes.__getitem__), None
-        while order:
-            indices = self._first_batch(order, sizes, batch_size)
-            del order[: len(indices)]
+        num_tokens = min(BATCH_TOKENS * self._num_replicas, batch_size * self._lengths["S"])
+        max_rows = len(order) if self._multiple else batch_size
+        for indices in batches_by_tokens(order, sizes, num_tokens, batch_size, max_rows):
             step = self._step_of_one if len(indices) == 1 else self._step
             outputs = step(self._make_batch([window[i] for i in indices], batch_size))
             # Copy the previous outputs to the host while the device computes.
@@ -110,15 +109,6 @@ class BatchRunner:
                 yield _to_host(*previous)
             previous = indices, outputs
         yield _to_host(*previous)
-
-    def _first_batch(self, order, sizes, batch_size):
-        """Return the indices of the first batch, given indices in the order of their `sizes`."""
-        count = batch_size
-        if self._multiple:
-            limit = min(_BATCH_TOKENS * self._num_replicas, batch_size * self._lengths["S"])
-            while count < len(order) and (count + 1) * sizes[order[count]] <= limit:
-                count += 1
-        return order[:count]
 
     def _make_batch(self, rows, batch_size):
         """Return a dict of arrays (B, ...), filled up with copies of the first row."""
@@ -150,6 +140,18 @@ class BatchRunner:
 
     def _run_on_host(self, batch):
         return self._function(predict_on_batch(self._model, batch), batch)
+
+
+def batches_by_tokens(indices, sizes, num_tokens, min_rows, max_rows):
+    """Yield batches of indices, sorted by `sizes`, of `num_tokens` within the limits on rows."""
+    batch: list[int] = []
+    for index in indices:
+        if len(batch) + 1 > min(max(min_rows, num_tokens / sizes[index]), max_rows):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def _to_host(indices, outputs):

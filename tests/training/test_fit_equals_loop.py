@@ -143,12 +143,10 @@ def assert_close(found, expected, atol=1e-6):
         np.testing.assert_allclose(found[name], value, atol=atol, rtol=0, err_msg=name)
 
 
-# Its batches also exchange vectors between replicas. The others have little of their own.
-QUICK = ("contrastive",)
-
-
+# Only "contrastive" exchanges vectors between replicas. The others have little of their own.
 @pytest.mark.parametrize(
-    "case", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in CASES]
+    "case",
+    [pytest.param(x, marks=pytest.mark.slow if x != "contrastive" else ()) for x in CASES],
 )
 def test_fit_equals_steps_by_hand_on_any_number_of_replicas(case):
     expected = by_hand(case)
