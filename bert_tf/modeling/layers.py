@@ -328,10 +328,9 @@ class TransformerLayer(ConfigLayer):
 
     def compute_output_spec(self, x, input_mask, **_):
         # Keras would trace `call`, which takes most of the time of building a model.
-        output = keras.KerasTensor(x.shape, self.compute_dtype)
-        (batch, length), heads = input_mask.shape, self.config.num_attention_heads
-        probs = keras.KerasTensor((batch, heads, length, length), self.compute_dtype)
-        return (output, probs) if self.with_probs else output
+        if self.with_probs:
+            return super().compute_output_spec(x, input_mask)
+        return keras.KerasTensor(x.shape, self.compute_dtype)
 
     def call(self, x, input_mask, training=False, replica_id=None, recompute=False, layout=None):
         # Seeds are drawn outside `forward`, so that recomputation uses the same masks.

@@ -23,13 +23,10 @@ def quickstart(root, monkeypatch, tmp_path):
         yield module
 
 
-@pytest.mark.slow  # the first command of the README does the same, and is run for every issue
+@pytest.mark.slow
 def test_whole_path_with_two_steps(root, tmp_path):
     folder = tmp_path / "out"
     run_python("quickstart.py", f"--output_dir={folder}", "--num_train_steps=2", cwd=root)
-    folders = {path.name for path in folder.iterdir() if path.is_dir()}
-    assert folders == {"classifier", "classifier_without", "export", "pretrained", "text",
-                       "untrained"}  # fmt: skip
     table = (folder / "results.txt").read_text()
     assert len(re.findall(r"\d %", table)) == 6 + len(toy_corpus.SAMPLE_TEXTS)
     assert all(text in table for text in toy_corpus.SAMPLE_TEXTS)
@@ -48,11 +45,6 @@ def test_deletes_only_its_own_folder(root, quickstart, tmp_path):
         with pytest.raises(UserError, match="other"):
             quickstart.make_output_folder(str(path))
     assert (other / "thesis.txt").read_text() == "years of work"
-
-
-def test_does_not_import_tensorflow(root):
-    code = "import quickstart, sys; quickstart.bert_tf.FullTokenizer; "
-    run_python("-c", code + "assert 'tensorflow' not in sys.modules", cwd=root)
 
 
 def test_text_has_the_same_bytes_on_every_version_of_python():
