@@ -7,6 +7,7 @@ Shapes: B texts, T characters (code points) of all texts, concatenated.
 """
 
 import functools
+import itertools
 
 import flatbuffers
 import numpy as np
@@ -31,6 +32,8 @@ _HAS_VALUE, _OFFSET_SHIFT, _IS_VALUE = 0x100, 10, 0x80000000
 _REPLACED, _START_SHIFT = 0x40000000, 6
 # In UTF-8, all bytes of a character except the first are 0x80 to 0xBF.
 _FIRST_CONTINUATION, _NUM_CONTINUATIONS = 0x80, 64
+# The code points of one to four bytes, and what is added to the first byte.
+_UTF8_RANGES, _UTF8_FIRST_BYTES = (0, 0x80, 0x800, 0x10000, 0x110000), (0, 0xC0, 0xE0, 0xF0)
 
 
 @functools.cache
@@ -72,30 +75,27 @@ def _replacements(*rules):
 
 def _double_array(values):
     """Return the units (uint32) of a trie from the UTF-8 of code points to their values."""
+    codes, values = (np.fromiter(x, np.int64) for x in (values, values.values()))
+    distinct, value_indices = np.unique(values, return_inverse=True)
     # The root has index 0, so the first byte of a character is the index of its unit. The children
-    # of a node fill a block of 64 units.
-    units, blocks, nodes, size = {}, {}, [], 256
-    for code in values:
-        path = chr(code).encode()
-        node = path[0]
-        for length in range(1, len(path)):
-            prefix = path[:length]
-            if prefix not in blocks:
-                blocks[prefix] = size
-                units[node] = prefix[-1] | (node ^ size ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
-                size += _NUM_CONTINUATIONS
-            node = blocks[prefix] + path[length] - _FIRST_CONTINUATION
-        nodes.append((node, path[-1]))
-    value_indices = {}
-    for (node, last_byte), value in zip(nodes, values.values(), strict=True):
-        if value not in value_indices:
-            value_indices[value] = size
-            units[size] = _IS_VALUE | value
-            size += 1
-        units[node] = last_byte | _HAS_VALUE | (node ^ value_indices[value]) << _OFFSET_SHIFT
-    array = np.zeros(size, np.uint32)
-    array[list(units)] = list(units.values())
-    return array
+    # of a node fill a block of 64 units, which starts at a multiple of 64.
+    units, size = np.zeros(1 << 21, np.int64), 256 + len(distinct)
+    units[256:size] = _IS_VALUE | distinct
+    size += -size % _NUM_CONTINUATIONS
+    for num_bytes, (first, end) in enumerate(itertools.pairwise(_UTF8_RANGES)):
+        selected = (first <= codes) & (codes < end)
+        shifted = codes[selected, None] >> 6 * np.arange(num_bytes, -1, -1)
+        byte = node = shifted[:, 0] | _UTF8_FIRST_BYTES[num_bytes]
+        for prefix, code in itertools.pairwise(shifted.T):
+            prefixes, block = np.unique(prefix, return_inverse=True)
+            block = size + _NUM_CONTINUATIONS * block
+            size += _NUM_CONTINUATIONS * len(prefixes)
+            units[node] = byte | (node ^ block ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
+            byte = _FIRST_CONTINUATION | code % _NUM_CONTINUATIONS
+            node = block + code % _NUM_CONTINUATIONS
+        value = 256 + value_indices[selected]
+        units[node] = byte | _HAS_VALUE | (node ^ value) << _OFFSET_SHIFT
+    return units[:size].astype(np.uint32)
 
 
 # Code points per page of a two-step table.
