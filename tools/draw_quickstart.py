@@ -5,8 +5,6 @@
     python tools/draw_quickstart.py quickstart_output
 
 The loss of pre-training by step, and the confusion matrices of both classifiers on the test set.
-In the run of the saved picture, `SECONDS_PER_REPORT` of bert_tf/training/progress.py was 0.5, for
-more points.
 """
 
 import csv
@@ -34,7 +32,7 @@ def main():
     events = EventAccumulator(os.path.join(folder, "pretrained"), {"tensors": 0}).Reload()
     for name in ("masked_lm_loss", "next_sentence_loss"):
         points = [(x.step, float(tf.make_ndarray(x.tensor_proto))) for x in events.Tensors(name)]
-        curve.plot(*zip(*points, strict=True), label=name)
+        curve.plot(*zip(*points, strict=True), marker="o", label=name)
     curve.set(title="Pre-training", xlabel="step", ylabel="loss", ylim=(0, None))
     curve.spines[["top", "right"]].set_visible(False)
     curve.legend(frameon=False)

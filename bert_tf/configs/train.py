@@ -90,9 +90,7 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a pipeline."""
 
-    batch_size: _BatchSize = option(
-        32, "Number of examples per batch; short ones may form larger batches."
-    )
+    batch_size: _BatchSize = option(32, "Rows of maximum length per batch; short rows may be more.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -226,6 +226,7 @@ class Embeddings(ConfigLayer):
         if self.projection is not None:
             self.projection.build((None, None, config.embedding_size))
 
+    # Otherwise Keras would trace `call`, which takes most of the time of building a model.
     def compute_output_spec(self, input_ids, *_, **__):
         return keras.KerasTensor((*input_ids.shape, self.config.hidden_size), self.compute_dtype)
 
@@ -325,11 +326,11 @@ class TransformerLayer(ConfigLayer):
         ):  # fmt: skip
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
+        self.input_spec = keras.layers.InputSpec(axes={-1: self.config.hidden_size})
 
-    def compute_output_spec(self, x, input_mask, **_):
-        # Keras would trace `call`, which takes most of the time of building a model.
+    def compute_output_spec(self, x, *args, **kwargs):
         if self.with_probs:
-            return super().compute_output_spec(x, input_mask)
+            return super().compute_output_spec(x, *args, **kwargs)
         return keras.KerasTensor(x.shape, self.compute_dtype)
 
     def call(self, x, input_mask, training=False, replica_id=None, recompute=False, layout=None):

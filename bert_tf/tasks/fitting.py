@@ -317,7 +317,7 @@ class Trainable(TaskSpec):
 
         Args:
           *columns: the data with labels, as in `fit`.
-          batch_size: number of long examples per step; short ones form larger batches.
+          batch_size: number of examples of the maximum length per step; shorter ones may be more.
           **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
             are then part of the result.
 

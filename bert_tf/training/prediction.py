@@ -58,8 +58,11 @@ class BatchRunner:
         self._schema, self._lengths = schema, lengths
         self._num_replicas = strategy.num_replicas_in_sync
         self._multiple = length_multiple(strategy, False, lengths["S"])
+        # Other backends would compile more shapes, and a masked word takes as long as many tokens.
+        is_tensorflow = keras.backend.backend() == "tensorflow"
+        self._has_larger_batches = is_tensorflow and self._multiple and "P" not in lengths
         self._step = self._step_of_one = self._run_on_host
-        if keras.backend.backend() == "tensorflow":
+        if is_tensorflow:
             # If shapes may vary, a single trace covers all of them.
             any_shape = {
                 name: tf.TensorSpec([None] * (1 + len(x.shape({}))), _TYPES[x.dtype])
@@ -77,8 +80,8 @@ class BatchRunner:
     def run(self, items, batch_size, description, unit="texts", bytes_per_row=0):
         """Yield (item, dict of its output arrays) for each pair (item, features), read lazily.
 
-        Features are dicts of arrays without padding. `batch_size` is for all replicas and for long
-        rows; `bytes_per_row` is the approximate size of the output for the longest row.
+        Features are dicts of arrays without padding. `batch_size` is for all replicas, see
+        `BatchConfig`; `bytes_per_row` is the approximate size of the output for the longest row.
         """
         batch_size = BatchConfig(batch_size).batch_size
         check_batch_size(batch_size, self._strategy, "batch_size")
@@ -98,9 +101,10 @@ class BatchRunner:
     def _run_window(self, window, batch_size):
         """Yield (indices into the window, dict of arrays with one row per index) by batch."""
         sizes = [x["input_mask"].size for x in window]
-        order, previous = sorted(range(len(window)), key=sizes.__getitem__), None
+        order = sorted(range(len(window)), key=sizes.__getitem__)
         num_tokens = min(BATCH_TOKENS * self._num_replicas, batch_size * self._lengths["S"])
-        max_rows = len(order) if self._multiple else batch_size
+        max_rows = len(order) if self._has_larger_batches else batch_size
+        previous = None
         for indices in batches_by_tokens(order, sizes, num_tokens, batch_size, max_rows):
             step = self._step_of_one if len(indices) == 1 else self._step
             outputs = step(self._make_batch([window[i] for i in indices], batch_size))
@@ -143,7 +147,7 @@ class BatchRunner:
 
 
 def batches_by_tokens(indices, sizes, num_tokens, min_rows, max_rows):
-    """Yield batches of indices, sorted by `sizes`, of `num_tokens` within the limits on rows."""
+    """Split `indices`, in the order of their `sizes`, into batches of about `num_tokens`."""
     batch: list[int] = []
     for index in indices:
         if len(batch) + 1 > min(max(min_rows, num_tokens / sizes[index]), max_rows):

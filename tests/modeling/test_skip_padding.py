@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier
 from bert_tf.modeling.layers import Dense
 from bert_tf.modeling.models import INPUTS
+from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from tests.common import NO_DROPOUT, enlarge_weights, features, tiny
 from tests.modeling.conftest import (
     BackboneTest,
@@ -36,6 +37,10 @@ def test_only_tokens_are_computed(monkeypatch):
     num_rows.clear()
     model.skip_padding = True
     model(batch)
+    assert num_rows == {4, 16}
+    num_rows.clear()
+    columns = ColumnModel(model.get_layer("bert"), Pooling("mean", -1, False))
+    columns({name: x[:, None] for name, x in batch.items()}, skip_padding=True)
     assert num_rows == {4, 16}
     num_rows.clear()
     model(batch, skip_padding=False)

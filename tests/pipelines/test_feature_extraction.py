@@ -181,6 +181,11 @@ def test_an_array_with_missing_rows_is_an_error(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_short_rows_form_larger_batches():
+    batches = prediction.batches_by_tokens(range(7), [1, 1, 1, 2, 3, 6, 9], 6, 2, 4)
+    assert list(batches) == [[0, 1, 2], [3, 4], [5, 6]]
+
+
 @pytest.mark.parametrize(
     ("multiple", "traced", "size", "shape"),
     [(8, (None, None), 8, (1, 8)), (None, (4, 12), 12, (4, 12))],

@@ -160,7 +160,6 @@ def test_wrong_arguments(tmp_path, write_vocab):
         (bert_tf.GraphTokenizer, {"vocab": folder}, f"{tmp_path}: cannot be read"),
         (bert_tf.GraphTokenizer, {"vocab": long}, "the piece .* 256 bytes"),
         (bert_tf.FullTokenizer, {"vocab_file": folder}, f"{tmp_path}: cannot be read"),
-        (bert_tf.BertTokenizer.from_preset, {"preset": f"{tmp_path}/x"}, "`preset`"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             make(**arguments)

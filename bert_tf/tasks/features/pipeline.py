@@ -126,7 +126,7 @@ class TokenVectors(StreamingPipeline):
     def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Iterator[TextVectors]:
         """Yield the `TextVectors` of each str of an iterable; " ||| " in it separates a pair.
 
-        An iterator is read lazily. `batch_size` is the number of texts per step.
+        An iterator is read lazily. `batch_size` is as in `BatchConfig`.
         """
         config = self.config
         num_layers = 4 if config.layer_combination == "concat_last_four" else len(self._layers)

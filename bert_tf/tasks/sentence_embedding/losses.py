@@ -77,7 +77,7 @@ class ColumnModel(EncoderModel, keras.Model):
         bert = keras.saving.deserialize_keras_object(config["bert"])
         return cls(bert, Pooling(*config["pooling"]))
 
-    # `skip_padding` has a name, because Keras removes it from `**options`.
+    # Keras passes a context argument such as `skip_padding` only if `call` names it.
     def call(self, inputs, training=None, skip_padding=None, **options):
         """Return the vectors; ignore extra `inputs`, and pass `options` to `BertModel`."""
         inputs = {name: inputs[name] for name in INPUTS}

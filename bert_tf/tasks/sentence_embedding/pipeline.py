@@ -141,7 +141,7 @@ class SentenceEncoder(StreamingPipeline):
 
         Args:
           texts: a str, or an iterable of str.
-          batch_size: number of long texts per batch; short ones form larger batches.
+          batch_size: number of texts of the maximum length per batch; shorter ones may be more.
           normalize_embeddings: whether to scale the vectors to length 1.
           show_progress_bar: False for no progress bar.
           prompt_name: the name of one of `config.prompts` to put before each text.
@@ -172,7 +172,7 @@ class SentenceEncoder(StreamingPipeline):
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Yield each text of an iterable of str and its vector (H,); iterators are read lazily.
 
-        `batch_size` is the number of texts per step, and `prompt` as in `encode`.
+        `batch_size` and `prompt` are as in `encode`.
         """
         texts = iterate_texts(texts, "texts")
         encode, prompt = self.tokenizer.encode, self.config.prompt if prompt is None else prompt
