@@ -156,10 +156,8 @@ def test_wrong_arguments(tmp_path, write_vocab):
     for make, arguments, message in (
         (bert_tf.BertTokenizer, {"vocabulary": ["a"]}, r"`vocabulary`: .*\[UNK\]"),
         (bert_tf.BertTokenizer, {"vocabulary": WORDS, "max_seq_length": 4}, "`max_seq_length=4`"),
-        (bert_tf.BertTokenizer, {"vocabulary": folder}, f"{tmp_path}: cannot be read"),
         (bert_tf.GraphTokenizer, {"vocab": folder}, f"{tmp_path}: cannot be read"),
         (bert_tf.GraphTokenizer, {"vocab": long}, "the piece .* 256 bytes"),
-        (bert_tf.FullTokenizer, {"vocab_file": folder}, f"{tmp_path}: cannot be read"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):
             make(**arguments)
