@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import Stopped, not_finite
 
-SECONDS_PER_REPORT = 10.0  # from 40 seconds on, proportionally less before
+SECONDS_PER_REPORT = 10.0  # after 40 seconds; before, proportionally less
 
 
 class PreemptionHandler:
@@ -73,8 +73,8 @@ class Report:
         """Add the sums over the steps up to `step`, and log a line every few seconds."""
         self.sums.update(sums)
         now = time.monotonic()
-        seconds = SECONDS_PER_REPORT * min(1.0, (now - self.start) / 40.0)
-        if not (self.is_first or is_last or now - self.last_time >= seconds):
+        interval = SECONDS_PER_REPORT * min(1.0, (now - self.start) / 40.0)
+        if not (self.is_first or is_last or now - self.last_time >= interval):
             return
         done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
         means = {name: value / done for name, value in self.sums.items()}
