@@ -93,8 +93,7 @@ def _double_array(values):
             units[node] = byte | (node ^ block ^ _FIRST_CONTINUATION) << _OFFSET_SHIFT
             byte = _FIRST_CONTINUATION | code % _NUM_CONTINUATIONS
             node = block + code % _NUM_CONTINUATIONS
-        value = 256 + value_indices[selected]
-        units[node] = byte | _HAS_VALUE | (node ^ value) << _OFFSET_SHIFT
+        units[node] = byte | _HAS_VALUE | (node ^ (256 + value_indices[selected])) << _OFFSET_SHIFT
     return units[:size].astype(np.uint32)
 
 

@@ -66,8 +66,7 @@ class Report:
             tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
         )
         self.last_step, self.last_time, self.start = step, time.monotonic(), time.monotonic()
-        self.sums = collections.Counter()
-        self.is_first = True
+        self.sums, self.is_first = collections.Counter(), True
 
     def add(self, step, sums, rate, is_last=False):
         """Add the sums over the steps up to `step`, and log a line every few seconds."""

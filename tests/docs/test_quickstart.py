@@ -27,6 +27,11 @@ def quickstart(root, monkeypatch, tmp_path):
 def test_whole_path_with_two_steps(root, tmp_path):
     folder = tmp_path / "out"
     run_python("quickstart.py", f"--output_dir={folder}", "--num_train_steps=2", cwd=root)
+    # Like a server, this process does not import bert_tf.
+    code = """import sys, tensorflow as tf; x = tf.ones((1, 3), tf.int32)
+tf.saved_model.load(sys.argv[1]).signatures["serving_default"](
+    input_ids=x, input_mask=x, segment_ids=x); assert "bert_tf" not in sys.modules"""
+    run_python("-I", "-c", code, folder / "export" / "1")
     table = (folder / "results.txt").read_text()
     assert len(re.findall(r"\d %", table)) == 6 + len(toy_corpus.SAMPLE_TEXTS)
     assert all(text in table for text in toy_corpus.SAMPLE_TEXTS)

@@ -152,11 +152,10 @@ def test_wrong_texts(tokenizer, arguments, message):
 
 def test_wrong_arguments(tmp_path, write_vocab):
     long = write_vocab(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "\U00010400" * 100])
-    folder = str(tmp_path)
     for make, arguments, message in (
         (bert_tf.BertTokenizer, {"vocabulary": ["a"]}, r"`vocabulary`: .*\[UNK\]"),
         (bert_tf.BertTokenizer, {"vocabulary": WORDS, "max_seq_length": 4}, "`max_seq_length=4`"),
-        (bert_tf.GraphTokenizer, {"vocab": folder}, f"{tmp_path}: cannot be read"),
+        (bert_tf.GraphTokenizer, {"vocab": str(tmp_path)}, f"{tmp_path}: cannot be read"),
         (bert_tf.GraphTokenizer, {"vocab": long}, "the piece .* 256 bytes"),
     ):
         with pytest.raises(bert_tf.UserError, match=message):

@@ -145,8 +145,7 @@ def assert_close(found, expected, atol=1e-6):
 
 # Only "contrastive" exchanges vectors between replicas. The others have little of their own.
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(x, marks=pytest.mark.slow if x != "contrastive" else ()) for x in CASES],
+    "case", [pytest.param(x, marks=pytest.mark.slow if x != "contrastive" else ()) for x in CASES]
 )
 def test_fit_equals_steps_by_hand_on_any_number_of_replicas(case):
     expected = by_hand(case)
