@@ -19,6 +19,7 @@ from absl import flags
 
 import bert_tf
 from bert_tf import commands
+from bert_tf.cli import tensorflow_start
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.io import files, folders
 from examples import toy_corpus
@@ -68,6 +69,7 @@ def main():
     make_output_folder(FLAGS.output_dir)
     if sys.platform == "linux":
         with bert_tf.console.without_tensorflow_messages():
+            tensorflow_start.import_quickly()
             _ = bert_tf.TextClassifier, bert_tf.training.pretrain
     prepare_data()
     pretrain()

@@ -346,7 +346,11 @@ class Loop:
         """
         progress = console.ProgressLog(description, "examples", total=total)
         with self.workers.watched():
-            for batch in self.strategy.distribute_datasets_from_function(data.batches):
+            batches = self.strategy.distribute_datasets_from_function(data.batches)
+            if not isinstance(self.strategy, tf.distribute.TPUStrategy):
+                # For all shapes, before the first batch is traced with its own.
+                self._predict_step.get_concrete_function(batches.element_spec)
+            for batch in batches:
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
                 real = values.pop("is_real_example").astype(bool)
                 progress.add(int(real.sum()))
