@@ -203,11 +203,8 @@ def on_all_replicas(function, strategy, spec=None):
     `function` maps the batch of a replica to a dict of tensors (B, ...). `spec` has the
     `tf.TensorSpec`s of a batch that is not distributed, to trace only once.
     """
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
 
-    @tf.function(
-        input_signature=[spec] if spec else None, reduce_retracing=not is_tpu, autograph=False
-    )
+    @tf.function(input_signature=[spec] if spec else None, autograph=False)
     def step(batch):
         values = strategy.run(function, args=(batch,))
         return {name: strategy.gather(value, axis=0) for name, value in values.items()}

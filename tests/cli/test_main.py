@@ -19,20 +19,12 @@ def run_main(monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "commands"),
-    [
-        *(([argument], main.COMMANDS) for argument in ("help", "--help", "-h")),
-        ([], main.COMMANDS),
-        (["vocab"], ["vocab learn", "vocab add"]),
-        (["vocab", "--help"], ["vocab learn", "vocab add"]),
-    ],
-)
-def test_help_lists_commands(run_main, arguments, commands):
-    status, out, err = run_main(*arguments)
+@pytest.mark.parametrize("arguments", ["", "help", "--help", "-h", "vocab", "vocab --help"])
+def test_help_lists_commands(run_main, arguments):
+    status, out, err = run_main(*arguments.split())
     assert (status, err) == (0, "")
     listed = [line[2:15].rstrip() for line in out.splitlines() if line.startswith("  ")]
-    assert listed == list(commands)
+    assert listed == [name for name in main.COMMANDS if "vocab" in name or "vocab" not in arguments]
 
 
 @pytest.mark.parametrize("name", ["train", "vocab unlearn", "--vocab_file=x", "learn"])
