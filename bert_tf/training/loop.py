@@ -348,7 +348,7 @@ class Loop:
         with self.workers.watched():
             batches = self.strategy.distribute_datasets_from_function(data.batches)
             if not isinstance(self.strategy, tf.distribute.TPUStrategy):
-                # For all shapes, before the first batch is traced with its own.
+                # Trace once for all shapes; the first batch alone would be traced with its own.
                 self._predict_step.get_concrete_function(batches.element_spec)
             for batch in batches:
                 values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
