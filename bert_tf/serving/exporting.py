@@ -114,7 +114,8 @@ def export(
         processes.remove_temporary_files(export_dir, is_locked)
         folder = os.path.join(export_dir, str(choose_version(export_dir, version)))
         record = read_record(run_dir) if run_dir else {}  # an error leaves no new version
-        metadata = _write(servable, folder)
+        with cpu_graph.portable():
+            metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
         _write_model_card(folder, servable, metadata, record)
     return folder
@@ -145,7 +146,8 @@ def _sort_variables(archive):
 
 def _write(servable, folder):
     """Write the SavedModel; return the contents of its `model.json`."""
-    model, _, buckets, serving_config, tokenizer = servable.prepared
+    model, _, buckets, serving_config, _ = servable.prepared
+    tokenizer = servable.prepared.tokenizer
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
@@ -159,15 +161,14 @@ def _write(servable, folder):
         of_text = (_checking_rows(servable.serve_text), servable.text_signature)
         endpoints = {"serving_default": of_text, "ids": of_ids}
     for name, (function, signature) in endpoints.items():
-        with cpu_graph.portable():
-            archive.add_endpoint(name, function, input_signature=[signature])
+        archive.add_endpoint(name, function, input_signature=[signature])
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
         "max_seq_length": buckets.max_length,
         "sequence_buckets": buckets.lengths,
         "weights": serving_config.stored_type,
-        "do_lower_case": tokenizer.do_lower_case,
+        "do_lower_case": tokenizer.settings["do_lower_case"],
         **extra_settings(tokenizer.settings),
         **(servable.metadata or {}),
     }

@@ -246,10 +246,7 @@ class ServablePredictor(BasePredictor):
         one, several = trace(1), trace(None)
 
         def serve(inputs):
-            # The graph of one row is traced in half of the time, unless the other exists.
-            is_one = {len(x) for x in inputs.values()} == {1}
-            is_one = is_one and not several.experimental_get_tracing_count()
-            return (one if is_one else several)(inputs)
+            return (one if {len(x) for x in inputs.values()} == {1} else several)(inputs)
 
         metadata = {**(servable.metadata or {}), "task": servable.task}
         super().__init__(serve, signature, metadata, batch_size)

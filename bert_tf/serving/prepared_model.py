@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from bert_tf.configs.export import ServingConfig
 from bert_tf.errors import UserError
+from bert_tf.modeling.cpu_graph import is_portable
 from bert_tf.modeling.layer_states import is_quantized
 from bert_tf.modeling.models import BertPretrainer
-from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph import GraphTokenizer, HostTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
 from bert_tf.training.strategy import predict_on_batch
 
@@ -100,7 +101,7 @@ class Buckets:
         return tf.gather(lengths, tf.searchsorted(lengths, [length])[0])
 
     def tokenize(self, tokenizer, *texts):
-        """Return the inputs (B, S) from a `GraphTokenizer`, padded with zeros to a bucket."""
+        """Return the inputs (B, S) from a tokenizer, padded with zeros to a bucket."""
         batch = tokenizer(*texts, max_seq_length=self.max_length, pad_to_longest=True)
         if not self.lengths:
             return batch
@@ -120,7 +121,7 @@ def substrings(texts, indices, starts, ends):
 
 
 class PreparedModel(NamedTuple):
-    """A model to which a `ServingConfig` was applied, with its tokenizer.
+    """A model to which a `ServingConfig` was applied, with its tokenizers.
 
     `call` runs the model in inference mode.
     """
@@ -129,7 +130,14 @@ class PreparedModel(NamedTuple):
     call: Callable
     buckets: Buckets
     serving_config: ServingConfig
-    tokenizer: GraphTokenizer
+    make_tokenizer: Callable
+
+    @property
+    def tokenizer(self):
+        """A `GraphTokenizer` for exports of text, else a `HostTokenizer`, which is sooner ready."""
+        is_exported = is_portable() and self.serving_config.inputs == "text"
+        with tf.init_scope():
+            return self.make_tokenizer(GraphTokenizer if is_exported else HostTokenizer)
 
     def with_tokenizer(self, serve_ids, *names):
         """Return a function like `serve_ids` that takes one or two texts, named `names`."""
@@ -153,8 +161,8 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
     buckets = Buckets(serving_config.sequence_buckets, config.max_seq_length)
-    settings = config.tokenizer_settings
-    tokenizer = GraphTokenizer(config.vocab, keep_special_tokens=keep_special_tokens, **settings)
+    settings = {**config.tokenizer_settings, "keep_special_tokens": keep_special_tokens}
+    tokenizer = functools.cache(lambda make: make(config.vocab, **settings))
     if keras.backend.backend() != "tensorflow":
         return PreparedModel(model, _through_numpy(model), buckets, serving_config, tokenizer)
     dtype = serving_config.dtype
@@ -181,7 +189,7 @@ def _through_numpy(model):
         outputs = predict_on_batch(model, dict(zip(names, values, strict=True)))
         return tuple(keras.tree.flatten(outputs))
 
-    def call(inputs):
+    def call(inputs, of_windows=False):
         values = [inputs[name] for name in names]
         outputs = tf.numpy_function(predict, values, [spec.dtype for spec in specs])
         for output, spec in zip(outputs, specs, strict=True):
@@ -215,18 +223,23 @@ def _with_constants(model):
     """
     values = [variable.numpy() for variable in model.variables]
 
-    def call(inputs, skip_padding):
+    def call(inputs, **options):
         constants = map(tf.constant, values)
         with keras.StatelessScope(zip(model.variables, constants, strict=True)):
-            return call_model(model.call, inputs, skip_padding)
+            return call_model(model.call, inputs, **options)
 
     return call
 
 
-def call_model(model, inputs, skip_padding):
-    """Call a model in inference mode; for a single row, skipping padding takes more time."""
+def call_model(model, inputs, skip_padding, of_windows=False):
+    """Call a model in inference mode; for a single row, skipping padding takes more time.
+
+    A predictor traces a single row separately, but not a single window.
+    """
     call = functools.partial(model, inputs, training=False)
     if not skip_padding or inputs["input_ids"].shape[0] == 1:
         return call(skip_padding=False)
+    if not is_portable() and not of_windows:
+        return call(skip_padding=True)
     is_single = tf.shape(inputs["input_ids"])[0] == 1
     return tf.cond(is_single, lambda: call(skip_padding=False), lambda: call(skip_padding=True))

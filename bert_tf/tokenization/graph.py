@@ -11,6 +11,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import UserError
@@ -27,7 +28,7 @@ from bert_tf.tokenization.normalization import ACCENTS, context_characters
 from bert_tf.tokenization.packing_graph import Segment, pack, truncate_pair
 from bert_tf.tokenization.settings import SHORTEST, UNK, resolve_settings
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
-from bert_tf.tokenization.wordpiece import PresetTokenizer
+from bert_tf.tokenization.wordpiece import FullTokenizer, PresetTokenizer
 
 _TEXTS = tf.TensorSpec((None,), tf.string, name="texts")
 _SPACE = ord(" ")
@@ -36,7 +37,59 @@ _BYTES_PER_CHAR = 4  # in UTF-8, at most
 _MAX_BYTES_PER_PIECE = 256  # of FastWordpieceTokenizeWithOffsets
 
 
-class GraphTokenizer(PresetTokenizer, tf.Module):
+class PackingTokenizer(PresetTokenizer):
+    """Base class of tokenizers of string tensors, which define `tokenize`, to ragged ids."""
+
+    tokenize: Any
+
+    def __call__(
+        self,
+        texts: tf.Tensor,
+        pairs: tf.Tensor | None = None,
+        max_seq_length: int = 128,
+        pad_to_longest: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Convert texts, or pairs of texts, to the inputs of the model.
+
+        Args:
+          texts: string (B,), UTF-8; invalid bytes are dropped.
+          pairs: string (B,), the second text of each pair, or None. An empty string omits the
+            second text.
+          max_seq_length: maximum length; longer texts are truncated as in the release.
+          pad_to_longest: whether S is the length of the longest example or `max_seq_length`.
+
+        Returns:
+          Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
+
+        Raises:
+          UserError: if `max_seq_length` is too small for two texts.
+        """
+        ids_a = self.tokenize(tf.convert_to_tensor(texts, tf.string))
+        ids_b = None if pairs is None else self.tokenize(tf.convert_to_tensor(pairs, tf.string))
+        return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
+
+    def pack(
+        self,
+        ids_a: tf.RaggedTensor,
+        ids_b: tf.RaggedTensor | None = None,
+        max_seq_length: int = 128,
+        pad_to_longest: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Pack ragged ids (B, None), such as the result of `tokenize`, as inputs of the model.
+
+        Rows are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and padded
+        with 0. Other arguments and the result are as in `__call__`.
+        """
+        if max_seq_length < SHORTEST:
+            raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")
+        ids_b = ids_a[:, :0] if ids_b is None else ids_b
+        segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
+        # For an empty batch, `longest` is undefined.
+        size = (lambda longest: tf.maximum(longest, 2)) if pad_to_longest else max_seq_length
+        return pack(self.vocab, size, *segments)
+
+
+class GraphTokenizer(PackingTokenizer, tf.Module):
     """Converts strings to ids with TensorFlow ops, the same ids as `FullTokenizer`.
 
     >>> tokenizer = GraphTokenizer("vocab.txt")
@@ -96,52 +149,6 @@ class GraphTokenizer(PresetTokenizer, tf.Module):
             unknown_token=UNK,
             no_pretokenization=True,
         )
-
-    def __call__(
-        self,
-        texts: tf.Tensor,
-        pairs: tf.Tensor | None = None,
-        max_seq_length: int = 128,
-        pad_to_longest: bool = False,
-    ) -> dict[str, tf.Tensor]:
-        """Convert texts, or pairs of texts, to the inputs of the model.
-
-        Args:
-          texts: string (B,), UTF-8; invalid bytes are dropped.
-          pairs: string (B,), the second text of each pair, or None. An empty string omits the
-            second text.
-          max_seq_length: maximum length; longer texts are truncated as in the release.
-          pad_to_longest: whether S is the length of the longest example or `max_seq_length`.
-
-        Returns:
-          Dict of int32 (B, S): `input_ids`, `input_mask`, `segment_ids`.
-
-        Raises:
-          UserError: if `max_seq_length` is too small for two texts.
-        """
-        ids_a = self.tokenize(tf.convert_to_tensor(texts, tf.string))
-        ids_b = None if pairs is None else self.tokenize(tf.convert_to_tensor(pairs, tf.string))
-        return self.pack(ids_a, ids_b, max_seq_length, pad_to_longest)
-
-    def pack(
-        self,
-        ids_a: tf.RaggedTensor,
-        ids_b: tf.RaggedTensor | None = None,
-        max_seq_length: int = 128,
-        pad_to_longest: bool = False,
-    ) -> dict[str, tf.Tensor]:
-        """Pack ragged ids (B, None), such as the result of `tokenize`, as inputs of the model.
-
-        Rows are `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated as in the release and padded
-        with 0. Other arguments and the result are as in `__call__`.
-        """
-        if max_seq_length < SHORTEST:
-            raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")
-        ids_b = ids_a[:, :0] if ids_b is None else ids_b
-        segments = truncate_pair(Segment.of(ids_a), Segment.of(ids_b), max_seq_length)
-        # For an empty batch, `longest` is undefined.
-        size = (lambda longest: tf.maximum(longest, 2)) if pad_to_longest else max_seq_length
-        return pack(self.vocab, size, *segments)
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def tokenize(self, texts):
@@ -265,6 +272,42 @@ class GraphTokenizer(PresetTokenizer, tf.Module):
             return ids, is_special
         special = tf.gather(self._special_ids, tf.maximum(ids - self._first_special_id, 0))
         return tf.where(is_special, special, ids), is_special
+
+
+class HostTokenizer(PackingTokenizer):
+    """A `FullTokenizer` with the methods of `GraphTokenizer`, for functions that are not saved.
+
+    Tables and operations of a `GraphTokenizer` take half of the time until the first answer.
+    """
+
+    def __init__(self, *args: Any, **options: Any):
+        """Take the arguments of `GraphTokenizer`."""
+        self._tokenizer = FullTokenizer(*args, **options)
+        self.vocab, self.settings = self._tokenizer.vocab, self._tokenizer.settings
+
+    def tokenize(self, texts):
+        """Convert strings (B,) to ids, as `GraphTokenizer.tokenize`."""
+        return self._map(texts, lambda text: [self._tokenizer.encode(text)], 1)[0]
+
+    def tokenize_with_offsets(self, texts):
+        """Convert strings (B,) to ids and spans, as `GraphTokenizer.tokenize_with_offsets`."""
+        return self._map(texts, self._tokenizer.encode_with_offsets, 3)
+
+    def _map(self, texts, encode, num_columns):
+        """Return the lists of ints that `encode` returns for each text, ragged int32 (B, None)."""
+
+        def run(texts):
+            rows = [encode(text) for text in texts]
+            splits = np.cumsum([0, *(len(row[0]) for row in rows)])
+            columns = ([x for row in rows for x in row[i]] for i in range(num_columns))
+            return splits, *(np.array(column, np.int32) for column in columns)
+
+        types = tf.int64, *[tf.int32] * num_columns
+        outputs = tf.numpy_function(run, [texts], types)
+        # TensorFlow's own optimization does not know the rank from `set_shape`.
+        splits, *columns = (tf.ensure_shape(x, (None,)) for x in outputs)
+        ragged = tf.RaggedTensor.from_row_splits
+        return [ragged(column, splits, validate=False) for column in columns]
 
 
 def tensorflow_text():

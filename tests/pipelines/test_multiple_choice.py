@@ -8,8 +8,6 @@ import bert_tf
 from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
-pytest.importorskip("tensorflow_text")
-
 # The right ending begins with the last letter of the context.
 CONTEXTS = ["a b", "c d", "e f a", "g", "b c d a", "a g"] * 2
 ENDINGS = [["b a", "c d", "e"], ["a a", "b", "d g"], ["c", "a", "g g"],

@@ -9,8 +9,6 @@ import bert_tf
 from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
-pytest.importorskip("tensorflow_text")
-
 CONTEXT = "a b c d e f g h i j a b c d e f g h"
 QUESTIONS = ["d", "g", "j"]
 ANSWERS = ["e f", ("h", 14), {"text": ["a b"], "answer_start": [20]}]

@@ -6,8 +6,6 @@ import bert_tf
 from tests.common import read_results, read_table
 from tests.pipelines.classifier_helpers import LABELS, TEXTS
 
-pytest.importorskip("tensorflow_text")
-
 CLASSIFICATION = ["--task_type=classification", "--text_columns=text", "--label_column=label"]
 
 

@@ -15,8 +15,6 @@ from tests.common import write_hugging_face
 from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fit, make
 from tests.pipelines.conftest import run_pipeline_test
 
-pytest.importorskip("tensorflow_text")
-
 
 class Recorder(keras.callbacks.Callback):
     """Records the learning rate of each training step."""

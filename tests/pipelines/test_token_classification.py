@@ -15,8 +15,6 @@ from bert_tf.tasks.token_classification.schemes import Span
 from tests.pipelines.classifier_helpers import captured_fit
 from tests.pipelines.conftest import run_pipeline_test
 
-pytest.importorskip("tensorflow_text")
-
 RNG = np.random.default_rng(0)
 # "a" and "ab" are persons, "b" a place.
 SENTENCES = [list(RNG.choice([*"abcdefg", "ab"], size)) for size in RNG.integers(1, 14, 24)]

@@ -129,6 +129,7 @@ import json, resource, sys
 import tensorflow as tf
 from tests.serving import serving_models
 from bert_tf import configs
+from bert_tf.modeling import cpu_graph
 
 vocab_file, task, *sizes = sys.argv[1:]
 servable = serving_models.make_servable(task, vocab_file, configs.ServingConfig())
@@ -136,7 +137,8 @@ serve = tf.function(servable.serve_text, input_signature=[servable.text_signatur
 
 def peak(*texts):
     row = serving_models.rows_of(task, texts)
-    serve({name: tf.constant([x[name] for x in row]) for name in row[0]})
+    with cpu_graph.portable():
+        serve({name: tf.constant([x[name] for x in row]) for name in row[0]})
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 first = peak("a b", "x" * 300)

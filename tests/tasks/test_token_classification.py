@@ -343,11 +343,11 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
         tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
 
-    def call(inputs):
+    def call(inputs, of_windows):
         return {"logits": tf.zeros([*tf.unstack(tf.shape(inputs["input_ids"])), 1])}
 
     tokenizer = bert_tf.GraphTokenizer(str(vocab_file), do_lower_case)
-    prepared = PreparedModel(None, call, lambda length: length, None, tokenizer)
+    prepared = PreparedModel(None, call, lambda length: length, None, lambda _: tokenizer)
     module, signature = tf.Module(), [tf.TensorSpec((None,), tf.string)]
     find_entities = functools.partial(served.find_entities, prepared, config)
     module.find = tf.function(find_entities, signature, autograph=False)

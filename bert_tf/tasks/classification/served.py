@@ -112,7 +112,7 @@ def _classify_documents(prepared, config, texts, numbers):
         inputs = {name: value[:, None] for name, value in inputs.items()}
         if numbers is not None:
             inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
-        return [prepared.call(inputs)["logits"]]
+        return [prepared.call(inputs, of_windows=True)["logits"]]
 
     (logits,) = windows.map(read, [(tf.float32, (None, config.num_outputs))])
     pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean

@@ -97,7 +97,7 @@ def _best_spans(prepared, config, questions, windows):
         inputs, may_start, may_end, token_indices = _pack_windows(
             questions, windows, rows, prepared.tokenizer.vocab, prepared.buckets
         )
-        outputs = prepared.call(inputs)
+        outputs = prepared.call(inputs, of_windows=True)
         start, end = outputs["start_logits"], outputs["end_logits"]
         null = start[:, 0] + end[:, 0]
         start = tf.where(may_start, start, _MIN_SCORE)

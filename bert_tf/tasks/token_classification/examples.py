@@ -19,7 +19,7 @@ from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, Span, split_tag, tags_from_spans
-from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tokenization.graph import HostTokenizer
 from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
 from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
 from bert_tf.tokenization.wordpiece import BasicTokenizer
@@ -236,7 +236,7 @@ def _sentence(where, words, tags, labels, with_tags):
 
 def _split_texts(rows, config):
     """Yield (where, (text, starts and ends of its words, entities)) for (where, text, entities)."""
-    tokenizer = GraphTokenizer(config.vocab, **config.tokenizer_settings)
+    tokenizer = HostTokenizer(config.vocab, **config.tokenizer_settings)
     *rules, _ = config.tokenizer_settings.values()
     table = WordTable(*rules)
     for first in range(0, len(rows), _CHUNK_SIZE):

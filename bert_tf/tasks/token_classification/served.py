@@ -76,7 +76,7 @@ def _classify_words(prepared, config, ids, is_start):
         inputs = pack(prepared.tokenizer.vocab, prepared.buckets, segment)
         position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
         is_text, token_indices = segment.find(position)
-        scores = tf.nn.softmax(prepared.call(inputs)["logits"])
+        scores = tf.nn.softmax(prepared.call(inputs, of_windows=True)["logits"])
         # Each word is read from the window with its maximum context, which keeps the order.
         is_read = is_text & tf.gather(is_start, token_indices)
         is_read &= windows.is_max_context(rows, position)
