@@ -152,11 +152,12 @@ def inference_layer_norm(x, gamma, beta, epsilon):
     import tensorflow as tf
 
     shape = tf.shape(x)
+    num_rows = shape[:1]
     # TensorFlow recognizes this pattern as a layer normalization.
     x = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, (1, shape[0], shape[1], 1)),
-        scale=tf.fill(shape[:1], 1.0),
-        offset=tf.fill(shape[:1], 0.0),
+        x=tf.reshape(x, (1, -1, x.shape[1], 1)),
+        scale=tf.fill(num_rows, 1.0),
+        offset=tf.fill(num_rows, 0.0),
         mean=tf.constant([]),
         variance=tf.constant([]),
         epsilon=epsilon,

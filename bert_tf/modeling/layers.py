@@ -370,8 +370,7 @@ class TransformerLayer(ConfigLayer):
 
         def split(rows, layout):  # (T, H) -> (B, N, S, D)
             # Values at padding affect no token and have no gradient.
-            y = layout.unpack(rows, zero_padding=False)
-            return ops.transpose(ops.reshape(y, (*layout.shape, heads, width)), (0, 2, 1, 3))
+            return ops.transpose(layout.unpack(rows, heads), (0, 2, 1, 3))
 
         query = split(self.query(x), layout.computed)
         key = ops.transpose(split(self.key(tokens), layout), (0, 1, 3, 2))
@@ -382,6 +381,4 @@ class TransformerLayer(ConfigLayer):
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
         context = ops.matmul(dropped, split(self.value(tokens), layout))
-        shape = (*layout.computed.shape, self.config.hidden_size)
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), shape)
-        return layout.computed.pack(context), probs
+        return layout.computed.pack(ops.transpose(context, (0, 2, 1, 3))), probs

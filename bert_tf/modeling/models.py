@@ -128,8 +128,9 @@ def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
         if layer.with_probs:
             x, probs = x
             outputs["attention_probs"].append(probs)
-        y = x if layout is None else layout.computed.unpack(x)
-        outputs["all_encoder_layers"].append(y)
+        if positions is None or layer is layers[-1]:
+            y = x if layout is None else layout.computed.unpack(x)
+            outputs["all_encoder_layers"].append(y)
     read = {"sequence_output": y, "pooled_output": pooler(y[:, 0])}
     if positions is not None:
         return read

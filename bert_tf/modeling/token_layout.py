@@ -9,6 +9,7 @@ Shapes: B batch, S sequence, H hidden, P positions, T rows.
 
 import copy
 import functools
+import math
 
 import keras
 from keras import ops
@@ -44,7 +45,7 @@ def gather_tokens(x, positions):
     # Not [:, None], which LiteRT does not support for an unknown length.
     first_rows = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)
     rows = first_rows + ops.cast(positions, "int32")
-    return ops.take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)), axis=0)
+    return _take(ops.reshape(x, (-1, hidden)), ops.reshape(rows, (-1,)))
 
 
 class TokenLayout:
@@ -57,15 +58,18 @@ class TokenLayout:
         self.shape = ops.shape(input_mask)
 
     def pack(self, x):
-        """Return the rows (T, H) of x (B, S, H)."""
-        return ops.reshape(x, (-1, x.shape[-1]))
+        """Return the rows (T, H) of x (B, S, H) or (B, S, N, H / N)."""
+        return ops.reshape(x, (-1, math.prod(x.shape[2:])))
 
-    def unpack(self, x, zero_padding=True):
+    def unpack(self, x, num_heads=None):
         """Return the rows x (T, H) as (B, S, H), with zeros for padding that is not in x.
 
-        `zero_padding=False` is faster, but fills padding with arbitrary rows of x.
+        With `num_heads` N, return (B, S, N, H / N), with arbitrary rows of x for padding, which is
+        faster.
         """
-        return ops.reshape(x, (*self.shape, x.shape[-1]))
+        hidden = x.shape[-1]
+        sizes = (hidden,) if num_heads is None else (num_heads, hidden // num_heads)
+        return ops.reshape(x, (*self.shape, *sizes))
 
     def at(self, positions):
         """Return a copy for a layer that only computes the tokens at `positions` (B, P)."""
@@ -110,15 +114,18 @@ class PackedLayout(TokenLayout):
         self._read_places = ops.concatenate([places + 1, repeated], 0)
         # One plus the index of the token at each place (B * S,), 0 for padding.
         self._tokens = ops.cumsum(is_token) * is_token
+        # The index of the token at each place, and of any token for padding.
+        self._any_tokens = ops.maximum(self._tokens - 1, 0)
 
     def pack(self, x):
         return self._move(super().pack(x), _take, self._places, _take_or_zero, self._tokens)
 
-    def unpack(self, x, zero_padding=True):
+    def unpack(self, x, num_heads=None):
         function, rows = _take_or_zero, self._tokens
-        if not zero_padding:
-            function, rows = _take, ops.maximum(self._tokens - 1, 0)
-        return super().unpack(self._move(x, function, rows, _take_or_zero, self._read_places))
+        if num_heads is not None:
+            function, rows = _take, self._any_tokens
+        x = self._move(x, function, rows, _take_or_zero, self._read_places)
+        return super().unpack(x, num_heads)
 
     def _gather(self, x):
         tokens = gather_tokens(ops.reshape(self._tokens, (*self.shape, 1)), self._positions)
@@ -139,12 +146,17 @@ class PackedLayout(TokenLayout):
 
 
 def _take(x, rows):
-    return ops.take(x, rows, axis=0)
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(x, rows, axis=0)
+    import tensorflow as tf
+
+    # `ops.take` has six more operations, for negative indices.
+    return tf.gather(x, rows)
 
 
 def _take_or_zero(x, rows):
     """Return rows of x (T, H) by index plus one; 0 gives a row of zeros."""
-    return ops.take(ops.pad(x, ((1, 0), (0, 0))), rows, axis=0)
+    return _take(ops.pad(x, ((1, 0), (0, 0))), rows)
 
 
 @functools.cache

@@ -116,7 +116,7 @@ def off_gpu(graph_def):
 
 
 def trace(step, schema):
-    spec = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in zeros(schema).items()}
+    spec = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in ones(schema).items()}
     return tf.function(step).get_concrete_function(spec).graph.as_graph_def(add_shapes=True)
 
 
@@ -146,10 +146,10 @@ def test_the_step_and_the_predictions_of_a_task_are_fit(case, variant):
         assert not off_gpu(graph_def)
 
 
-def zeros(schema):
-    """Return a batch of zeros."""
+def ones(schema):
+    """Return a batch of ones."""
     return {
-        name: tf.zeros((4, *feature.shape(LENGTHS)), KINDS[feature.dtype])
+        name: tf.ones((4, *feature.shape(LENGTHS)), KINDS[feature.dtype])
         for name, feature in schema.items()
     }
 
@@ -165,7 +165,7 @@ def test_xla_compiles_the_whole_step_and_the_predictions(case):
     step = training.make_train_step(
         task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2)
     )
-    losses = tf.function(step, jit_compile=True)(zeros(schema))
+    losses = tf.function(step, jit_compile=True)(ones(schema))
     assert losses["loss"] > 0
     predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
-    assert predict(zeros(schema))
+    assert predict(ones(schema))
