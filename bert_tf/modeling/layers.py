@@ -144,8 +144,9 @@ def _keep_mask(shape, rate, seed):
     if is_jax:  # its gradient would keep halves in place of booleans
         low, high = bits % 2**16, bits // 2**16
         return ops.concatenate([low >= limit, high >= limit], axis)
-    # `view` needs a known last axis.
-    halves = ops.view(ops.reshape(bits, (-1, 1)), "uint16")
+    import tensorflow as tf
+
+    halves = tf.bitcast(bits, "uint16")  # `ops.view` takes eight more operations
     return ops.reshape(halves, shape) >= ops.cast(limit, "uint16")
 
 
