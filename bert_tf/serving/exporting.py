@@ -65,7 +65,8 @@ class Servable(NamedTuple):
     Attributes:
       task: name of the task in `model.json`.
       prepared: the `PreparedModel`.
-      serve_text: function from the inputs in `text_signature`, a dict, to a dict of outputs.
+      serve_text: function from the inputs in `text_signature`, a dict, to a dict of outputs. Only
+        `export` can save it: otherwise, it tokenizes in Python.
       serve_ids: function from the inputs in `ids_signature`, a dict, to a dict of outputs.
       text_signature: dict of `tf.TensorSpec`, in the order of a line of text.
       ids_signature: dict of `tf.TensorSpec`.
@@ -146,12 +147,16 @@ def _sort_variables(archive):
 
 def _write(servable, folder):
     """Write the SavedModel; return the contents of its `model.json`."""
-    model, _, buckets, serving_config, _ = servable.prepared
-    tokenizer = servable.prepared.tokenizer
+    prepared = servable.prepared
+    buckets, serving_config, tokenizer = (
+        prepared.buckets,
+        prepared.serving_config,
+        prepared.tokenizer,
+    )
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
-    for trackable in (model, tokenizer) if takes_text else (model,):
+    for trackable in (prepared.model, tokenizer) if takes_text else (prepared.model,):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)

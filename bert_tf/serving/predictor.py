@@ -60,7 +60,7 @@ class BasePredictor:
       served: the `ServedTask`.
     """
 
-    def __init__(self, serve, signature, metadata, batch_size=None):
+    def __init__(self, serve, signature, metadata, batch_size=None, serve_one=None):
         """Make a predictor.
 
         Args:
@@ -68,11 +68,12 @@ class BasePredictor:
           signature: dict of `tf.TensorSpec` of the inputs, in the order of a line.
           metadata: dict with the contents of `model.json`.
           batch_size: maximum number of rows in a batch; None for 32 (long) to 256 (short).
+          serve_one: function like `serve` for calls with one row; None for `serve`.
         """
         # Imported on use, because the tasks import this package.
         from bert_tf.tasks.registry import served_tasks
 
-        self._serve, self._signature = serve, signature
+        self._serve, self._serve_one, self._signature = serve, serve_one or serve, signature
         self.inputs, self.metadata, self._batch_size = tuple(signature), metadata, batch_size
         _, self.served = served_tasks().get(metadata["task"], (None, ServedTask()))
 
@@ -110,13 +111,14 @@ class BasePredictor:
         limits = BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS
         answer = self.served.answer or all_outputs
         answers: list = [None] * len(rows)
+        serve = self._serve_one if len(rows) == 1 else self._serve
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
             for indices in batches_by_tokens(group, sizes, *limits):
                 columns = {
                     name: tf.constant([rows[i][name] for i in indices], spec.dtype)
                     for name, spec in self._signature.items()
                 }
-                outputs = {name: x.numpy() for name, x in self._serve(columns).items()}
+                outputs = {name: x.numpy() for name, x in serve(columns).items()}
                 for position, i in enumerate(indices):
                     row = {name: x[position] for name, x in outputs.items()}
                     if output and output not in row:
@@ -243,13 +245,8 @@ class ServablePredictor(BasePredictor):
             # AutoGraph takes half of the time of tracing.
             return tf.function(servable.serve_text, [specs], autograph=False)
 
-        one, several = trace(1), trace(None)
-
-        def serve(inputs):
-            return (one if {len(x) for x in inputs.values()} == {1} else several)(inputs)
-
         metadata = {**(servable.metadata or {}), "task": servable.task}
-        super().__init__(serve, signature, metadata, batch_size)
+        super().__init__(trace(None), signature, metadata, batch_size, serve_one=trace(1))
 
 
 def list_versions(folder):

@@ -162,9 +162,9 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
     buckets = Buckets(serving_config.sequence_buckets, config.max_seq_length)
     settings = {**config.tokenizer_settings, "keep_special_tokens": keep_special_tokens}
-    tokenizer = functools.cache(lambda make: make(config.vocab, **settings))
+    make_tokenizer = functools.cache(lambda make: make(config.vocab, **settings))
     if keras.backend.backend() != "tensorflow":
-        return PreparedModel(model, _through_numpy(model), buckets, serving_config, tokenizer)
+        return PreparedModel(model, _through_numpy(model), buckets, serving_config, make_tokenizer)
     dtype = serving_config.dtype
     if dtype and {model.compute_dtype, model.variable_dtype} != {dtype}:
         model = _convert(model, dtype)
@@ -177,7 +177,7 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
     call = functools.partial(call, skip_padding=serving_config.skips_padding)
     # Both signatures share this function with its constants, except with windows.
     call = tf.function(call, autograph=False)
-    return PreparedModel(model, call, buckets, serving_config, tokenizer)
+    return PreparedModel(model, call, buckets, serving_config, make_tokenizer)
 
 
 def _through_numpy(model):
@@ -234,7 +234,7 @@ def _with_constants(model):
 def call_model(model, inputs, skip_padding, of_windows=False):
     """Call a model in inference mode; for a single row, skipping padding takes more time.
 
-    A predictor traces a single row separately, but not a single window.
+    `ServablePredictor` traces a single row separately, but not a single window.
     """
     call = functools.partial(model, inputs, training=False)
     if not skip_padding or inputs["input_ids"].shape[0] == 1:

@@ -1,4 +1,4 @@
-"""The tokenizer as TensorFlow ops, for `tf.data` and for SavedModels that take text.
+"""The tokenizer of string tensors: as TensorFlow ops, for `tf.data` and SavedModels, or in Python.
 
 TF Serving includes its two ops of tensorflow-text, `FastBertNormalize` and
 `FastWordpieceTokenizeWithOffsets`. `tf.strings.lower` depends on the locale, so it is not used.

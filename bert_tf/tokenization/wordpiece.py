@@ -289,6 +289,7 @@ class FullTokenizer(PresetTokenizer):
         self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
         self._word_cache: dict[str, list[int]] = {}
         self._chunk_cache: dict[str, list[int]] = {}
+        self._span_cache: dict[str, tuple[list[int], list[int], list[int]]] = {}
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Convert `text` to a list of pieces."""
@@ -326,29 +327,37 @@ class FullTokenizer(PresetTokenizer):
         Returns:
           A triple of lists of the same length: ids (the same as `encode`), starts, ends.
         """
-        rules = self.basic_tokenizer.rules
-        text = convert_to_unicode(text)
-        ids, starts, ends = [], [], []
+        columns: tuple[list[int], list[int], list[int]] = [], [], []
+        ids, starts, ends = columns
         base = 0
-        for part, special in self._split_special(text):
-            normalized, sources = normalize_with_offsets(part, *rules)
-            part_ends = span_ends(part, self.basic_tokenizer.strip_accents)
-            first = 0
-            for word in normalized.split(" "):
-                for index, length in self._piece_lengths(word):
-                    span = sources[first : first + length]
-                    ids.append(index)
-                    starts.append(base + min(span))
-                    ends.append(base + part_ends[max(span)])
-                    first += length
-                first += 1
-            base += len(part)
+        for part, special in self._split_special(convert_to_unicode(text)):
+            for chunk in part.split(" "):
+                spans = self._span_cache.get(chunk) or self._find_spans(chunk)
+                ids += spans[0]
+                starts += [base + x for x in spans[1]]
+                ends += [base + x for x in spans[2]]
+                base += len(chunk) + 1
+            base -= 1  # no space after the last chunk
             if special:
                 ids.append(self.vocab[special])
                 starts.append(base)
                 base += len(special)
                 ends.append(base)
         return ids, starts, ends
+
+    def _find_spans(self, chunk):
+        normalized, sources = normalize_with_offsets(chunk, *self.basic_tokenizer.rules)
+        chunk_ends = span_ends(chunk, self.basic_tokenizer.strip_accents)
+        ids, starts, ends, first = [], [], [], 0
+        for word in normalized.split(" "):
+            for index, length in self._piece_lengths(word):
+                span = sources[first : first + length]
+                ids.append(index)
+                starts.append(min(span))
+                ends.append(chunk_ends[max(span)])
+                first += length
+            first += 1
+        return _remember(self._span_cache, chunk, (ids, starts, ends))
 
     def _split_special(self, text):
         """Split at special tokens; return pairs (text, special token after it or None)."""

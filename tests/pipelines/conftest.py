@@ -54,6 +54,7 @@ def run_pipeline_test(
         pipeline.save_to_preset(folder, overwrite=True)
     pipeline.save_to_preset(folder / "saved", overwrite=True)
 
+    pytest.importorskip("tensorflow_text")
     exported = pipeline.export(folder / "served", warm_up=False)
     assert exported == str(folder / "served" / "1")
     rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]

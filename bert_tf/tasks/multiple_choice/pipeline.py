@@ -206,7 +206,7 @@ def multiple_choice_servable(model, config, serving_config):
 
     def serve_text(inputs):
         num_rows, num_endings = tf.unstack(tf.shape(inputs["endings"]))
-        num_rows = inputs["context"].shape[0] or num_rows
+        num_rows = inputs["context"].shape[0] or num_rows  # static for a single row
         texts = tf.repeat(inputs["context"], num_endings), tf.reshape(inputs["endings"], (-1,))
         batch = prepared.buckets.tokenize(prepared.tokenizer, *texts)
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
