@@ -147,16 +147,12 @@ def _sort_variables(archive):
 
 def _write(servable, folder):
     """Write the SavedModel; return the contents of its `model.json`."""
-    prepared = servable.prepared
-    buckets, serving_config, tokenizer = (
-        prepared.buckets,
-        prepared.serving_config,
-        prepared.tokenizer,
-    )
+    model, _, buckets, serving_config, _ = servable.prepared
+    tokenizer = servable.prepared.tokenizer
     takes_text = serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
-    for trackable in (prepared.model, tokenizer) if takes_text else (prepared.model,):
+    for trackable in (model, tokenizer) if takes_text else (model,):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
