@@ -20,7 +20,7 @@ import keras
 import pytest
 from absl import flags
 
-from bert_tf.errors import Stopped, UserError, out_of_memory_errors
+from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
 from tests import scripts_alone
 from tests.cli import bad_files, good_inputs
 from tests.common import digests
@@ -196,7 +196,7 @@ def run_case(commands, script, folder, arguments):
         is_kept = "lines were invalid" in str(error)
         left = [x for x in new if not is_kept and not _KEPT.fullmatch(x.rpartition("/")[2])]
         problems += [f"left: {name}" for name in left]
-        message = str(error)
+        message = reason(error) if isinstance(error, out_of_memory_errors()) else str(error)
         is_quoted = any(x in " ".join(arguments) for x in "\n`")
         if not message or (len(message.splitlines()) > 1 and not is_quoted):
             problems.append("not one line")

@@ -119,7 +119,7 @@ def test_pairs_and_numbers(answer):
     answer("a.csv", "age,review,price\n35,x, 2.50\n", model)
     assert model.rows == [("age: 35, price: 2.50. x",)]
     model = Fake("question", "context", task="question_answering")
-    model._serve = lambda columns: {"answer": columns["context"]}
+    model._serve_one = lambda columns: {"answer": columns["context"]}
     assert answer("a.csv", "context,question\nc,q\n", model).endswith(b"c,q,c\n")
 
 
