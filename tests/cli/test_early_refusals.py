@@ -45,7 +45,7 @@ REFUSALS = {
         ("--train_file=none.txt", "none.txt"),
     ],
     "run_squad": [
-        ("--max_query_length=9", "max_query_length"),
+        ("--max_query_length=5", "--max_seq_length=8: expected more than --max_query_length=5"),
         ("--do_eval --find_null_score_diff_threshold", "version_2_with_negative"),
         ("--tfds_splits=a,b", "tfds_name"),
         ("--tfds_name=squad", "tfds_name"),
@@ -73,7 +73,8 @@ REFUSALS = {
     "export_model": [
         ("--version=-1", "version"),
         ("--task=fill_mask --max_seq_length=600", "max_position_embeddings"),
-        ("--task=fill_mask --inputs=text --sequence_buckets=9", "sequence_buckets"),
+        ("--task=fill_mask --inputs=text --sequence_buckets=9", "found 9"),
+        ("--weights=float32 --dtype=bfloat16", "--weights=float32 cannot be combined with --dtype"),
         ("--model=other", "other"),
         ("--model= --init_checkpoint=", "model_dir"),
         ("--task=classification --labels=x,y", "lacks"),

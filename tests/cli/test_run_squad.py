@@ -105,10 +105,7 @@ def test_unusual_contexts_and_questions(run, tmp_path):
     """They are counted. An empty context has no windows, and some windows have no answer."""
     good = question("1", "a b c d e f", "a b C", "C", is_impossible=False)
     astray = {**good, "id": "2", "answers": [{"text": "C", "answer_start": 0}]}
-    paragraphs = [
-        ("", [question("0", "c", "", is_impossible=True)]),
-        ("a b C", [good, astray]),
-    ]
+    paragraphs = [("", [question("0", "c", "", is_impossible=True)]), ("a b C", [good, astray])]
     data, out = dataset(tmp_path / "data.json", paragraphs), tmp_path / "out"
     train = [
         "--do_train", f"--train_file={data}", "--train_batch_size=1", "--num_train_epochs=1",

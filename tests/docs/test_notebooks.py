@@ -12,10 +12,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 
 # The number of images in each notebook.
-NUM_IMAGES = {
-    "bert_for_the_first_time": 11,
-    "bert_on_colab": 2,
-}
+NUM_IMAGES = {"bert_for_the_first_time": 11, "bert_on_colab": 2}
 
 # Local paths, errors and log lines of TensorFlow, which must not be in saved outputs.
 UNWANTED = re.compile(

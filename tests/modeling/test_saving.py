@@ -5,15 +5,8 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertPretrainer,
-    Embeddings,
-    MaskedLMHead,
-    Projection,
-    TransformerLayer,
-)
+from bert_tf import modeling
+from bert_tf.modeling import BertClassifier, BertModel, MaskedLMHead
 from tests.common import TINY, features, tiny
 from tests.modeling.conftest import assert_same_outputs
 
@@ -49,11 +42,6 @@ def head_on_model(bert):
     return keras.Model(inputs, keras.layers.Dense(2, name="answer")(bert(inputs)["pooled_output"]))
 
 
-def classifier(bert):
-    del bert
-    return BertClassifier(TINY, 2)
-
-
 def encoder_of(model):
     return next((x for x in model.layers if isinstance(x, BertModel)), model)
 
@@ -65,15 +53,11 @@ def train_a_part(encoder):
     encoder.get_layer("layer_1").key.trainable = False
 
 
-def freeze_a_sublayer(encoder):
-    encoder.get_layer("layer_0").query.trainable = False
-
-
 @pytest.mark.parametrize(
     ("make", "freeze"),
     [
-        (classifier, train_a_part),
-        (head_on_outputs, freeze_a_sublayer),
+        (lambda _: BertClassifier(TINY, 2), train_a_part),
+        (head_on_outputs, lambda x: setattr(x.get_layer("layer_0").query, "trainable", False)),
         pytest.param(head_on_model, train_a_part, marks=pytest.mark.slow),
     ],
 )
@@ -119,16 +103,16 @@ def layers_by_hand():
         keras.Input((None,), dtype="int32", name=name)
         for name in ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
     )
-    embeddings = Embeddings(TINY)
-    x = TransformerLayer(TINY, name="layer_0")(embeddings(ids, segments), mask)
+    embeddings = modeling.Embeddings(TINY)
+    x = modeling.TransformerLayer(TINY, name="layer_0")(embeddings(ids, segments), mask)
     logits = MaskedLMHead(TINY, embeddings)(x, positions)
     inputs = {tensor.name: tensor for tensor in (ids, mask, segments, positions)}
-    return keras.Model(inputs, {"words": logits, "classes": Projection(3, 0.02)(x)})
+    return keras.Model(inputs, {"words": logits, "classes": modeling.Projection(3, 0.02)(x)})
 
 
 def head_in_a_graph():
     """Return a masked-LM head whose embedding table is in a nested model."""
-    model = BertPretrainer(TINY)
+    model = modeling.BertPretrainer(TINY)
     return keras.Model(model.input, keras.ops.softmax(model.output["masked_lm_logits"]))
 
 

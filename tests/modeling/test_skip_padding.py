@@ -12,12 +12,7 @@ from bert_tf.modeling.layers import Dense
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from tests.common import NO_DROPOUT, enlarge_weights, features, tiny
-from tests.modeling.conftest import (
-    BackboneTest,
-    make_model,
-    outputs_and_gradients,
-    padded_batch,
-)
+from tests.modeling.conftest import BackboneTest, make_model, outputs_and_gradients, padded_batch
 
 
 def test_only_tokens_are_computed(monkeypatch):

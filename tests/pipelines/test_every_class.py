@@ -85,10 +85,7 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
     make(folder, "TextClassifier", dtype=keras.DTypePolicy("mixed_bfloat16"))
     for call, named in (
         (lambda: make(folder, "TextClassifier", labels=["y", "x"]), "`labels`: .*x, y"),
-        (
-            lambda: make(folder, "TextClassifier", dtype="float16"),
-            "`dtype=float16`: .*bfloat16",
-        ),
+        (lambda: make(folder, "TextClassifier", dtype="float16"), "`dtype=float16`: .*bfloat16"),
         (lambda: make(folder, "QuestionAnswering"), "=BertSpanLabeler`: .*=BertClassifier"),
         (lambda: bert_tf.checkpoints.warm_start(bert_tf.BertModel(TINY), folder), folder),
     ):

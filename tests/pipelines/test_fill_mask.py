@@ -31,17 +31,9 @@ def hugging_face_folder(model_folder, tmp_path_factory):
     return path
 
 
-def make(folder):
-    return bert_tf.FillMask.from_preset(folder, num_best=3, max_seq_length=12)
-
-
 @pytest.fixture(scope="module")
 def pipeline(hugging_face_folder):
-    return make(hugging_face_folder)
-
-
-def predict(pipeline, texts, *arguments):
-    return list(pipeline.stream(texts, *arguments))
+    return bert_tf.FillMask.from_preset(hugging_face_folder, num_best=3, max_seq_length=12)
 
 
 def assert_best_equal(results, expected):
@@ -70,7 +62,7 @@ def test_predict_equals_the_pipeline_of_transformers(transformers, hugging_face_
 def test_predictions_are_those_of_the_model(pipeline):
     """A text with many masks has several records: only a few positions have all words in memory."""
     texts = [*TEXTS, *(" ".join(["[MASK]"] * n) for n in (9, 1, 10, 8))]
-    for text, result in zip(texts, predict(pipeline, texts, 4), strict=True):
+    for text, result in zip(texts, pipeline.stream(texts, 4), strict=True):
         assert result.tokens == ["[CLS]", *text.replace("|||", "[SEP]").split(), "[SEP]"]
         assert result.positions == [i for i, x in enumerate(result.tokens) if x == "[MASK]"]
         inputs = dict(zip(("input_ids", "segment_ids"), encode(result.tokens), strict=True))
@@ -91,7 +83,7 @@ def test_command(run_script, model_folder, pipeline, tmp_path, monkeypatch, caps
     assert "3 texts contain no [MASK]" in log
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == list(range(5))
-    for line, result in zip(lines, predict(pipeline, TEXTS), strict=True):
+    for line, result in zip(lines, pipeline.stream(TEXTS), strict=True):
         assert line["tokens"] == result.tokens
         assert [masked["position"] for masked in line["masked"]] == result.positions
         best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]

@@ -16,21 +16,6 @@ from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
 from tests.pipelines.conftest import write_release_folder
 
 
-class Stop(keras.callbacks.Callback):
-    """Stops the run in the second epoch; `logs` are those of each epoch."""
-
-    def __init__(self):
-        super().__init__()
-        self.logs = []
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            signal.raise_signal(signal.SIGTERM)
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.logs.append(logs)
-
-
 @pytest.fixture(scope="module")
 def dropout_folder(tmp_path_factory):
     """A release folder with dropout, whose masks a resumed run must repeat."""
@@ -68,7 +53,11 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     loaded = bert_tf.TextClassifier.from_preset(tmp_path / "whole")
     assert loaded.predict(TEXTS) == whole.predict(TEXTS)
 
-    stop = Stop()
+    logs_of_epochs = []
+    stop = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, _: epoch == 1 and signal.raise_signal(signal.SIGTERM),
+        on_epoch_end=lambda _, logs: logs_of_epochs.append(logs),
+    )
     with pytest.raises(Stopped):
         fit(dropout_folder, tmp_path / "other", [stop])
     with monkeypatch.context() as patch, pytest.raises(TypeError):  # in the second validation
@@ -77,7 +66,7 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     other, rest = fit(dropout_folder, tmp_path / "other", seed=1)
     assert rest.epoch == [1, 2]
     for name, values in history.history.items():
-        found = [*(logs[name] for logs in stop.logs), *rest.history[name]]
+        found = [*(logs[name] for logs in logs_of_epochs), *rest.history[name]]
         expected = values if name.startswith("val_") else values[::2]
         assert found == pytest.approx(expected, rel=1e-6), name
     finished, none = fit(dropout_folder, tmp_path / "other")

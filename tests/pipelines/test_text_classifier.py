@@ -16,36 +16,29 @@ from tests.pipelines.classifier_helpers import LABELS, PAIRS, TEXTS, captured_fi
 from tests.pipelines.conftest import run_pipeline_test
 
 
-class Recorder(keras.callbacks.Callback):
-    """Records the learning rate of each training step."""
-
-    def __init__(self):
-        super().__init__()
-        self.rates = []
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self.rates.append(float(self.model.optimizer.learning_rate))
-
-
 @pytest.fixture(scope="module")
 def trained(encoder_folder):
-    """The classifier after `fit`, its history, and the callback."""
-    classifier, recorder = make(encoder_folder), Recorder()
+    """The classifier after `fit`, its history, and the learning rate of each step."""
+    classifier, rates = make(encoder_folder), []
+    model = classifier.model
+    recorder = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda _, logs: rates.append(float(model.optimizer.learning_rate))
+    )
     history = classifier.fit(
         TEXTS * 4, LABELS * 4, validation_data=(TEXTS[:3], [1, 0, 1]), epochs=2, batch_size=5,
         learning_rate=1e-2, callbacks=[recorder], class_weight={"pos": 1.5}, verbose=0,
     )  # fmt: skip
-    return classifier, history.history, recorder
+    return classifier, history.history, rates
 
 
 def test_fit(trained):
-    classifier, history, recorder = trained
+    classifier, history, rates = trained
     assert isinstance(classifier.model, bert_tf.BertClassifier)
     assert {"accuracy", "loss", "val_accuracy", "val_loss", "val_f1_macro"} <= set(history)
     assert history["loss"][-1] < 0.8 * history["loss"][0]
     # The rate rises over the first tenth of 20 steps and then decays.
     rate = bert_tf.LinearWarmupDecay(1e-2, num_train_steps=20, num_warmup_steps=2)
-    np.testing.assert_allclose(recorder.rates, [rate(step) for step in range(20)], rtol=1e-6)
+    np.testing.assert_allclose(rates, [rate(step) for step in range(20)], rtol=1e-6)
     results, part = (classifier.evaluate(TEXTS[:n], LABELS[:n]) for n in (12, 3))
     assert results["accuracy"] == 1.0 and results["loss"] < 0.6
     assert history["val_loss"][-1] == pytest.approx(part["loss"])

@@ -19,16 +19,9 @@ from bert_tf.serving import exporting
 from bert_tf.serving.prepared_model import QuantizedModel
 from bert_tf.tasks.features.pipeline import encoder_servable
 from tests.common import tiny
+from tests.serving import serving_models
 from tests.serving.conftest import BUCKETS, assert_alike
-from tests.serving.serving_models import (
-    LENGTH,
-    TASKS,
-    TEXTS,
-    make_servable,
-    padded_ids,
-    rows_of,
-    task_config,
-)
+from tests.serving.serving_models import LENGTH, TASKS, TEXTS, make_servable, padded_ids, rows_of
 
 # With test_predict.py, these tasks cover all code.
 SENTENCES = ("classification", "token_classification")
@@ -218,7 +211,7 @@ def quantized(vocab_file, tmp_path_factory):
     """A function from a weight type to (bytes of the variables, outputs for some ids)."""
     keras.utils.set_random_seed(0)
     model = bert_tf.BertModel(tiny(hidden_size=64, intermediate_size=256))
-    config = task_config("encoder", vocab_file)
+    config = serving_models.task_config("encoder", vocab_file)
     ids = tf.constant([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
     inputs = {"input_ids": ids, "input_mask": tf.sign(ids), "segment_ids": tf.zeros_like(ids)}
 
@@ -244,18 +237,6 @@ def test_smaller_weights(weights, share, tolerance, quantized):
     size, outputs, full_size, expected = quantized(weights)
     assert size < share * full_size
     assert 1e-4 < np.abs(outputs - expected).max() < tolerance
-
-
-@pytest.mark.parametrize(
-    ("serving_config", "message"),
-    [
-        (configs.ServingConfig(sequence_buckets=(13,)), r"`sequence_buckets`: .*13.*\(12\)"),
-        (configs.ServingConfig(weights="float32", dtype="bfloat16"), "`weights=float32`.*`dtype="),
-    ],
-)
-def test_invalid_options(serving_config, message, vocab_file):
-    with pytest.raises(bert_tf.UserError, match=message):
-        make_servable("sentence_embedding", vocab_file, serving_config)
 
 
 @pytest.mark.parametrize("weight_type", ["int8", "bfloat16"])

@@ -5,7 +5,6 @@ import pytest
 import bert_tf
 from bert_tf.tasks.classification.glue import DATASETS, find_task
 from bert_tf.tasks.classification.source import FileSource
-from bert_tf.training.results import result_file
 from tests.common import read_data, read_examples, write_files, write_mnli
 
 # For each task, the header and a row of a labelled file and of the test file in the GLUE download,
@@ -63,9 +62,6 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
         "test_mismatched": ("TMM", "B", None),
     }
     assert source.splits("dev") == ["dev", "dev_mismatched"]
-    assert (
-        result_file("", "eval_results", "dev_mismatched", ".txt") == "eval_results_mismatched.txt"
-    )
     for name, text in (("mnli_matched", "M"), ("MNLI-mm", "MM")):
         part = FileSource(find_task(name), str(tmp_path))
         assert part.splits("dev") == ["dev"] and part.read("dev")[0].text_a == text

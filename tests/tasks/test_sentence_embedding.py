@@ -14,11 +14,7 @@ from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
     SentenceEmbeddingOptions,
 )
-from bert_tf.tasks.sentence_embedding.task import (
-    SentenceEmbeddingTask,
-    make_examples,
-    make_model,
-)
+from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask, make_examples, make_model
 from tests.common import read_results, read_table, write_model
 from tests.tasks.conftest import make_run
 from tests.tasks.task_helpers import SMALL, small_config

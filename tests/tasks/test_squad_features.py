@@ -10,13 +10,9 @@ import bert_tf
 from bert_tf.data import records
 from bert_tf.tasks.question_answering import decoding, features
 from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering.options import (
-    QuestionAnsweringConfig,
-    QuestionAnsweringOptions,
-)
+from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
 from tests.common import read_results, write_model, write_vocab
 from tests.squad_helpers import letters, record_values, window_logits
-from tests.tasks.task_helpers import small_config
 from tests.training.training_helpers import log, start_python, worker_environments
 
 
@@ -107,11 +103,6 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
             ],
         )
         assert serialized == expected
-
-
-def test_the_longest_question_must_leave_space_for_a_window():
-    with pytest.raises(bert_tf.UserError, match="`max_seq_length=12`"):
-        QuestionAnsweringConfig(small_config(), max_seq_length=12, max_query_length=9)
 
 
 def read(path):

@@ -14,12 +14,6 @@ from bert_tf.data.columns import BadRows
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tasks.token_classification import examples, schemes, served, task
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.task import (
-    SpanCounts,
-    TokenClassificationTask,
-    valid_sentences,
-    write_columns,
-)
 from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY, tiny, write_tfds, write_vocab
 from tests.tasks.task_helpers import first_batch
@@ -96,7 +90,7 @@ CONLLEVAL = [
 
 def test_scores_are_those_of_conlleval_for_any_tags():
     for true, found, (correct, num_true, num_found) in CONLLEVAL:
-        figures = SpanCounts([true.split()], [found.split()]).precision_recall_f1()
+        figures = task.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
         precision, recall = correct / max(num_found, 1), correct / max(num_true, 1)
         assert figures == (precision, recall, 2 * correct / (num_found + num_true)), (true, found)
 
@@ -104,7 +98,7 @@ def test_scores_are_those_of_conlleval_for_any_tags():
 def test_accuracy_is_that_of_the_written_columns():
     """An I after O in iob1 equals a B in iob2."""
     config = TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
-    found = TokenClassificationTask(None, config).metrics({
+    found = task.TokenClassificationTask(None, config).metrics({
         "predicted": np.array([[0, 2, 2, 0]]), "tag_ids": np.array([[0, 1, 2, 0]]),
         "word_starts": np.array([[0, 2, 1, 0]]), "loss": np.zeros(1),
     })  # fmt: skip
@@ -135,7 +129,7 @@ def test_column_files(tmp_path):
     found = examples.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
     # The output keeps all lines of the input.
-    write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
+    task.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
     assert list(filter(None, written)) == [f"{line} O" for line in lines if line]
@@ -186,19 +180,19 @@ def test_invalid_tags(tmp_path):
     sentences = examples.ColumnFiles(tmp_path).read("train")
     tags = task.infer_tags(sentences, "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 2: .* I-X .* iob2"):
-        valid_sentences(sentences, tags, BadRows())
+        task.valid_sentences(sentences, tags, BadRows())
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = examples.ColumnFiles(tmp_path).read("train")
     odd = task.infer_tags(sentences)
     assert odd == (("O", "B-X", "I-X"), "iob2", "iob2")
     with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 4: .* PER .* iob2"):
-        valid_sentences(sentences, odd, BadRows())
+        task.valid_sentences(sentences, odd, BadRows())
     # The next sentence starts the document.
-    (kept,) = valid_sentences(sentences, odd, BadRows(skip=True))
+    (kept,) = task.valid_sentences(sentences, odd, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     sentences = [examples.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
     with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW.*, expected one of O, "):
-        valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
+        task.valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
     with pytest.raises(bert_tf.UserError, match=r"I-X, B-X in the scheme iob2, expected one of O,"):
         Tags(("O", "I-X"), "iob2", "iob1").convert(sentence(["a"], ["I-X"]))
 
@@ -206,7 +200,7 @@ def test_invalid_tags(tmp_path):
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
 def test_words_that_columns_cannot_hold(tmp_path, word):
     with pytest.raises(bert_tf.UserError, match=f"x: .*{word!r}".replace("\\", ".")):
-        write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
+        task.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
 
 
 def test_infer_tags():
@@ -242,7 +236,7 @@ def test_tfds_sentences(tmp_path):
 
     (found,) = make().read("train")
     assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
-    write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
+    task.write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
     assert (tmp_path / "found.txt").read_text() == "a O\nd\u00a0e O\n\n"
     for split in splits:
         with pytest.raises(bert_tf.UserError, match=f"letters, {split}, example 1: "):
