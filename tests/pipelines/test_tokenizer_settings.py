@@ -9,6 +9,7 @@ from bert_tf.modeling import BertPretrainer
 from tests.common import TINY, WORDS, write_hugging_face
 
 pytest.importorskip("tensorflow_text")
+
 PIECES = [*WORDS, "uber", "über", "Über", "Uber"]
 PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
 SETTINGS = {
