@@ -68,7 +68,7 @@ NAMES = {
 
 def test_names_of_other_libraries():
     """They are used in every kind of call, also in a mapping such as a `BatchEncoding`."""
-    model, labels = BertClassifier(TINY, 2), np.zeros(3)
+    model, labels = BertClassifier(tiny(num_hidden_layers=1), 2), np.zeros(3)
     model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy", run_eagerly=True)
     variables = model.trainable_variables, model.non_trainable_variables
 
