@@ -337,7 +337,7 @@ def shuffle(items, rng, count=None):
     time to create instances is spent here.
     """
     getrandbits, draws = rng.getrandbits, _draws(len(items))
-    split = 0 if count is None else max(len(items) - max(count, 1), 0)
+    split = max(len(items) - (count or len(items)), 0)
     for last, bits in draws[:split]:
         while (chosen := getrandbits(bits)) > last:
             pass
