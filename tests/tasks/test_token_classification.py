@@ -321,7 +321,7 @@ def test_features_depend_on_the_schemes(tokenizer, change):
 
 @pytest.mark.parametrize(
     ("step", "do_lower_case"),
-    [(16, True), *(pytest.param(1, x, marks=pytest.mark.slow) for x in (False, True))],
+    [(64, True), *(pytest.param(1, x, marks=pytest.mark.slow) for x in (False, True))],
 )
 def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     """Texts are split into the same words in Python, in the SavedModel and in training data.
