@@ -49,7 +49,9 @@ def main(_):
     prediction = statistics.median(seconds(predict) for _ in range(30))
     name = FLAGS.library
     if name != "transformers":
-        name += f", {FLAGS.backend}" + (" without XLA" if not FLAGS.xla else "")
+        name += f", {FLAGS.backend}" + (
+            "" if FLAGS.xla or FLAGS.backend == "jax" else " without XLA"
+        )
     batch = f"{FLAGS.batch_size} x {FLAGS.max_seq_length}"
     print("| library | model | batch | first steps, s | step, ms | prediction, ms | memory, GB |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -93,7 +95,8 @@ def make_keras(sizes, ids, labels):
         model = BertTextClassifier(backbone, 2, dtype="mixed_bfloat16")
         optimizer = keras.optimizers.AdamW(2e-5, weight_decay=0.01, global_clipnorm=1.0)
         batch = {**batch, "token_ids": ids, "padding_mask": np.ones_like(ids)}
-    model.compile(optimizer, loss, jit_compile=FLAGS.xla)
+    xla = FLAGS.xla or FLAGS.backend == "jax"
+    model.compile(optimizer, loss, metrics=None, jit_compile=xla)
 
     class Batches(keras.utils.PyDataset):
         def __len__(self):

@@ -1,6 +1,6 @@
 """The tokenizer of string tensors: as TensorFlow ops, for `tf.data` and SavedModels, or in Python.
 
-TF Serving includes the two ops of tensorflow-text that it uses, `FastBertNormalize` and
+TF Serving includes the tokenizer's ops of tensorflow-text, `FastBertNormalize` and
 `FastWordpieceTokenizeWithOffsets`. `tf.strings.lower` depends on the locale, so it is not used.
 
 Shapes: B texts, W words of all texts, N tokens of all texts, S sequence length.

@@ -58,7 +58,7 @@ def assert_same_outputs(outputs, expected, mask):
         np.testing.assert_allclose(value, other, atol=1e-5, err_msg=name)
 
 
-@each("classification")
+@each(*SENTENCES)
 def test_answers(task, exported, vocab_file):
     """The export gives the servable's answers, singly and in a batch, from text and ids."""
     predictor, plain = exported(task), make_servable(task, vocab_file, configs.ServingConfig())

@@ -331,14 +331,16 @@ def unpack_masks(masks):
 
 
 def shuffle(items, rng, count=None):
-    """Shuffle in place with the draws of `rng.shuffle(items)`, in less than half the time.
+    """Shuffle in place with the draws of `rng.shuffle(items)`, in about half the time.
 
     Only the first `count` items are those of `rng.shuffle`, the others are arbitrary. Most of the
     time to create instances is spent here.
     """
-    getrandbits, draws = rng.getrandbits, _draws(len(items))
-    split = max(len(items) - (count or len(items)), 0)
-    for last, bits in draws[:split]:
+    # Few lists are cached: that of a length ends with those of all smaller lengths.
+    size = 1 << len(items).bit_length()
+    getrandbits, draws, start = rng.getrandbits, _draws(size), size - len(items)
+    split = max(size - (count or len(items)), start)
+    for last, bits in draws[start:split]:
         while (chosen := getrandbits(bits)) > last:
             pass
         items[chosen] = items[last]
@@ -348,7 +350,7 @@ def shuffle(items, rng, count=None):
         items[last], items[chosen] = items[chosen], items[last]
 
 
-@functools.lru_cache(1024)
+@functools.cache
 def _draws(length):
     """Return the largest value of each draw of a shuffle, and its number of bits."""
     return [(last, (last + 1).bit_length()) for last in range(length - 1, 0, -1)]
