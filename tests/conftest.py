@@ -24,6 +24,7 @@ def pytest_configure(config):
 
 def split_cpu():
     """Split the CPU into four logical devices, before TensorFlow initialises it."""
+    import bert_tf  # noqa: F401, I001 - before TensorFlow, whose environment variables it sets
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
