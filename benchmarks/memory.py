@@ -51,10 +51,9 @@ def megabytes():
 
 def measure(setting):
     """Print memory and times of one setting as JSON."""
+    import bert_tf  # noqa: I001 - before TensorFlow, for which it sets an environment variable
     import numpy as np
     import tensorflow as tf
-
-    import bert_tf
     from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.training import checkpointing
 

@@ -119,8 +119,6 @@ def _keras_train(model, inputs, labels):
 
 
 def bert_tf_step(job):
-    import tensorflow as tf
-
     from bert_tf import BertConfig, configs, modeling, optimization, training
     from bert_tf.cli.tensorflow_start import keep_freed_memory
     from bert_tf.tasks.classification.task import ClassificationTask
@@ -131,6 +129,8 @@ def bert_tf_step(job):
         model = modeling.BertModel(config, dtype=job.policy)
         return _keras_forward(model, batch, ("sequence_output", "pooled_output"))
     keep_freed_memory()  # as the scripts do
+    import tensorflow as tf  # after bert_tf, which sets an environment variable for it
+
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
         loop = training.Loop(

@@ -6,11 +6,10 @@ DATA_DIR has train.txt and dev.txt in the format of CoNLL-2003. The features are
 kept in memory: 800 MB per layer for CoNLL-2003 and BERT-Base.
 """
 
+import bert_tf  # noqa: I001 - before TensorFlow, for which it sets an environment variable
 import keras
 import tensorflow as tf
 from absl import flags
-
-import bert_tf
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.tasks.token_classification.examples import ColumnFiles

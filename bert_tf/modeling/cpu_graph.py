@@ -80,6 +80,12 @@ def _compiled_gelu(x):
     return _compiled(_gelu_value)(x), functools.partial(_compiled(_gelu_gradient), x)
 
 
+def has_gpu():
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
 @functools.cache
 def _compiled(function):
     """Return a function that XLA compiles to one pass over the memory.
@@ -88,8 +94,7 @@ def _compiled(function):
     """
     import tensorflow as tf
 
-    jit_compile = None if tf.config.list_logical_devices("GPU") else True
-    return tf.function(function, jit_compile=jit_compile, autograph=False)
+    return tf.function(function, jit_compile=None if has_gpu() else True, autograph=False)
 
 
 def _gelu_value(x):

@@ -102,7 +102,8 @@ class LayerNorm(keras.layers.LayerNormalization):
     def call(self, x, training=False, layout=None):
         dtype = keras.backend.standardize_dtype(x.dtype)
         uses_cpu_graph = layout is not None and layout.is_packed and cpu_graph.is_traced()
-        if uses_cpu_graph and not training and dtype != "float64" and not cpu_graph.is_portable():
+        is_fused = not training and dtype != "float64" and not cpu_graph.is_portable()
+        if uses_cpu_graph and is_fused and not cpu_graph.has_gpu():
             gamma, beta = (ops.cast(v, dtype) for v in (self.gamma, self.beta))
             x = cpu_graph.inference_layer_norm(x, gamma, beta, self.epsilon)
             return ops.cast(x, self.compute_dtype)
