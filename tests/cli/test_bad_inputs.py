@@ -7,7 +7,6 @@ depends only on a seed and its number; a failure prints both. To repeat cases 40
 """
 
 import contextlib
-import io
 import os
 import random
 import re
@@ -47,7 +46,7 @@ _NETWORK = {"use_tpu", "tpu_name", "master", "tpu_zone", "gcp_project"}
 
 # A failed run may leave these complete files, which the next run uses.
 _KEPT = re.compile(
-    r"\.lock|(bert_config|classifier|squad|tagger|choice|tokenizer_config|best)\.json|vocab\.txt|"
+    r"\.lock|(bert_config|classifier|squad|tagger|choice|tokenizer_config|best|run)\.json|vocab\.txt|"
     r"(train|eval|dev|test|predict)\w*\.tf_record(\.json)?|checkpoint|events\.out\..*|"
     r"model\.ckpt-\d+\.(index|data-00000-of-00001)|\w+_results\.\w+|\w*predictions\.\w+|"
     r"null_odds\.json|(input_counts|records\.counts)\.json|batching_parameters\.txt"
@@ -63,14 +62,16 @@ _RAW = re.compile(
 
 
 @pytest.fixture(scope="module")
-def commands():
+def commands(tmp_path_factory):
     """A function `run(script, folder, arguments)`; its `flags_of` maps scripts to flags."""
+    typed = tmp_path_factory.mktemp("typed") / "lines.txt"
+    typed.write_text("a question\n")
     with scripts_alone.imported(*good_inputs.COMMANDS) as run_script:
 
         def run(script, folder, arguments):
-            with pytest.MonkeyPatch.context() as patch:
+            with pytest.MonkeyPatch.context() as patch, typed.open() as stdin:
                 patch.chdir(folder)
-                patch.setattr(sys, "stdin", io.StringIO("a question\n"))
+                patch.setattr(sys, "stdin", stdin)
                 run_script(script, *arguments)
 
         run.flags_of = run_script.flags_of
