@@ -24,7 +24,9 @@ class TrainConfig(Config):
     train_batch_size: _BatchSize = option(32, "Total batch size for training.")
     eval_batch_size: _BatchSize = option(8, "Total batch size for evaluation.")
     predict_batch_size: _BatchSize = option(8, "Total batch size for prediction.")
-    num_train_epochs: NotNegative = option(3.0, "Total number of training epochs.")
+    num_train_epochs: Annotated[float, Limits(0.0, MAX_STEPS)] = option(
+        3.0, "Total number of training epochs."
+    )
     save_checkpoints_steps: Positive = option(1000, "Number of steps between checkpoints.")
     iterations_per_loop: Positive = option(
         1000, "Maximum number of steps to run on the devices before returning to the host."
