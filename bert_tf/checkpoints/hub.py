@@ -180,7 +180,7 @@ def local_folder(path: str) -> str:
     if path in _KERAS_HUB and not is_local:
         return _KERAS_HUB[path]
     name = _with_owner(path)
-    is_published = os.path.basename(path) in MODELS
+    is_published = os.path.basename(path) in (*MODELS, RELEASE_CHECKPOINT)
     if is_local or is_published or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@.+)?", name):
         return path
     try:

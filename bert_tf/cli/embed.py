@@ -78,6 +78,8 @@ def check_flags():
     for flag, required in _REQUIRES.items():
         if FLAGS[flag].present and not FLAGS[required].value:
             raise bert_tf.UserError(f"--{flag} requires --{required}")
+    if (FLAGS.input_file or "").endswith((".csv", ".tsv", ".json", ".jsonl")):
+        bert_tf.console.warning("--input_file: each line is one text, also in a table")
     check_files()
 
 

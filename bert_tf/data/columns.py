@@ -100,6 +100,8 @@ def find_file(split, names, data_dir=None, path=None):
     for name in names:
         if files.exists(os.path.join(data_dir, name)):
             return files.require(os.path.join(data_dir, name), "data_dir")
+    if not files.is_folder(data_dir):
+        raise UserError(f"`data_dir={data_dir}`: there is no such folder")
     raise UserError(
         f"`data_dir={data_dir}`: found no {' or '.join(names)}; name another file with `{argument}`"
     )

@@ -107,7 +107,7 @@ def check_encoding(path, start):
     """Raise UserError if the first bytes of a text file are UTF-16 or UTF-32."""
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     if start.startswith(marks) or 3 * start.count(b"\0") > len(start):
-        raise UserError(f"{path}: found UTF-16 or UTF-32 text, expected UTF-8")
+        raise UserError(f"{path}: found UTF-16, UTF-32 or a binary file, expected UTF-8")
 
 
 def iterate_lines(reader, path):

@@ -305,6 +305,15 @@ def convert_examples(examples, tokenizer, config, is_soft=False, lengths=None):
         yield {**values, **packed, label_name: encode(example.label), "is_real_example": 1}
 
 
+def warn_of_num_texts(name, found, trained):
+    """Warn of single texts for a model of pairs, and of pairs for a model of single texts."""
+    if found != trained:
+        texts = {1: "single texts", 2: "pairs of texts"}
+        console.warning(
+            "%s: found %s, but the model was trained on %s", name, texts[found], texts[trained]
+        )
+
+
 def length_limits(config):
     """Return arguments of `log_truncated` and `log_long_texts`."""
     if config.windows:

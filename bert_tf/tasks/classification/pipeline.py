@@ -22,7 +22,7 @@ from bert_tf.data.tables import is_missing, plain
 from bert_tf.errors import UserError, shown
 from bert_tf.io.json_files import Limits, Positive
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.classification.examples import examples_of, length_limits
+from bert_tf.tasks.classification.examples import examples_of, length_limits, warn_of_num_texts
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import SERVED, classification_servable
@@ -279,6 +279,9 @@ class TextClassifier(Pipeline):
         return dataclasses.replace(self.config, columns={}, dev_split=None, num_texts=num_texts)
 
     def _num_texts(self, examples):
+        examples = list(examples)
+        if all(x.text_b is None for x in examples):
+            warn_of_num_texts("`texts`", 1, self.config.num_texts)
         if not any(x.text_b for x in examples):
             return self.config.num_texts
         self.config.bert_config.check_num_texts(2)

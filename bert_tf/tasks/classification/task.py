@@ -13,7 +13,7 @@ from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks.classification import source as reading
-from bert_tf.tasks.classification.examples import make_features
+from bert_tf.tasks.classification.examples import make_features, warn_of_num_texts
 from bert_tf.tasks.classification.options import ClassificationConfig, DevSplit
 from bert_tf.training import results
 from bert_tf.training.task import Task, TaskData, argmax
@@ -240,6 +240,8 @@ def read(options, pretrained, splits, stored=None, config_class=ClassificationCo
         columns=stored.columns if stored else reading.columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
     )
+    if stored:
+        warn_of_num_texts("the data", config.num_texts, stored.num_texts)
     weights = config.class_weights or None
     return ClassificationData(dataset, examples, config, weights, source.files)
 
