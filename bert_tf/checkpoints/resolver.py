@@ -157,7 +157,7 @@ def resolve(
             if source is None:
                 raise UserError(f"`{name}` or `model` must be given")
             if not any(files.exists(source + ending) for ending in ("", ".index")):
-                raise UserError(f"`init_checkpoint`: there is no {source}")
+                raise UserError(f"`init_checkpoint`: there is no checkpoint {source}")
             argument = "preset" if is_preset else name
             place = f"in {source}" if files.is_folder(source) else f"next to {source}"
             advice = "; keras.models.load_model reads this file" * source.endswith(".keras")

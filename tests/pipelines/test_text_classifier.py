@@ -113,7 +113,7 @@ def test_copies_keep_what_was_compiled(encoder_folder):
     assert classifier.predict(TEXTS[:2]) == expected
 
 
-def test_batches(encoder_folder):
+def test_batches(encoder_folder, caplog):
     """Weights, the split for validation, steps per epoch, and batches of similar lengths."""
     classifier = make(encoder_folder, max_seq_length=12)
     tokenizer = bert_tf.FullTokenizer(str(encoder_folder / "vocab.txt"))
@@ -128,6 +128,7 @@ def test_batches(encoder_folder):
     assert classifier.config.num_texts == 2
     assert classifier.model.task.class_weights == (0.5, 1.0)
     shuffled = captured_fit(classifier, TEXTS, LABELS, batch_size=4, steps_per_epoch=7)
+    assert "`texts`: found single texts, but the model was trained on pairs" in caplog.text
     assert len(shuffled) == 7
     ids = [row for batch in shuffled[:3] for row in batch["input_ids"]]
     again = [row for batch in shuffled[3:6] for row in batch["input_ids"]]

@@ -309,9 +309,8 @@ def warn_of_num_texts(name, found, trained):
     """Warn of single texts for a model of pairs, and of pairs for a model of single texts."""
     if found != trained:
         texts = {1: "single texts", 2: "pairs of texts"}
-        console.warning(
-            "%s: found %s, but the model was trained on %s", name, texts[found], texts[trained]
-        )
+        found, trained = texts[found], texts[trained]
+        console.warning("%s: found %s, but the model was trained on %s", name, found, trained)
 
 
 def length_limits(config):
