@@ -180,8 +180,8 @@ def local_folder(path: str) -> str:
     if path in _KERAS_HUB and not is_local:
         return _KERAS_HUB[path]
     name = _with_owner(path)
-    is_published = os.path.basename(path) in (*MODELS, RELEASE_CHECKPOINT)
-    if is_local or is_published or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@.+)?", name):
+    is_of_release = os.path.basename(path) in (*MODELS, RELEASE_CHECKPOINT)
+    if is_local or is_of_release or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*(@.+)?", name):
         return path
     try:
         return _hub_folder(files.HUB + name)

@@ -134,8 +134,7 @@ def resolve(
     given = dataclasses.replace(given, **{name: overrides[name] for name in fields})
     values = {**overrides, **dataclasses.asdict(given)}
     options = {name: values[name] for name in RELEASE_SETTINGS if values.get(name) is not None}
-    names = (values[name] for name in ("model", "init_checkpoint"))
-    source, checkpoint = (name and local_folder(name) for name in names)
+    source, checkpoint = (x and local_folder(x) for x in (given.model, given.init_checkpoint))
     if source in MODELS and files.exists(source):
         console.info("using the local folder %s instead of downloading the model", source)
     elif source and not any(files.exists(source + ending) for ending in ("", ".index")):

@@ -17,6 +17,7 @@ import bert_tf
 from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, check_files, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
+from bert_tf.data import tables
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingOptions
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
 
@@ -78,7 +79,7 @@ def check_flags():
     for flag, required in _REQUIRES.items():
         if FLAGS[flag].present and not FLAGS[required].value:
             raise bert_tf.UserError(f"--{flag} requires --{required}")
-    if (FLAGS.input_file or "").endswith((".csv", ".tsv", ".json", ".jsonl")):
+    if (FLAGS.input_file or "").endswith((".csv", ".tsv", *tables.ENDINGS)):
         bert_tf.console.warning("--input_file: each line is one text, also in a table")
     check_files()
 

@@ -13,6 +13,7 @@ from bert_tf.io.json_files import Count, Fraction, Limits, NotNegative, Positive
 _BatchSize = Annotated[int, Limits(1, 2**20)]
 # TensorFlow counts loop iterations in int32.
 MAX_STEPS = 2**31 - 1
+_Epochs = Annotated[float, Limits(0.0, MAX_STEPS)]
 # All processes start at once, so a typo could exhaust the machine.
 MAX_PROCESSES = 1024
 
@@ -24,9 +25,7 @@ class TrainConfig(Config):
     train_batch_size: _BatchSize = option(32, "Total batch size for training.")
     eval_batch_size: _BatchSize = option(8, "Total batch size for evaluation.")
     predict_batch_size: _BatchSize = option(8, "Total batch size for prediction.")
-    num_train_epochs: Annotated[float, Limits(0.0, MAX_STEPS)] = option(
-        3.0, "Total number of training epochs."
-    )
+    num_train_epochs: _Epochs = option(3.0, "Total number of training epochs.")
     save_checkpoints_steps: Positive = option(1000, "Number of steps between checkpoints.")
     iterations_per_loop: Positive = option(
         1000, "Maximum number of steps to run on the devices before returning to the host."

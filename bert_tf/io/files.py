@@ -104,7 +104,7 @@ def reading(path):
 
 
 def check_encoding(path, start):
-    """Raise UserError if the first bytes of a text file are UTF-16 or UTF-32."""
+    """Raise UserError if the first bytes of a text file are UTF-16, UTF-32 or binary."""
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     if start.startswith(marks) or 3 * start.count(b"\0") > len(start):
         raise UserError(f"{path}: found UTF-16, UTF-32 or a binary file, expected UTF-8")

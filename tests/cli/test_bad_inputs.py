@@ -64,8 +64,7 @@ _RAW = re.compile(
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory):
     """A function `run(script, folder, arguments)`; its `flags_of` maps scripts to flags."""
-    typed = tmp_path_factory.mktemp("typed") / "lines.txt"
-    typed.write_text("a question\n")
+    (typed := tmp_path_factory.mktemp("typed") / "lines.txt").write_text("a question\n")
     with scripts_alone.imported(*good_inputs.COMMANDS) as run_script:
 
         def run(script, folder, arguments):

@@ -17,8 +17,10 @@ REFUSALS = {
     "run_classifier": [
         ("--init_checkpoint=model/none", "model/none"),
         ("--init_checkpoint=other/model.ckpt", "word_embeddings"),
+        ("--init_checkpoint=no/bert_model.ckpt", "there is no checkpoint no/bert_model.ckpt"),
         ("--train_batch_size=1000", "less than one batch"),
         ("--gradient_accumulation_steps=3", "train_batch_size=4"),
+        ("--eval_batch_size=0", "eval_batch_size"),
         ("--max_seq_length=600", "max_position_embeddings"),
         ("--num_frozen_layers=5", "num_frozen_layers=5"),
         ("--best_metric=f9 --eval_steps=1", "best_metric=f9"),
@@ -33,6 +35,7 @@ REFUSALS = {
         ("--task_name=cola --text_columns=a", "text_columns"),
         ("--task_name=ax", "do_train"),
         ("--task_name=mrpc --tfds_name=glue/mrpc", "tfds_name"),
+        ("--tfds_splits=a", "tfds_name"),
         ("--use_tpu --tpu_name=x --dtype=float16", "dtype=float16"),
     ],
     "run_ner": [
@@ -69,6 +72,7 @@ REFUSALS = {
         ("--nodo_train", "do_eval"),
     ],
     "export_model": [
+        ("--version=-1", "version"),
         ("--task=fill_mask --max_seq_length=600", "max_position_embeddings"),
         ("--task=fill_mask --inputs=text --sequence_buckets=9", "found 9"),
         ("--weights=float32 --dtype=bfloat16", "--weights=float32 cannot be combined with --dtype"),

@@ -63,7 +63,7 @@ def test_regression(run, run_script, tmp_path):
         run, run_script, tmp_path, data, train,
         results={"eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"},
         above={"eval_pearson": 0.9}, rows=["a b", "d c d"],
-        values=lambda answer: [answer["score"]],
+        output="score",
     )  # fmt: skip
     assert "bad rows skipped: 1, the first: " in log and "dev.tsv, line 18" in log
     assert float(read_results(out / "eval_results.txt")["eval_loss"]) < 1

@@ -58,7 +58,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
         results={"eval_accuracy", "eval_loss", "global_step", "loss"},
         above={"eval_accuracy": 0.9, "global_step": 47},
         rows=[{"context": x.context, "endings": list(x.endings)} for x in examples],
-        values=lambda answer: answer["probabilities"],
+        output="probabilities",
     )  # fmt: skip
     assert "startphrase; endings ending0, ending1, ending2, ending3" in log
     assert read_results(out / "eval_results.txt")["global_step"] == "48"

@@ -274,12 +274,11 @@ class TextClassifier(Pipeline):
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
     def _trained_config(self, examples):
-        num_texts = self._num_texts(itertools.chain(*examples.values()))
+        num_texts = self._num_texts([*itertools.chain(*examples.values())])
         # The columns and the split describe the old training data.
         return dataclasses.replace(self.config, columns={}, dev_split=None, num_texts=num_texts)
 
     def _num_texts(self, examples):
-        examples = list(examples)
         if all(x.text_b is None for x in examples):
             warn_of_num_texts("`texts`", 1, self.config.num_texts)
         if not any(x.text_b for x in examples):

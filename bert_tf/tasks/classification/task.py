@@ -240,10 +240,8 @@ def read(options, pretrained, splits, stored=None, config_class=ClassificationCo
         columns=stored.columns if stored else reading.columns_to_save(options, source),
         dev_split=stored.dev_split if stored else dev_split,
     )
-    if stored:
-        warn_of_num_texts("the data", config.num_texts, stored.num_texts)
-    weights = config.class_weights or None
-    return ClassificationData(dataset, examples, config, weights, source.files)
+    warn_of_num_texts("the data", config.num_texts, (stored or config).num_texts)
+    return ClassificationData(dataset, examples, config, config.class_weights or None, source.files)
 
 
 def make_model(config, dtype=None):
