@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import functools
 import math
+import threading
 
 import keras
 
@@ -42,6 +43,10 @@ def portable():
         _is_portable.reset(token)
 
 
+# Models may be traced in several threads, which share the traces of `_trace`.
+_trace_lock = threading.Lock()
+
+
 @functools.cache
 def _trace(function, *specs):
     """Trace `function` once, as a separate graph: TensorFlow never frees a custom gradient."""
@@ -49,7 +54,10 @@ def _trace(function, *specs):
 
     function = tf.custom_gradient(function)
     with tf.init_scope():
-        return tf.function(function, autograph=False).get_concrete_function(*specs)
+        trace = tf.function(function, autograph=False).get_concrete_function(*specs)
+        # TensorFlow would build the gradient at its first use, which fails in two threads at once.
+        trace.add_gradient_functions_to_graph(tf.Graph())
+    return trace
 
 
 def call_with_gradient(function, x, *arguments):
@@ -61,7 +69,9 @@ def call_with_gradient(function, x, *arguments):
     import tensorflow as tf
 
     specs = [tf.TensorSpec([None] * len(a.shape), a.dtype) for a in (x, *arguments)]
-    y = _trace(function, *specs)(x, *arguments)
+    with _trace_lock:
+        trace = _trace(function, *specs)
+    y = trace(x, *arguments)
     y.set_shape((None, x.shape[-1]))
     return y
 

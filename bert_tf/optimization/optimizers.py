@@ -276,16 +276,25 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once instead of
         # 15 times and writes in place, which takes a quarter of the time.
         is_large = _IS_TENSORFLOW and weight.shape.num_elements() >= COMPILED_SIZE
-        assign_update = self._compiled if is_large and "CPU" in weight.device else self._assign
         rate = rate * self._rate_factors[i]
-        assign_update(
-            (weight, m, v), gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
-        )
+        arguments = gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
+        if is_large and "CPU" in weight.device:
+            # Handles, because the trace of a function that takes variables updates those of its
+            # first call in the scope of a MirroredStrategy.
+            self._compiled([x.handle for x in (weight, m, v)], weight.dtype, *arguments)
+        else:
+            self._assign((weight, m, v), *arguments)
 
     # TensorFlow would save an ordinary attribute with the optimizer.
     @functools.cached_property
     def _compiled(self):
-        return tf.function(self._assign, jit_compile=True, autograph=False)
+        def update(handles, dtype, gradient, *arguments):
+            values = [tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for x in handles]
+            new_values = self._compute_update(*values, gradient, *arguments)
+            for handle, value in zip(handles, new_values, strict=True):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(value, dtype))
+
+        return tf.function(update, jit_compile=True, autograph=False)
 
     def _assign(self, variables, *arguments):
         values = [x.read_value() if _IS_TENSORFLOW else x.value for x in variables]

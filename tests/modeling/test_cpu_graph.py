@@ -1,5 +1,9 @@
 """Operations for CPUs have the results and gradients of the plain operations."""
 
+import concurrent.futures
+import functools
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -74,3 +78,23 @@ def test_layer_norm():
             return layer(x, training=training, layout=PackedLayout(tf.ones((1, 50))))
 
         np.testing.assert_allclose(call(x), expected[0], rtol=0, atol=1e-5)
+
+
+def test_threads_share_traces():
+    """TensorFlow builds the gradient of a function at its first use, and not safely in threads."""
+
+    def double(x):
+        def gradient(upstream):
+            time.sleep(0.1)  # so that the threads would trace it at the same time
+            return 2.0 * upstream
+
+        return 2.0 * x, gradient
+
+    x = tf.ones((2, 3))
+    expected = _results(lambda x: 2.0 * x, x)
+    call = functools.partial(cpu_graph.call_with_gradient, double)
+    tf.function(call)(x)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        traces = pool.map(lambda _: _results(call, x), range(8))
+        for results in traces:
+            np.testing.assert_array_equal(results, expected)

@@ -73,9 +73,14 @@ class SomeBatches(Batches):
 
 
 def config(dropout=0.0, num_hidden_layers=1):
-    """Return the tiny `BertConfig`, by default with one layer, which is quick to trace."""
+    """Return a small `BertConfig`, by default with one layer, which is quick to trace.
+
+    Its width is not tiny, so that updates and GELU are compiled as for real models: four kernels
+    have at least `optimizers.COMPILED_SIZE` elements and the same shape.
+    """
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    return tiny(**rates, num_hidden_layers=num_hidden_layers)
+    sizes = {"hidden_size": 128, "intermediate_size": 1024}
+    return tiny(**rates, **sizes, num_hidden_layers=num_hidden_layers)
 
 
 def one_device():
