@@ -6,6 +6,7 @@ import pytest
 
 from bert_tf import tokenization
 from bert_tf.data.pretraining import corpus as corpus_module
+from bert_tf.data.pretraining import writing
 from tests.common import write_vocab
 from tests.data.pretraining_helpers import TOKENS, random_text, read_corpus
 
@@ -32,4 +33,6 @@ def text_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Split even a small text into several chunks, so that processes share them.
     monkeypatch.setattr(corpus_module, "_CHUNK_SIZE", 500)
+    # Write each shard's tokens in several steps.
+    monkeypatch.setattr(writing, "_BUFFER_SIZE", 1000)
     return tmp_path

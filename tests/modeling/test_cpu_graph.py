@@ -49,10 +49,11 @@ def test_gelu(dtype, tolerance, width):
         assert np.square(got - right).mean() <= 1.25 * np.square(usual - right).mean()
 
 
-def test_layer_norm():
+@pytest.mark.parametrize("width", [24, 768])
+def test_layer_norm(width):
     rng = np.random.default_rng(0)
-    x = (rng.normal(size=(50, 24)) * 3 + 5).astype("float32")
-    gamma, beta = rng.normal(size=(2, 24)).astype("float32")
+    x = (rng.normal(size=(50, width)) * 3 + 5).astype("float32")
+    gamma, beta = rng.normal(size=(2, width)).astype("float32")
     x[7] = 1.0  # a row without variance
     layer = LayerNorm(epsilon=1e-3)
     layer.build(x.shape)
@@ -78,6 +79,11 @@ def test_layer_norm():
             return layer(x, training=training, layout=PackedLayout(tf.ones((1, 50))))
 
         np.testing.assert_allclose(call(x), expected[0], rtol=0, atol=1e-5)
+        for dtype, tolerance in (("bfloat16", 2**-6), ("float16", 2**-9)):
+            rounded = tf.cast(x, dtype)
+            right = _results(plain, tf.cast(rounded, "float32"), gamma, beta)[0]
+            got = tf.cast(call(rounded), "float32")
+            np.testing.assert_allclose(got, right, rtol=0, atol=tolerance * np.abs(right).max())
 
 
 def test_threads_share_traces():

@@ -10,6 +10,7 @@ import pytest
 import bert_tf
 from bert_tf import training
 from bert_tf.device_check.checks import RECORDED
+from bert_tf.optimization import optimizers
 from bert_tf.training.pretraining import PretrainingTask
 from tests.common import features, run_python
 from tests.optimization import golden_fit
@@ -39,12 +40,20 @@ def test_fit_equals_the_release(case, jit_compile):
     assert fit_golden(golden_path(case), jit_compile=jit_compile) <= 1e-6
 
 
+@pytest.fixture(params=[1, optimizers.COMPILED_SIZE], ids=["compiled", "not compiled"])
+def compiled_size(request, monkeypatch):
+    """The size from which updates are compiled on a CPU."""
+    monkeypatch.setattr(optimizers, "COMPILED_SIZE", request.param)
+
+
+@pytest.mark.usefixtures("compiled_size")
 def test_fit_on_replicas_equals_the_release():
     """Large gradients of the replicas nearly cancel, so clipping each alone would differ."""
     with mirrored(2).scope():
         assert fit_golden(golden_path()) <= 1e-6
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_an_overflow_on_another_replica_changes_no_weight():
     """Keras checks for an overflow only on the first replica, before the sum."""
     with mirrored(2).scope():
@@ -62,6 +71,7 @@ def test_an_overflow_on_another_replica_changes_no_weight():
     assert (model.get_weights()[0] != before[0]).all()
 
 
+@pytest.mark.usefixtures("compiled_size")
 def test_fit_with_accumulated_gradients_equals_the_release():
     """The schedule counts updates rather than batches."""
     options = {"gradient_accumulation_steps": 2}

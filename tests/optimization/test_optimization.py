@@ -77,6 +77,19 @@ def test_adamw_equals_pytorch(start):
         np.testing.assert_allclose(variables[name], weight.detach().numpy(), atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_weights_in_another_precision(start, dtype):
+    """The update is computed in float32 or float64."""
+    results = {}
+    for kind in ("float32", dtype):
+        optimizer, variables = make("adamw", {n: x.astype(kind) for n, x in start.items()}, 0.1)
+        optimizer.apply_reduced({n: tf.cast(0.1 * x, kind) for n, x in start.items()})
+        results[kind] = {n: tf.cast(x, "float64") for n, x in variables.items()}
+        assert {x.dtype for x in variables.values()} == {tf.as_dtype(kind)}
+    for name, value in results["float32"].items():
+        np.testing.assert_allclose(results[dtype][name], value, atol=0.02)
+
+
 def test_lamb(start):
     """You et al., algorithm 2."""
     optimizer, variables = make("lamb", start, 0.1)

@@ -7,6 +7,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import configs
 from bert_tf.modeling.models import INPUTS
+from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
 from tests.common import TINY
 from tests.serving.conftest import BUCKETS
@@ -34,8 +35,10 @@ def test_when_padding_is_left_out(serving_config, expected, vocab_file):
     assert (vectors[mask == 0] == 0).all() == expected
 
 
-def test_half_precision_is_that_of_keras(vocab_file):
+@pytest.mark.parametrize("max_constant_bytes", [0, 1e8])
+def test_half_precision_is_that_of_keras(max_constant_bytes, vocab_file, monkeypatch):
     """Weights are converted once rather than in each call, and the model stays unchanged."""
+    monkeypatch.setattr(prepared_model, "_MAX_CONSTANT_BYTES", max_constant_bytes)
     mixed = bert_tf.BertModel(model_of("encoder").config, dtype="mixed_bfloat16")
     mixed.set_weights(model_of("encoder").get_weights())
     inputs, _ = padded_ids(make_servable("encoder", vocab_file, configs.ServingConfig()))
