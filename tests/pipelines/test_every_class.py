@@ -1,5 +1,6 @@
 """What all classes on strings have in common."""
 
+import concurrent.futures
 import importlib
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import bert_tf
+from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layer_states import named_layers
 from tests.common import TINY
 
@@ -122,19 +124,44 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
             call()
 
 
+# Arguments of `fit`.
+EXAMPLES = [
+    ("TextClassifier", (TEXTS, ["x", "y"])),
+    ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
+    ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
+    ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
+    ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
+    ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
+]
+
+
+@pytest.mark.slow
+def test_threads(encoder_folder, tmp_path):
+    """Eight threads fit, predict and export, with the results of one after the other."""
+    examples = [*EXAMPLES, ("FillMask", (["a b", "c d"],)), EXAMPLES[0]]
+
+    def work(pipeline, data, texts, folder):
+        history = pipeline.fit(*data, epochs=2, batch_size=2, shuffle=False, verbose=0).history
+        pipeline.export(folder, warm_up=False)
+        return history["loss"], pipeline.predict(*texts)
+
+    results = []
+    for count in (8, 1):
+        cpu_graph._trace.cache_clear()
+        keras.utils.set_random_seed(0)
+        arguments = [
+            (make(encoder_folder, name), data, CLASSES[name][2], tmp_path / f"{count}_{i}")
+            for i, (name, data) in enumerate(examples)
+        ]
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            results.append(list(pool.map(work, *zip(*arguments, strict=True))))
+    np.testing.assert_equal(*results)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
-    [
-        ("TextClassifier", (TEXTS, ["x", "y"])),
-        *(pytest.param(*x, marks=pytest.mark.slow) for x in (
-            ("SentenceEncoder", ([("a", "b"), ("c", "d")],)),
-            ("QuestionAnswering", (["a", "c"], TEXTS, [["b", "a", "b"], [("d", 2)]])),
-            ("MultipleChoice", (["a", "c"], [["b", "a"], ["a", "d"]], [0, 1])),
-            ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
-            ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
-        )),
-    ],
-)  # fmt: skip
+    [EXAMPLES[0], *(pytest.param(*x, marks=pytest.mark.slow) for x in EXAMPLES[1:])],
+)
 def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
     """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
     pipeline = make(encoder_folder, name)

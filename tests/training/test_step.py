@@ -3,12 +3,18 @@
 import gc
 import weakref
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf import modeling
-from tests.training.training_helpers import assert_same, curves, mirrored, run
+from bert_tf.configs.train import TrainConfig
+from bert_tf.optimization import LAMB, AdamWeightDecay
+from bert_tf.training import checkpointing
+from bert_tf.training.step import make_run_steps, make_train_step
+from tests.training.test_fit_equals_loop import batches, make_task
+from tests.training.training_helpers import assert_same, curves, mirrored, one_device, run
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
@@ -32,12 +38,37 @@ def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
             assert more[name, step] == pytest.approx(value, abs=1e-5), (name, step)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("parts", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_accumulation_makes_the_same_steps(plain_run, tmp_path, parts):
     """Micro-batches have different masked-LM weights, so a mean of means would differ."""
     run(tmp_path, 20, gradient_accumulation_steps=parts)
     assert_same(plain_run, tmp_path, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"gradient_accumulation_steps": 2}, {"xla": True}])
+def test_lamb_makes_the_same_steps(tmp_path, options):
+    for name, strategy in ("one", one_device()), ("two", mirrored(2)):
+        keras.utils.set_random_seed(7)
+        run(tmp_path / name, 10, strategy, optimizer=LAMB, **options)
+    assert_same(tmp_path / "one", tmp_path / "two", atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["contrastive", pytest.param("cosent", marks=pytest.mark.slow)])
+def test_examples_of_all_replicas_are_compared(case):
+    """These losses compare the vectors of a batch, so replicas exchange them in the step."""
+    results = []
+    for strategy in (one_device(), mirrored(2)):
+        with strategy.scope():
+            task, optimizer = make_task(case), AdamWeightDecay(1e-3)
+            optimizer.build(checkpointing.weights(task.model, trainable_only=True))
+            step = make_train_step(task, optimizer, TrainConfig())
+        steps = make_run_steps(step, task, strategy)
+        data = strategy.experimental_distribute_dataset(batches(case, 8))
+        sums, _ = steps(iter(data), tf.constant(2))
+        results.append([sums["loss"], sums["gradient_norm"], *optimizer.weights.values()])
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
 
 
 def test_replicas_draw_different_masks():
