@@ -43,6 +43,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     - clips the sum of the gradients over the replicas, so the result does not depend on the number
       of devices;
     - with `gradient_accumulation_steps`, advances the schedule by updates instead of batches;
+    - does not decay weights that do not affect the loss, which on JAX are weights whose gradients
+      have all been zero;
     - on several replicas, skips a step whose summed gradients are not finite. In float16, Keras
       checks only the gradients of the first replica.
 
@@ -314,7 +316,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            update = update + self.weight_decay * weight
+            decayed = self.weight_decay * weight
+            if not _IS_TENSORFLOW:
+                # JAX has zero gradients, not None, for weights that do not affect the loss.
+                decayed = ops.where(ops.any(v > 0.0), decayed, 0.0)
+            update = update + decayed
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):
