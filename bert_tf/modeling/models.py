@@ -14,8 +14,8 @@ from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activ
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 from bert_tf.tokenization.settings import INPUTS
 
-# As in the release, these do not depend on the config: the dropout before a classifier, and the
-# standard deviation of a head's initial weights.
+# The release's dropout before a classifier if the config has none, and the release's standard
+# deviation of a head's initial weights, which does not depend on the config.
 CLASSIFIER_DROPOUT = 0.1
 HEAD_INITIALIZER_RANGE = 0.02
 
@@ -28,6 +28,18 @@ def token_inputs(shape=(None,)):
 def fold(inputs):
     """Return inputs (B, C, S) as (B * C, S)."""
     return {name: Fold(name=f"fold_{name}")(x) for name, x in inputs.items()}
+
+
+def head_dropout(dtype, *rates):
+    """Return the dropout layer of a head with the first rate that is not None."""
+    rate = next(rate for rate in rates if rate is not None)
+    return Dropout(rate, dtype=dtype, name="dropout")
+
+
+def classifier_dropout(config, dtype):
+    """Return the dropout layer before a classifier of texts or choices."""
+    rates = config.classifier_dropout, config.seq_classif_dropout, CLASSIFIER_DROPOUT
+    return head_dropout(dtype, *rates)
 
 
 def first_position(inputs):
@@ -202,7 +214,7 @@ class BertClassifier(PretrainedModel):
         sequences = fold(inputs) if window_pooling else inputs
         bert = BertModel(config, dtype=dtype)
         x = bert(sequences, positions=first_position(sequences))["pooled_output"]
-        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
+        x = classifier_dropout(config, dtype)(x)
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
             inputs["numbers"] = numbers
@@ -246,7 +258,7 @@ class BertMultipleChoice(PretrainedModel):
         folded = fold(inputs)
         bert = BertModel(config, dtype=dtype)
         pooled = bert(folded, positions=first_position(folded))["pooled_output"]
-        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
+        pooled = classifier_dropout(config, dtype)(pooled)
         scores = Projection(1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier")(pooled)
         unfold = Unfold(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])[:, :, 0]}
@@ -276,7 +288,8 @@ class BertTokenClassifier(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        tokens = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout")(tokens)
+        rates = config.classifier_dropout, config.hidden_dropout_prob
+        tokens = head_dropout(dtype, *rates)(tokens)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(tokens)
         super().__init__(config, dtype, name, inputs, {"logits": logits}, num_labels=num_labels)
 
@@ -300,6 +313,8 @@ class BertSpanLabeler(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
+        if config.qa_dropout:
+            tokens = head_dropout(dtype, config.qa_dropout)(tokens)
         logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans")(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(config, dtype, name, inputs, outputs)

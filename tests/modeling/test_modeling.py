@@ -1,6 +1,7 @@
 """The model: the release's outputs, dropout, and Keras files."""
 
 import collections
+import json
 
 import keras
 import numpy as np
@@ -10,7 +11,15 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.device_check.checks import RECORDED, compute_outputs, recorded_batch
-from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, Dropout
+from bert_tf.modeling import (
+    BertClassifier,
+    BertModel,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanLabeler,
+    BertTokenClassifier,
+    Dropout,
+)
 from tests.common import TINY, features, tiny
 from tests.modeling.conftest import CHECKS, MODELS, BackboneTest, make_model
 
@@ -257,6 +266,29 @@ def test_config_file(tmp_path):
     path.write_text("[]")
     with pytest.raises(bert_tf.UserError, match=r"bert_config\.json.*vocab_size"):
         bert_tf.BertConfig.from_json_file(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "rates"),
+    [
+        ({}, [0.1, 0.1, 0.05]),
+        ({"model_type": "bert", "classifier_dropout": None}, [0.1, 0.1, 0.05]),
+        ({"model_type": "bert", "classifier_dropout": 0.3}, [0.3, 0.3, 0.3]),
+        ({"model_type": "electra", "classifier_dropout": 0.0}, [0.0, 0.0, 0.0]),
+        ({"model_type": "distilbert", "seq_classif_dropout": 0.2, "qa_dropout": 0.4},
+         [0.2, 0.2, 0.05, 0.4]),
+    ],
+)  # fmt: skip
+def test_dropout_of_heads(values, rates):
+    """The rates are those of transformers, or else of the release, also after saving."""
+    config = tiny(num_hidden_layers=1, hidden_dropout_prob=0.05).to_dict()
+    config = bert_tf.BertConfig.from_dict({**config, **values})
+    config = bert_tf.BertConfig.from_dict(json.loads(config.to_json_string()))
+    if values.get("model_type") == "bert":
+        assert config.to_hugging_face().get("classifier_dropout") == values["classifier_dropout"]
+    heads = BertClassifier, BertMultipleChoice, BertTokenClassifier, BertSpanLabeler
+    models = [head(config, **MODELS[head]) for head in heads]
+    assert [x.rate for model in models for x in model.layers if x.name == "dropout"] == rates
 
 
 @pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])
