@@ -35,10 +35,25 @@ class ExactAnswer(Answer):
     @classmethod
     def find(cls, answer, context):
         """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
-        words = re.compile(r"\s+".join(map(re.escape, answer.text.split())))
-        is_found = answer.start < len(context)  # else it is not in the context as it is written
-        match = words.match(context, answer.start) if is_found else words.search(context)
-        return cls(match[0], match.start()) if match else answer
+        words = r"\s+".join(map(re.escape, answer.text.split()))
+        if answer.start < len(context):
+            match = re.compile(words).match(context, answer.start)
+            return cls(match[0], answer.start) if match else answer
+        # The answer is not in the context as it is written.
+        start, end = _first_span(words, context) or (0, 0)
+        return cls(context[start:end], start) if end else answer
+
+
+# Two letters or digits of a script that separates words; the range contains Chinese and Japanese.
+_WITHIN_WORD = re.compile(r"[^\W\u2e80-\u9fff]{2}")
+
+
+def _first_span(pattern, context):
+    """Return the span of the first match that splits no word, else of the first match, or None."""
+    # The lookahead finds overlapping matches.
+    spans = [match.span(1) for match in re.finditer(f"(?=({pattern}))", context)]
+    of_words = (x for x in spans if not any(i and _WITHIN_WORD.match(context, i - 1) for i in x))
+    return next(of_words, spans[0] if spans else None)
 
 
 class Question(NamedTuple):
@@ -176,8 +191,9 @@ def _question(values, context, where):
 def _answers(value, context, where):
     """Yield the `Answer`s of a cell, which is a list of answers or a single one.
 
-    An answer is a text, located by its first occurrence in the context; (text, start); a dict of
-    these, or of two lists of them as in Hugging Face datasets; or None, NaN or "" for none.
+    An answer is a text, located by its first occurrence in the context that splits no word, else by
+    its first occurrence; (text, start); a dict of these, or of two lists of them as in Hugging Face
+    datasets; or None, NaN or "" for none.
     """
     names = "text", "answer_start"
     match value:
@@ -188,12 +204,11 @@ def _answers(value, context, where):
             value = [dict(zip(names, x, strict=True)) for x in zip(texts, starts, strict=True)]
         case str(text) | [str(text), None]:
             # No text is found at the end of the context, so the question is skipped.
-            start = context.find(text) if text in context else len(context)
+            start, _ = _first_span(re.escape(text), context) or (len(context), None)
             value = {"text": text, "answer_start": start} if text else []
-        # Two texts are a wrong pair, because they are not clearly two answers.
-        case [str(text), str() | int() | float() as start]:
+        case [str(text), int() | float() as start]:
             value = {"text": text, "answer_start": start}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         for i, item in enumerate(value):
             yield from _answers(item, context, f"{where}[{i}]")
     elif value is not None and value == value:
