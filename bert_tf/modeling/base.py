@@ -16,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, folders
-from bert_tf.modeling import layer_states
+from bert_tf.modeling import cpu_graph, layer_states
 from bert_tf.modeling.task_model import TaskModel
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
@@ -160,6 +161,14 @@ _ALIASES = {
     "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
 }  # fmt: skip
 
+
+
+def wrong_id(name, found, size_name=None, size=2**31):
+    """Return a UserError for an invalid value of an integer input."""
+    limit = f" ({size_name} {size})" if size_name else ""
+    return UserError(f"`{name}`: found {found}, expected ids from 0 to {size - 1}{limit}")
+
+
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
 
@@ -257,12 +266,33 @@ class PretrainedModel(EncoderModel, keras.Model):
         if unknown or len(given) < len(found) or not _DEFAULTS.keys() >= {*missing}:
             raise UserError(f"`inputs`: found {', '.join(found)}, expected {', '.join(names)}")
         if not keras.utils.is_keras_tensor(given["input_ids"]):
-            given = {name: ops.convert_to_tensor(given[name]) for name in names if name in given}
+            given = {name: self._convert(name, given[name]) for name in names if name in given}
             shape, rank = given["input_ids"].shape, len(self.inputs[0].shape)
             if len(shape) != rank:  # such as the ids of one text, without a batch
                 raise UserError(f"`inputs`: found the shape {shape}, expected {rank} dimensions")
         given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}
         return {name: given[name] for name in names}
+
+    def _convert(self, name, x):
+        """Return an input as a tensor, of int32 unless it is `numbers`.
+
+        Integers of 64 bits and floats that int32 does not have raise UserError, or are clipped to
+        invalid ids in a TensorFlow graph. A cast would change them to other ids.
+        """
+        is_tensor = ops.is_tensor(x)
+        is_jax = keras.backend.backend() != "tensorflow"
+        if name == "numbers" or (is_tensor and (is_jax or x.dtype == "int32")):
+            return ops.convert_to_tensor(x)
+        if is_tensor and cpu_graph.is_traced():
+            return ops.cast(ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1), "int32")
+        array = np.asarray(x)
+        with np.errstate(invalid="ignore"):
+            ids = array.astype("int32")
+        if (ids != array).any():
+            option = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}.get(name)
+            limit = (option, getattr(self.config, option)) if option else ()
+            raise wrong_id(name, array[ids != array][0], *limit)
+        return ops.convert_to_tensor(ids)
 
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None

@@ -10,9 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.errors import UserError
 from bert_tf.modeling import cpu_graph
-from bert_tf.modeling.base import CALL_ARGUMENTS, ConfigLayer, register
+from bert_tf.modeling.base import CALL_ARGUMENTS, ConfigLayer, register, wrong_id
 from bert_tf.modeling.token_layout import TokenLayout
 
 # The release adds this to the attention scores of padding. It is finite, so that the softmax is
@@ -271,10 +270,7 @@ def _look_up(table, ids, name, size_name):
     if not cpu_graph.is_traced() and 0 not in ids.shape:
         least, most = int(ops.min(ids)), int(ops.max(ids))
         if least < 0 or most >= size:
-            raise UserError(
-                f"`{name}`: found {least if least < 0 else most}, expected ids from 0 to "
-                f"{size - 1} ({size_name} {size})"
-            )
+            raise wrong_id(name, least if least < 0 else most, size_name, size)
     import tensorflow as tf
 
     # `ops.take` would count negative ids from the end of the table.

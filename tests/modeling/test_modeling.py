@@ -334,15 +334,26 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
 
 
 @pytest.mark.parametrize(
-    ("name", "index", "size"),
-    [("segment_ids", -1, 2), ("segment_ids", 2, 2), ("input_ids", -1, 50), ("input_ids", 50, 50)],
-)
-def test_ids_without_embeddings_are_rejected(name, index, size):
+    ("name", "index", "size", "dtype"),
+    [
+        ("segment_ids", -1, 2, "int32"), ("segment_ids", 2, 2, "int32"),
+        ("input_ids", -1, 50, "int32"), ("input_ids", 50, 50, "int64"),
+        # A cast to int32 would make valid ids of these.
+        ("input_ids", 2**32 + 7, 50, "int64"), ("input_ids", 7 - 2**32, 50, "int64"),
+        ("segment_ids", 2**63 + 1, 2, "uint64"), ("input_ids", 2.0**32 + 7, 50, "float64"),
+    ],
+)  # fmt: skip
+def test_ids_without_embeddings_are_rejected(name, index, size, dtype):
     batch = features()
+    batch[name] = batch[name].astype(dtype)
     batch[name][1, 2] = index
     model = BertModel(tiny(num_hidden_layers=1))
-    with pytest.raises(bert_tf.UserError, match=f"`{name}`: found {index},.* {size - 1} "):
-        model(batch)
-    message = rf" = {index} is not in \[0, {size}\)[\s\S]*{name}_below"
+    batches = batch, {key: tf.constant(x) for key, x in batch.items()}
+    for inputs in batches:
+        with pytest.raises(bert_tf.UserError, match=f"`{name}`: found {index},.* {size - 1} "):
+            model(inputs)
+    message = rf" = -?\d+ is not in \[0, {size}\)[\s\S]*{name}_below"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        tf.function(model)(batch)
+        tf.function(model)(batches[1])
+    with pytest.raises(bert_tf.UserError, match="`masked_lm_positions`: found 4294967296,"):
+        BertPretrainer(TINY)({**features(), "masked_lm_positions": np.array([[2**32]] * 3)})
