@@ -154,6 +154,11 @@ class TaskConfig(TaskOptions):
         self.bert_config.check_num_texts(self.num_texts)
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
+            if "".join(label.splitlines()) != label:
+                raise UserError(
+                    f"`labels`: label {i}, {label!r}, contains a line break; files have a label per "
+                    "line, so replace it in the data"
+                )
 
     @property
     def tokenizer_settings(self):
