@@ -21,6 +21,8 @@ def test_wrong_presets(model_folder, tmp_path):
     shutil.copy(model_folder / "vocab.txt", tmp_path)
     for pipeline, given in ((bert_tf.FillMask, {}), (bert_tf.TextClassifier, {"num_classes": 2})):
         pipeline.from_preset(tmp_path, load_weights=False, **given)
+        with pytest.raises(bert_tf.UserError, match=f"`preset`: .*pass its folder, {tmp_path}"):
+            pipeline.from_preset(tmp_path / "bert_config.json", **given)
         with pytest.raises(bert_tf.UserError, match="`preset`: found none in the folder"):
             pipeline.from_preset(tmp_path, **given)
     assert checkpoints.resolve(model_folder) == checkpoints.resolve(str(model_folder))
@@ -85,6 +87,8 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, p
     if isinstance(expected, str):
         with pytest.raises(bert_tf.UserError, match=f"{tmp_path}.*{expected}"):
             encoder_settings(str(tmp_path), {})
+        if pooling is None:
+            assert encoder_settings(str(tmp_path), {"pooling": "max"})["pooling"] == "max"
         return
     settings = encoder_settings(str(tmp_path), {"layer": -1})
     assert (settings["pooling"], settings["prompt"]) == expected
