@@ -43,9 +43,7 @@ PROBLEM_TYPES = {
 
 
 def is_folder(path):
-    return files.is_folder(path) and any(
-        files.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX)
-    )
+    return any(files.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX))
 
 
 class HuggingFaceFolder:

@@ -20,10 +20,8 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 # Names of weights that bert_tf does not read, and what to do with them.
 _UNREAD = {
     r"adapter_model\..*": "is an adapter; merge it with `merge_and_unload` of PEFT",
-    r"pytorch_model.*\.bin": "is pickled and not safe to read; convert it with "
-    "`save_pretrained(FOLDER)` of transformers",
-    r"tf_model.*\.h5|flax_model.*\.msgpack": "is not read; convert it with transformers 4, by "
-    "`from_pretrained(FOLDER, from_tf=True)` or `from_flax=True`",
+    r"pytorch_model.*\.bin": "is unsafe (pickled); convert it by `save_pretrained` of transformers",
+    r"(tf|flax)_model.*": "is not read; transformers 4 converts it with from_tf or from_flax=True",
     r".*\.(keras|weights\.h5)": "is Keras'; keras.models.load_model or `load_weights` reads it",
 }
 

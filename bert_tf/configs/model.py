@@ -42,9 +42,6 @@ _HUGGING_FACE_ONLY = (
     "model_type", "position_embedding_type", "torch_dtype", "transformers_version", "use_cache",
 )  # fmt: skip
 
-# The rates of heads, with their names in transformers.
-_HEAD_DROPOUT = ("classifier_dropout", "seq_classif_dropout", "qa_dropout")
-
 _Size = Annotated[int, Limits(1, 2**31 - 1)]
 _Probability = Annotated[float, Limits(0.0, 0.99)]
 _Activation = Annotated[str, Limits(choices=ACTIVATIONS)]
@@ -80,10 +77,10 @@ class BertConfig:
       has_segment_embeddings: whether the model uses segment ids.
       pooler_act: activation of the pooler, with the choices of `hidden_act`; "tanh" in the release.
       classifier_dropout: dropout rate before the last layer of classifiers of texts, choices and
-        tokens. None means 0.1, as in the release, for texts and choices, and `hidden_dropout_prob`
+        tokens. None means `seq_classif_dropout` for texts and choices, and `hidden_dropout_prob`
         for tokens.
-      seq_classif_dropout: `classifier_dropout` of DistilBERT, for texts and choices only.
-      qa_dropout: dropout rate before the last layer of span labelers (DistilBERT); None means 0.
+      seq_classif_dropout: 0.1 in the release; an option of DistilBERT in transformers.
+      qa_dropout: dropout rate before the last layer of span labelers; an option of DistilBERT.
       other: dict of unknown JSON keys ("directionality", "pooler_fc_size", ...), preserved in
         `to_dict`.
     """
@@ -105,8 +102,8 @@ class BertConfig:
     has_segment_embeddings: bool = True
     pooler_act: _Activation = "tanh"
     classifier_dropout: _Probability | None = None
-    seq_classif_dropout: _Probability | None = None
-    qa_dropout: _Probability | None = None
+    seq_classif_dropout: _Probability = 0.1
+    qa_dropout: _Probability = 0.0
     other: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -158,7 +155,7 @@ class BertConfig:
         """Return the values for the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
         defaults = {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
-        defaults |= dict.fromkeys(_HEAD_DROPOUT)
+        defaults |= {"classifier_dropout": None, "seq_classif_dropout": 0.1, "qa_dropout": 0.0}
         for key, default in defaults.items():
             if values[key] == default:
                 del values[key]  # not in the release's files

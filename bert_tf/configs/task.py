@@ -155,10 +155,7 @@ class TaskConfig(TaskOptions):
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
             if "".join(label.splitlines()) != label:
-                raise UserError(
-                    f"`labels`: label {i}, {label!r}, contains a line break; files have a label per "
-                    "line, so replace it in the data"
-                )
+                raise UserError(f"`labels`: label {i} is {label!r}, expected no line break")
 
     @property
     def tokenizer_settings(self):

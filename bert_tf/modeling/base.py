@@ -154,20 +154,15 @@ class EncoderModel(TaskModel):
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
+# Options with the number of valid ids.
+_SIZES = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}
+
 # Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
 _ALIASES = {
     "attention_mask": "input_mask", "token_type_ids": "segment_ids",
     "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
     "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
 }  # fmt: skip
-
-
-
-def wrong_id(name, found, size_name=None, size=2**31):
-    """Return a UserError for an invalid value of an integer input."""
-    limit = f" ({size_name} {size})" if size_name else ""
-    return UserError(f"`{name}`: found {found}, expected ids from 0 to {size - 1}{limit}")
-
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
@@ -276,23 +271,22 @@ class PretrainedModel(EncoderModel, keras.Model):
     def _convert(self, name, x):
         """Return an input as a tensor, of int32 unless it is `numbers`.
 
-        Integers of 64 bits and floats that int32 does not have raise UserError, or are clipped to
-        invalid ids in a TensorFlow graph. A cast would change them to other ids.
+        Invalid ids raise UserError, except on JAX if they are tensors. In a TensorFlow graph, a
+        cast could change ids of other types to valid ids, so they are clipped to invalid ones.
         """
         is_tensor = ops.is_tensor(x)
-        is_jax = keras.backend.backend() != "tensorflow"
-        if name == "numbers" or (is_tensor and (is_jax or x.dtype == "int32")):
-            return ops.convert_to_tensor(x)
+        if name == "numbers" or (is_tensor and keras.backend.backend() == "jax"):
+            return ops.convert_to_tensor(x, "float32" if name == "numbers" else "int32")
         if is_tensor and cpu_graph.is_traced():
-            return ops.cast(ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1), "int32")
-        array = np.asarray(x)
-        with np.errstate(invalid="ignore"):
-            ids = array.astype("int32")
-        if (ids != array).any():
-            option = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}.get(name)
-            limit = (option, getattr(self.config, option)) if option else ()
-            raise wrong_id(name, array[ids != array][0], *limit)
-        return ops.convert_to_tensor(ids)
+            x = x if x.dtype == "int32" else ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1)
+            return ops.cast(x, "int32")
+        array, option = np.asarray(x), _SIZES.get(name, "limit")
+        size = getattr(self.config, option, 2**31)
+        is_valid = (array >= 0) & (array < size) & (array == np.floor(array))
+        if not is_valid.all():
+            expected = f"expected ids from 0 to {size - 1} ({option} {size})"
+            raise UserError(f"`{name}`: found {array[~is_valid][0]}, {expected}")
+        return ops.convert_to_tensor(array.astype("int32"))
 
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None

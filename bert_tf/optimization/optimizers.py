@@ -316,11 +316,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            decayed = self.weight_decay * weight
-            if not _IS_TENSORFLOW:
-                # JAX has zero gradients, not None, for weights that do not affect the loss.
-                decayed = ops.where(ops.any(v > 0.0), decayed, 0.0)
-            update = update + decayed
+            # JAX has zero gradients, not None, for weights that do not affect the loss.
+            decay = self.weight_decay * (_IS_TENSORFLOW or ops.any(v > 0.0))
+            update = update + decay * weight
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):

@@ -113,10 +113,8 @@ def test_quantized_models_have_no_weights_by_name(folder):
         ("config", "`preset`: found none in the folder .*, expected one checkpoint$"),
         ("config/bert_config.json", "`preset`: .* is not a checkpoint .*; pass its folder, config"),
         *((f"config {name}", f"expected one checkpoint; {name} is .*{advice}") for name, advice in (
-            ("pytorch_model-00001-of-00002.bin", "`save_pretrained"),
-            ("tf_model.h5", "from_tf=True"), ("flax_model.msgpack", "from_flax=True"),
-            ("adapter_model.safetensors", "PEFT"), ("a.keras", "load_model"),
-            ("model.weights.h5", "`load_weights`"),
+            ("pytorch_model-00001-of-00002.bin", "save_pretrained"), ("tf_model.h5", "from_tf"),
+            ("adapter_model.safetensors", "PEFT"), ("model.weights.h5", "`load_weights`"),
         )),
     ],
 )  # fmt: skip

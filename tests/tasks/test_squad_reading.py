@@ -107,22 +107,19 @@ def test_invalid_rows_are_located(tmp_path, changes, named):
         list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
-@pytest.mark.parametrize(
-    ("context", "answers", "expected"),
-    [
+def test_texts_are_located_by_whole_words():
+    for context, answers, expected in (
         ("The inn stands in Bonn.", "in", [("in", 15)]),
-        ("1905, 5.5 or 5", ["5", "05", "or  5"], [("5", 6), ("05", 2), ("or 5", 10)]),
-        ("wine, in  e", ["in e", None], [("in  e", 6)]),
+        (
+            "1905, 5.5 or 5",
+            ["5", "05", "or  5", "x"],
+            [("5", 6), ("05", 2), ("or 5", 10), ("x", 14)],
+        ),
         ("ba a a", ("a a", "b"), [("a a", 3), ("b", 0)]),
-        ("A US$5 bill, été", ["$5", "t", "x"], [("$5", 4), ("t", 14), ("x", 16)]),
-        ("他在北京在，在", ["在", 4], [("在", 4)]),
         ("他在北京在，在", "在", [("在", 1)]),
-    ],
-)
-def test_texts_are_located_by_whole_words(context, answers, expected):
-    row = {"id": "1", "question": "?", "context": context, "answers": answers}
-    _, question = reading.question_of_row("`answers`", row)
-    assert [reading.ExactAnswer.find(x, context) for x in question.answers] == expected
+    ):
+        row = {"id": "1", "question": "?", "context": context, "answers": answers}
+        assert list(reading.question_of_row("`answers`", row)[1].answers) == expected
 
 
 ANSWER = reading.Answer("a", 0)

@@ -35,25 +35,30 @@ class ExactAnswer(Answer):
     @classmethod
     def find(cls, answer, context):
         """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
-        words = r"\s+".join(map(re.escape, answer.text.split()))
-        if answer.start < len(context):
-            match = re.compile(words).match(context, answer.start)
-            return cls(match[0], answer.start) if match else answer
-        # The answer is not in the context as it is written.
-        start, end = _first_span(words, context) or (0, 0)
-        return cls(context[start:end], start) if end else answer
+        match = re.compile(_pattern(answer.text)).match(context, answer.start)
+        return cls(match[0], match.start()) if match else answer
 
 
 # Two letters or digits of a script that separates words; the range contains Chinese and Japanese.
 _WITHIN_WORD = re.compile(r"[^\W\u2e80-\u9fff]{2}")
 
 
-def _first_span(pattern, context):
-    """Return the span of the first match that splits no word, else of the first match, or None."""
+def _pattern(text):
+    """Return the regular expression of a text with any white space."""
+    return r"\s+".join(map(re.escape, text.split()))
+
+
+def _find(text, context):
+    """Return the `Answer` at the first match that splits no word, else at the first match."""
+
+    def splits_word(match):
+        return any(i and _WITHIN_WORD.match(context, i - 1) for i in match.span(1))
+
     # The lookahead finds overlapping matches.
-    spans = [match.span(1) for match in re.finditer(f"(?=({pattern}))", context)]
-    of_words = (x for x in spans if not any(i and _WITHIN_WORD.match(context, i - 1) for i in x))
-    return next(of_words, spans[0] if spans else None)
+    matches = re.finditer(f"(?=({_pattern(text)}))", context)
+    match = min(matches, key=splits_word, default=None)
+    # No text is found at the end of the context, so the question is skipped.
+    return Answer(match[1], match.start()) if match else Answer(text, len(context))
 
 
 class Question(NamedTuple):
@@ -203,9 +208,7 @@ def _answers(value, context, where):
                 raise UserError(f"{where}: 'text' and 'answer_start' have different lengths")
             value = [dict(zip(names, x, strict=True)) for x in zip(texts, starts, strict=True)]
         case str(text) | [str(text), None]:
-            # No text is found at the end of the context, so the question is skipped.
-            start, _ = _first_span(re.escape(text), context) or (len(context), None)
-            value = {"text": text, "answer_start": start} if text else []
+            value = dict(zip(names, _find(text, context), strict=True)) if text else []
         case [str(text), int() | float() as start]:
             value = {"text": text, "answer_start": start}
     if isinstance(value, (list, tuple)):

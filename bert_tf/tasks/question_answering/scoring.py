@@ -89,9 +89,7 @@ class Scorer:
         It is halfway between the odds of two questions, because rounding may change the odds.
         """
         rows = sorted((x for x in self._rows if x.is_answered), key=lambda row: row.null_odds)
-        if not rows:
-            return 0.0
-        odds = np.array([row.null_odds for row in rows])
+        odds = np.array([row.null_odds for row in rows] or [1.0])
         lower, upper = np.append(odds[0] - 2.0, odds), np.append(odds, odds[-1] + 2.0)
         middle = (lower + upper) / 2.0
         # The sum of F1 if only the questions with odds up to the middle are answered.

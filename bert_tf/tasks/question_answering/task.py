@@ -244,10 +244,8 @@ class Answers:
         """Set the threshold with the best F1 in `config`, and log it."""
         threshold = self.score().threshold()
         self.config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
-        console.info(
-            "best null_score_diff_threshold on this data: %r, with an F1 of %.2f",
-            threshold, self.score().results()["f1"],
-        )  # fmt: skip
+        message = "best null_score_diff_threshold on this data: %r, with an F1 of %.2f"
+        console.info(message, threshold, self.score().results()["f1"])
 
     def write(self, folder):
         """Write the files of the release, indented as there; they appear together."""
