@@ -43,9 +43,7 @@ PROBLEM_TYPES = {
 
 
 def is_folder(path):
-    return files.is_folder(path) and any(
-        files.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX, PICKLE)
-    )
+    return any(files.exists(os.path.join(path, name)) for name in (WEIGHTS, INDEX))
 
 
 class HuggingFaceFolder:
@@ -182,11 +180,6 @@ def shards(path):
     if files.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)
-    if not files.exists(index):
-        raise UserError(
-            f"{path}: pickled weights ({PICKLE}) are not safe to read; convert them to {WEIGHTS} "
-            "with `save_pretrained(FOLDER)` of transformers"
-        )
     values = json_files.read(index, {"weight_map": dict}, "transformers")
     shards = sorted({str(shard) for shard in values["weight_map"].values()})
     for shard in shards:

@@ -2,6 +2,7 @@
 
 import ntpath
 import os
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +15,22 @@ RELEASE_CHECKPOINT = "bert_model.ckpt"
 
 # The checkpoint reader converts TensorFlow's error codes to several Python exceptions.
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+
+
+# Names of weights that bert_tf does not read, and what to do with them.
+_UNREAD = {
+    r"adapter_model\..*": "is an adapter; merge it with `merge_and_unload` of PEFT",
+    r"pytorch_model.*\.bin": "is unsafe (pickled); convert it by `save_pretrained` of transformers",
+    r"(tf|flax)_model.*": "is not read; transformers 4 converts it with from_tf or from_flax=True",
+    r".*\.(keras|weights\.h5)": "is Keras'; keras.models.load_model or `load_weights` reads it",
+}
+
+
+def unread_weights(path):
+    """Return a clause about weights that bert_tf does not read, for a file or a folder, or ""."""
+    names = sorted(files.list_folder(path)) if files.is_folder(path) else [os.path.basename(path)]
+    pairs = ((name, y) for x, y in _UNREAD.items() for name in names if re.fullmatch(x, name))
+    return next((f"; {name} {advice}" for name, advice in pairs), "")
 
 
 def check_path(path, argument):
@@ -66,7 +83,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
         if len(indices) != 1:
             raise UserError(
                 f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {path}, "
-                "expected one checkpoint"
+                f"expected one checkpoint{unread_weights(path) * (not indices)}"
             )
         prefix = os.path.join(path, indices[0])
     for ending in (".index", ".meta", ".data-"):
@@ -75,7 +92,8 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
             prefix = head
     if not files.exists(prefix + ".index"):
         if files.exists(path):
-            raise UserError(f"`{argument}`: {path} is not a checkpoint: {prefix}.index is missing")
+            hint = unread_weights(path) or f"; pass its folder, {os.path.dirname(path) or '.'}"
+            raise UserError(f"`{argument}`: {path} is not a checkpoint with {prefix}.index{hint}")
         raise UserError(f"`{argument}`: there is no checkpoint {path} (no file {prefix}.index)")
     return prefix
 

@@ -17,6 +17,7 @@ from bert_tf.checkpoints.metadata import (
     find_companion_file,
     read_settings,
 )
+from bert_tf.checkpoints.release import unread_weights
 from bert_tf.checkpoints.warm_start import open_checkpoint
 from bert_tf.configs.model import BertConfig, ModelConfig
 from bert_tf.errors import UserError
@@ -140,6 +141,8 @@ def resolve(
     elif source and not any(files.exists(source + ending) for ending in ("", ".index")):
         source = fetch(source, "preset" if is_preset else "model")
     source, checkpoint = source or checkpoint, checkpoint or source
+    if source and source.endswith(".json") and os.path.basename(source) not in VOCABULARY_FILES:
+        open_checkpoint(source, "preset" if is_preset else "init_checkpoint")
     if "init_checkpoint" in needs:
         if not checkpoint:
             raise UserError("`init_checkpoint` or `model` must be given")
@@ -159,8 +162,8 @@ def resolve(
                 raise UserError(f"`init_checkpoint`: there is no checkpoint {source}")
             argument = "preset" if is_preset else name
             place = f"in {source}" if files.is_folder(source) else f"next to {source}"
-            advice = "; keras.models.load_model reads this file" * source.endswith(".keras")
-            raise UserError(f"`{argument}`: there is no {' or '.join(companions)} {place}{advice}")
+            missing = f"there is no {' or '.join(companions)} {place}"
+            raise UserError(f"`{argument}`: {missing}{unread_weights(source)}")
     settings = None
     if "vocab_file" in needs:
         settings, origin, saved = _resolve_settings(

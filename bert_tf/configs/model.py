@@ -76,6 +76,11 @@ class BertConfig:
         to H. None means H.
       has_segment_embeddings: whether the model uses segment ids.
       pooler_act: activation of the pooler, with the choices of `hidden_act`; "tanh" in the release.
+      classifier_dropout: dropout rate before the last layer of classifiers of texts, choices and
+        tokens. None means `seq_classif_dropout` for texts and choices, and `hidden_dropout_prob`
+        for tokens.
+      seq_classif_dropout: 0.1 in the release; an option of DistilBERT in transformers.
+      qa_dropout: dropout rate before the last layer of span labelers; an option of DistilBERT.
       other: dict of unknown JSON keys ("directionality", "pooler_fc_size", ...), preserved in
         `to_dict`.
     """
@@ -96,6 +101,9 @@ class BertConfig:
     embedding_size: _Size | None = None
     has_segment_embeddings: bool = True
     pooler_act: _Activation = "tanh"
+    classifier_dropout: _Probability | None = None
+    seq_classif_dropout: _Probability = 0.1
+    qa_dropout: _Probability = 0.0
     other: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
@@ -147,6 +155,7 @@ class BertConfig:
         """Return the values for the JSON file, including unknown keys."""
         values = copy.deepcopy(self.__dict__)
         defaults = {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
+        defaults |= {"classifier_dropout": None, "seq_classif_dropout": 0.1, "qa_dropout": 0.0}
         for key, default in defaults.items():
             if values[key] == default:
                 del values[key]  # not in the release's files

@@ -154,6 +154,8 @@ class TaskConfig(TaskOptions):
         self.bert_config.check_num_texts(self.num_texts)
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
+            if "".join(label.splitlines()) != label:
+                raise UserError(f"`labels`: label {i} is {label!r}, expected no line break")
 
     @property
     def tokenizer_settings(self):

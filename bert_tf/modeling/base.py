@@ -16,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files, folders
-from bert_tf.modeling import layer_states
+from bert_tf.modeling import cpu_graph, layer_states
 from bert_tf.modeling.task_model import TaskModel
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
@@ -153,6 +154,9 @@ class EncoderModel(TaskModel):
 # Optional inputs, as functions of the ids.
 _DEFAULTS = {"input_mask": ops.ones_like, "segment_ids": ops.zeros_like}
 
+# Options with the number of valid ids.
+_SIZES = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}
+
 # Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
 _ALIASES = {
     "attention_mask": "input_mask", "token_type_ids": "segment_ids",
@@ -257,12 +261,32 @@ class PretrainedModel(EncoderModel, keras.Model):
         if unknown or len(given) < len(found) or not _DEFAULTS.keys() >= {*missing}:
             raise UserError(f"`inputs`: found {', '.join(found)}, expected {', '.join(names)}")
         if not keras.utils.is_keras_tensor(given["input_ids"]):
-            given = {name: ops.convert_to_tensor(given[name]) for name in names if name in given}
+            given = {name: self._convert(name, given[name]) for name in names if name in given}
             shape, rank = given["input_ids"].shape, len(self.inputs[0].shape)
             if len(shape) != rank:  # such as the ids of one text, without a batch
                 raise UserError(f"`inputs`: found the shape {shape}, expected {rank} dimensions")
         given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}
         return {name: given[name] for name in names}
+
+    def _convert(self, name, x):
+        """Return an input as a tensor, of int32 unless it is `numbers`.
+
+        Invalid ids raise UserError, except on JAX if they are tensors. In a TensorFlow graph, a
+        cast could change ids of other types to valid ids, so they are clipped to invalid ones.
+        """
+        is_tensor = ops.is_tensor(x)
+        if name == "numbers" or (is_tensor and keras.backend.backend() == "jax"):
+            return ops.convert_to_tensor(x, "float32" if name == "numbers" else "int32")
+        if is_tensor and cpu_graph.is_traced():
+            x = x if x.dtype == "int32" else ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1)
+            return ops.cast(x, "int32")
+        array, option = np.asarray(x), _SIZES.get(name, "limit")
+        size = getattr(self.config, option, 2**31)
+        is_valid = (array >= 0) & (array < size) & (array == np.floor(array))
+        if not is_valid.all():
+            expected = f"expected ids from 0 to {size - 1} ({option} {size})"
+            raise UserError(f"`{name}`: found {array[~is_valid][0]}, {expected}")
+        return ops.convert_to_tensor(array.astype("int32"))
 
     def call(
         self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None

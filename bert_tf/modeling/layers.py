@@ -10,7 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.errors import UserError
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.base import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
@@ -262,19 +261,11 @@ class Embeddings(ConfigLayer):
 def _look_up(table, ids, name, size_name):
     """Return the rows of a table (R, E) for ids (B, S): (B, S, E).
 
-    Invalid ids raise UserError in eager TensorFlow, and InvalidArgumentError in a graph on a CPU.
-    With XLA, GPUs and JAX, their rows are arbitrary, zeros or NaN.
+    Invalid ids raise InvalidArgumentError on a CPU. With XLA, GPUs and JAX, their rows are
+    arbitrary, zeros or NaN; models check the ids of eager calls.
     """
-    size = table.shape[0]
     if keras.backend.backend() != "tensorflow":
         return ops.take(table, ids, axis=0)
-    if not cpu_graph.is_traced() and 0 not in ids.shape:
-        least, most = int(ops.min(ids)), int(ops.max(ids))
-        if least < 0 or most >= size:
-            raise UserError(
-                f"`{name}`: found {least if least < 0 else most}, expected ids from 0 to "
-                f"{size - 1} ({size_name} {size})"
-            )
     import tensorflow as tf
 
     # `ops.take` would count negative ids from the end of the table.

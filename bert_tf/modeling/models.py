@@ -14,9 +14,8 @@ from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activ
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 from bert_tf.tokenization.settings import INPUTS
 
-# As in the release, these do not depend on the config: the dropout before a classifier, and the
-# standard deviation of a head's initial weights.
-CLASSIFIER_DROPOUT = 0.1
+# The standard deviation of a head's initial weights, which as in the release does not depend on the
+# config.
 HEAD_INITIALIZER_RANGE = 0.02
 
 
@@ -28,6 +27,12 @@ def token_inputs(shape=(None,)):
 def fold(inputs):
     """Return inputs (B, C, S) as (B * C, S)."""
     return {name: Fold(name=f"fold_{name}")(x) for name, x in inputs.items()}
+
+
+def head_dropout(config, default, dtype):
+    """Return the dropout layer of a classifier; `default` is the rate without an option."""
+    rate = default if config.classifier_dropout is None else config.classifier_dropout
+    return Dropout(rate, dtype=dtype, name="dropout")
 
 
 def first_position(inputs):
@@ -93,7 +98,6 @@ class BertModel(PretrainedModel):
     ):  # fmt: skip
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
         inputs = self._complete(inputs)
-        inputs = {name: ops.convert_to_tensor(x, "int32") for name, x in inputs.items()}
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
         layout = TokenLayout(inputs["input_mask"])
         if skip_padding:
@@ -202,7 +206,7 @@ class BertClassifier(PretrainedModel):
         sequences = fold(inputs) if window_pooling else inputs
         bert = BertModel(config, dtype=dtype)
         x = bert(sequences, positions=first_position(sequences))["pooled_output"]
-        x = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(x)
+        x = head_dropout(config, config.seq_classif_dropout, dtype)(x)
         if num_numeric_features:
             numbers = keras.Input((num_numeric_features,), dtype="float32", name="numbers")
             inputs["numbers"] = numbers
@@ -246,7 +250,7 @@ class BertMultipleChoice(PretrainedModel):
         folded = fold(inputs)
         bert = BertModel(config, dtype=dtype)
         pooled = bert(folded, positions=first_position(folded))["pooled_output"]
-        pooled = Dropout(CLASSIFIER_DROPOUT, dtype=dtype, name="dropout")(pooled)
+        pooled = head_dropout(config, config.seq_classif_dropout, dtype)(pooled)
         scores = Projection(1, HEAD_INITIALIZER_RANGE, use_bias=False, name="classifier")(pooled)
         unfold = Unfold(name="unfold", dtype="float32")
         outputs = {"logits": unfold(scores, inputs["input_ids"])[:, :, 0]}
@@ -276,7 +280,7 @@ class BertTokenClassifier(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
-        tokens = Dropout(config.hidden_dropout_prob, dtype=dtype, name="dropout")(tokens)
+        tokens = head_dropout(config, config.hidden_dropout_prob, dtype)(tokens)
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(tokens)
         super().__init__(config, dtype, name, inputs, {"logits": logits}, num_labels=num_labels)
 
@@ -300,6 +304,8 @@ class BertSpanLabeler(PretrainedModel):
     ):
         inputs = token_inputs()
         tokens = BertModel(config, dtype=dtype)(inputs)["sequence_output"]
+        if config.qa_dropout:
+            tokens = Dropout(config.qa_dropout, dtype=dtype, name="dropout")(tokens)
         logits = Projection(2, HEAD_INITIALIZER_RANGE, name="spans")(tokens)
         outputs = {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
         super().__init__(config, dtype, name, inputs, outputs)

@@ -43,6 +43,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     - clips the sum of the gradients over the replicas, so the result does not depend on the number
       of devices;
     - with `gradient_accumulation_steps`, advances the schedule by updates instead of batches;
+    - does not decay weights that do not affect the loss, which on JAX are weights whose gradients
+      have all been zero;
     - on several replicas, skips a step whose summed gradients are not finite. In float16, Keras
       checks only the gradients of the first replica.
 
@@ -323,7 +325,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            update = update + self.weight_decay * weight
+            # JAX has zero gradients, not None, for weights that do not affect the loss.
+            decay = self.weight_decay * (_IS_TENSORFLOW or ops.any(v > 0.0))
+            update = update + decay * weight
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):

@@ -109,16 +109,23 @@ def test_quantized_models_have_no_weights_by_name(folder):
         ("uncased_L-12_H-768_A-13", "`preset`: .*A-13.*neither"),
         ("/there/is/no/folder", "`preset`: .*/folder.*neither a folder"),
         ("empty", "`preset`: .*there is no bert_config.json or config.json in empty"),
-        ("x.keras", "`preset`: .*next to x.keras; keras.models.load_model reads this file"),
-        ("config", "`preset`: found .* in the folder .*, expected one checkpoint"),
+        ("x.keras", "`preset`: .*next to x.keras; x.keras is Keras'; keras.models.load_model"),
+        ("config", "`preset`: found none in the folder .*, expected one checkpoint$"),
+        ("config/bert_config.json", "`preset`: .* is not a checkpoint .*; pass its folder, config"),
+        *((f"config {name}", f"expected one checkpoint; {name} is .*{advice}") for name, advice in (
+            ("pytorch_model-00001-of-00002.bin", "save_pretrained"), ("tf_model.h5", "from_tf"),
+            ("adapter_model.safetensors", "PEFT"), ("model.weights.h5", "`load_weights`"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_wrong_presets(tmp_path, monkeypatch, preset, message):
     monkeypatch.chdir(tmp_path)
+    preset, _, weights = preset.partition(" ")
     (tmp_path / "empty").mkdir()
     (tmp_path / "config").mkdir()
     (tmp_path / "x.keras").touch()
     (tmp_path / "config" / files.CONFIG).write_text(TINY.to_json_string())
+    (tmp_path / "config" / (weights or files.CONFIG)).open("a").close()
     with pytest.raises(bert_tf.UserError, match=message):
         BertModel.from_preset(preset)
 

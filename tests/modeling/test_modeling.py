@@ -1,6 +1,7 @@
 """The model: the release's outputs, dropout, and Keras files."""
 
 import collections
+import json
 
 import keras
 import numpy as np
@@ -259,6 +260,20 @@ def test_config_file(tmp_path):
         bert_tf.BertConfig.from_json_file(str(path))
 
 
+def test_dropout_of_heads():
+    """The rates are those of transformers, or else of the release, also after saving."""
+    values = tiny(num_hidden_layers=1, hidden_dropout_prob=0.05).to_dict()
+    for model_type, changes, rates in (
+        ("bert", {"classifier_dropout": None}, [0.1, 0.1, 0.05]),
+        ("bert", {"classifier_dropout": 0.0}, [0.0, 0.0, 0.0]),
+        ("distilbert", {"seq_classif_dropout": 0.2, "qa_dropout": 0.4}, [0.2, 0.2, 0.4, 0.05]),
+    ):
+        config = bert_tf.BertConfig.from_dict({**values, "model_type": model_type, **changes})
+        config = bert_tf.BertConfig.from_dict(json.loads(config.to_json_string()))
+        layers = [x for head, options in MODELS.items() for x in head(config, **options).layers]
+        assert [x.rate for x in layers if x.name == "dropout"] == rates
+
+
 @pytest.mark.parametrize("shape", [(None, 2, None, None), (None, None, 4), (None, None)])
 def test_dropout_of_unknown_lengths(shape):
     """One graph serves training batches of different lengths."""
@@ -304,15 +319,22 @@ def test_mixed_precision_does_not_round_the_bias_of_words():
 
 
 @pytest.mark.parametrize(
-    ("name", "index", "size"),
-    [("segment_ids", -1, 2), ("segment_ids", 2, 2), ("input_ids", -1, 50), ("input_ids", 50, 50)],
-)
-def test_ids_without_embeddings_are_rejected(name, index, size):
+    ("name", "index", "size", "dtype"),
+    [
+        ("segment_ids", 2, 2, "int32"), ("input_ids", -1, 50, "int32"),
+        # A cast to int32 would make valid ids of these.
+        ("input_ids", 2**32 + 7, 50, "int64"), ("segment_ids", 2**63 + 1, 2, "uint64"),
+        ("masked_lm_positions", 2**32, 2**31, "int64"), ("input_ids", 2.0**32, 50, "float64"),
+    ],
+)  # fmt: skip
+def test_ids_without_embeddings_are_rejected(name, index, size, dtype):
     batch = features()
-    batch[name][1, 2] = index
-    model = BertModel(tiny(num_hidden_layers=1))
-    with pytest.raises(bert_tf.UserError, match=f"`{name}`: found {index},.* {size - 1} "):
-        model(batch)
-    message = rf" = {index} is not in \[0, {size}\)[\s\S]*{name}_below"
+    batch[name] = batch[name].astype(dtype)
+    batch[name][1, 1] = index
+    model = BertPretrainer(tiny(num_hidden_layers=1))
+    for inputs in (batch, {key: tf.constant(x) for key, x in batch.items()}):
+        with pytest.raises(bert_tf.UserError, match=f"`{name}`: found {index},.* {size - 1} "):
+            model(inputs)
+    message = rf" is not in \[0, {size}\)[\s\S]*{name}_below" if size < 99 else " is not in "
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        tf.function(model)(batch)
+        tf.function(model)(inputs)

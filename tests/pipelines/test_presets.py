@@ -85,6 +85,8 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, p
     if isinstance(expected, str):
         with pytest.raises(bert_tf.UserError, match=f"{tmp_path}.*{expected}"):
             encoder_settings(str(tmp_path), {})
+        if pooling is None:
+            assert encoder_settings(str(tmp_path), {"pooling": "max"})["pooling"] == "max"
         return
     settings = encoder_settings(str(tmp_path), {"layer": -1})
     assert (settings["pooling"], settings["prompt"]) == expected

@@ -96,7 +96,7 @@ def test_numbers_as_ids(tmp_path):
         ({"answers": {"text": ["a"]}}, r"\(id 0d\)\.answers: answer_start is missing"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "answer_start"),
         ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "answer_start is 0.5"),
-        ({"answers": ["b", "x"]}, 'answer_start is "x"'),
+        ({"answers": ["b", 0.5]}, "answer_start is 0.5"),
     ],
 )
 def test_invalid_rows_are_located(tmp_path, changes, named):
@@ -105,6 +105,21 @@ def test_invalid_rows_are_located(tmp_path, changes, named):
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
         list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
+
+
+def test_texts_are_located_by_whole_words():
+    for context, answers, expected in (
+        ("The inn stands in Bonn.", "in", [("in", 15)]),
+        (
+            "1905, 5.5 or 5",
+            ["5", "05", "or  5", "x"],
+            [("5", 6), ("05", 2), ("or 5", 10), ("x", 14)],
+        ),
+        ("ba a a", ("a a", "b"), [("a a", 3), ("b", 0)]),
+        ("他在北京在，在", "在", [("在", 1)]),
+    ):
+        row = {"id": "1", "question": "?", "context": context, "answers": answers}
+        assert list(reading.question_of_row("`answers`", row)[1].answers) == expected
 
 
 ANSWER = reading.Answer("a", 0)

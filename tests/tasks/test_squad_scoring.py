@@ -74,7 +74,8 @@ def official_best(rows, scores):
 
 
 @pytest.mark.parametrize("most", [3, 10**9], ids=["ties", "no ties"])
-def test_best_threshold_is_the_official_one(most):
+def test_best_thresholds(most):
+    """The reported one is the official one, and the saved one has the best F1."""
     rng = random.Random(most)
     for _ in range(300):
         scorer, rows, scores = scoring.Scorer(version_2_with_negative=True), [], []
@@ -87,20 +88,24 @@ def test_best_threshold_is_the_official_one(most):
         results = scorer.results()
         best = results["best_f1"], results["best_f1_thresh"]
         assert best == scorer.best_threshold("f1") == official_best(rows, scores)
+        # For each threshold, the sum of F1 if only the questions with odds up to it are answered.
+        limits = scorer.threshold(), -1.0, *(row[2] for row in rows)
+        sums = [sum(own * (odds <= limit) if has_answer else not text or odds > limit
+                    for (has_answer, text, odds), own in zip(rows, scores, strict=True))
+                for limit in limits]  # fmt: skip
+        assert sums[0] == max(sums)
 
 
 @pytest.mark.parametrize(
-    ("rows", "achieved"),
+    ("rows", "achieved", "threshold"),
     [
-        # Answering nothing is best, but a threshold of 0 answers both questions.
-        ([([], "Bern", -1.0), ([Answer("Paris", 0)], "Rome", -3.0)], 0),
+        # Answering nothing is best, but the official threshold of 0 answers both questions.
+        ([([], "Bern", -1.0), ([Answer("Paris", 0)], "Rome", -3.0)], 50, -4.0),
         # Two questions have equal odds; the first is right, the second has no answer.
-        ([([Answer("Paris", 0)], "Paris", 2.0), ([], "Bern", 2.0)], 50),
-        # The usual case.
-        ([([Answer("Paris", 0)], "Paris", -2.0), ([], "Bern", 2.0)], 100),
+        ([([Answer("Paris", 0)], "Paris", 2.0), ([], "Bern", 2.0)], 50, 1.0),
     ],
 )
-def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
+def test_the_saved_threshold_achieves_the_logged_f1(rows, achieved, threshold, caplog):
     predictions = (
         (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
         for i, (answers, text, odds) in enumerate(rows)
@@ -108,7 +113,6 @@ def test_the_saved_threshold_is_the_reported_one(rows, achieved, caplog):
     found = Answers(QuestionAnsweringOptions(version_2_with_negative=True), predictions)
     caplog.set_level("INFO", "bert_tf")
     found.find_threshold()
-    results = found.score().results()
-    assert found.config.null_score_diff_threshold == results["best_f1_thresh"]
-    assert results["f1"] == achieved
-    assert (f"only {achieved:.2f}" in caplog.text) == (achieved < results["best_f1"])
+    assert found.config.null_score_diff_threshold == threshold
+    assert found.score().results()["f1"] == achieved
+    assert f"{threshold}, with an F1 of {achieved:.2f}" in caplog.text

@@ -225,8 +225,8 @@ def test_vocabularies_must_fit_the_model(count, caplog):
 
 
 @pytest.mark.parametrize("name", ["config.json", "classifier.json", "tagger.json"])
-def test_labels_with_surrogates_are_refused(tmp_path, name):
-    """JSON can contain them, but terminals and SavedModels cannot."""
+def test_labels_with_surrogates_or_line_breaks_are_refused(tmp_path, name):
+    """JSON can contain surrogates, but terminals and SavedModels cannot."""
     labels = {"labels": ["x", "\ud800"], "names": ["x", "\ud800"], "data_scheme": "none",
               "id2label": {"0": "x", "1": "\ud800"}, "scheme": "none"}  # fmt: skip
     if name == "config.json":
@@ -234,5 +234,7 @@ def test_labels_with_surrogates_are_refused(tmp_path, name):
     (tmp_path / name).write_text(json.dumps(labels))
     with pytest.raises(bert_tf.UserError, match=r"label 1: .* the lone surrogate"):
         bert_tf.checkpoints.read_metadata(str(tmp_path))
-    with pytest.raises(bert_tf.UserError, match=r"`labels`: label 1: .* the lone surrogate"):
-        ClassificationConfig(TINY, "", labels=("x", "\ud800"))
+    # Exports have a label per line.
+    for label in ("\ud800", "y\n", "y\rz", "y\x0bz", "y\u2028z"):
+        with pytest.raises(bert_tf.UserError, match=r"label 1.* (lone surrogate|line break)"):
+            ClassificationConfig(TINY, "", labels=("x", label))

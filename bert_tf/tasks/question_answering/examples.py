@@ -35,10 +35,30 @@ class ExactAnswer(Answer):
     @classmethod
     def find(cls, answer, context):
         """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
-        words = re.compile(r"\s+".join(map(re.escape, answer.text.split())))
-        is_found = answer.start < len(context)  # else it is not in the context as it is written
-        match = words.match(context, answer.start) if is_found else words.search(context)
+        match = re.compile(_pattern(answer.text)).match(context, answer.start)
         return cls(match[0], match.start()) if match else answer
+
+
+# Two letters or digits of a script that separates words; the range contains Chinese and Japanese.
+_WITHIN_WORD = re.compile(r"[^\W\u2e80-\u9fff]{2}")
+
+
+def _pattern(text):
+    """Return the regular expression of a text with any white space."""
+    return r"\s+".join(map(re.escape, text.split()))
+
+
+def _find(text, context):
+    """Return the `Answer` at the first match that splits no word, else at the first match."""
+
+    def splits_word(match):
+        return any(i and _WITHIN_WORD.match(context, i - 1) for i in match.span(1))
+
+    # The lookahead finds overlapping matches.
+    matches = re.finditer(f"(?=({_pattern(text)}))", context)
+    match = min(matches, key=splits_word, default=None)
+    # No text is found at the end of the context, so the question is skipped.
+    return Answer(match[1], match.start()) if match else Answer(text, len(context))
 
 
 class Question(NamedTuple):
@@ -176,8 +196,9 @@ def _question(values, context, where):
 def _answers(value, context, where):
     """Yield the `Answer`s of a cell, which is a list of answers or a single one.
 
-    An answer is a text, located by its first occurrence in the context; (text, start); a dict of
-    these, or of two lists of them as in Hugging Face datasets; or None, NaN or "" for none.
+    An answer is a text, located by its first occurrence in the context that splits no word, else by
+    its first occurrence; (text, start); a dict of these, or of two lists of them as in Hugging Face
+    datasets; or None, NaN or "" for none.
     """
     names = "text", "answer_start"
     match value:
@@ -187,13 +208,10 @@ def _answers(value, context, where):
                 raise UserError(f"{where}: 'text' and 'answer_start' have different lengths")
             value = [dict(zip(names, x, strict=True)) for x in zip(texts, starts, strict=True)]
         case str(text) | [str(text), None]:
-            # No text is found at the end of the context, so the question is skipped.
-            start = context.find(text) if text in context else len(context)
-            value = {"text": text, "answer_start": start} if text else []
-        # Two texts are a wrong pair, because they are not clearly two answers.
-        case [str(text), str() | int() | float() as start]:
+            value = dict(zip(names, _find(text, context), strict=True)) if text else []
+        case [str(text), int() | float() as start]:
             value = {"text": text, "answer_start": start}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         for i, item in enumerate(value):
             yield from _answers(item, context, f"{where}[{i}]")
     elif value is not None and value == value:

@@ -35,9 +35,10 @@ class QuestionAnswering(Pipeline):
         "answer".
       context: list of str, the context of each question.
       answers: list with one answer per question: a str, located by its first occurrence in the
-        context; (text, start), where start is the offset of its first character; a dict with "text"
-        and "answer_start" as in SQuAD; or None for no answer. A question may have a list of several
-        answers, of which training uses the first.
+        context that splits no word, else by its first occurrence; (text, start), where start is the
+        offset of its first character; a dict with "text" and "answer_start" as in SQuAD; or None
+        for no answer. A question may have a list of several answers, of which training uses the
+        first.
     """
 
     name = "question_answering"

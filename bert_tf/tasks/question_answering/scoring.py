@@ -5,6 +5,8 @@ import string
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -37,6 +39,8 @@ class _QuestionScores(NamedTuple):
     f1: float
     best_exact: float
     best_f1: float
+    null_exact: float
+    null_f1: float
     is_answered: bool
     null_odds: float
 
@@ -53,7 +57,7 @@ class Scorer:
         if self._is_version_2:
             texts = [text for text in texts if normalize_answer(text)] or [""]
         scores = []
-        for text in (given, best or ""):
+        for text in (given, best or "", ""):
             scores.append(max(exact_match(true, text) for true in texts))
             scores.append(max(f1(true, text, self._is_version_2) for true in texts))
         self._rows.append(_QuestionScores(bool(answers), *scores, bool(best), null_odds))
@@ -79,8 +83,21 @@ class Scorer:
                 results[f"best_{name}"], results[f"best_{name}_thresh"] = self.best_threshold(name)
         return {name: results[name] for name in self.names() if name in results}
 
+    def threshold(self):
+        """Return a null odds threshold that gives the best F1.
+
+        It is halfway between the odds of two questions, because rounding may change the odds.
+        """
+        rows = sorted((x for x in self._rows if x.is_answered), key=lambda row: row.null_odds)
+        odds = np.array([row.null_odds for row in rows] or [1.0])
+        lower, upper = np.append(odds[0] - 2.0, odds), np.append(odds, odds[-1] + 2.0)
+        middle = (lower + upper) / 2.0
+        # The sum of F1 if only the questions with odds up to the middle are answered.
+        gains = np.cumsum([0.0, *(row.best_f1 - row.null_f1 for row in rows)])
+        return float(middle[np.argmax(np.where(middle < upper, gains, -np.inf))])
+
     def best_threshold(self, name="f1"):
-        """Return the best score ("exact" or "f1") in percent and its null odds threshold.
+        """Return the official best score ("exact" or "f1") in percent and its threshold.
 
         The threshold may not achieve the score: as in the official script, questions with the same
         odds are added one at a time, and the threshold is 0 if answering no question is best.

@@ -244,7 +244,8 @@ def encoder_settings(path, given):
             f"{', '.join(_MODULES)}, in this order"
         )
     pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
-    settings = json_files.read(pooling_file, dict) if "Pooling" in modules else {}
+    is_read = "Pooling" in modules and ("pooling" not in given or files.exists(pooling_file))
+    settings = json_files.read(pooling_file, dict) if is_read else {}
     modes = settings.get("pooling_mode") or _older_modes(settings)
     model = read_json(folder, "config_sentence_transformers.json")
     name = model.get("default_prompt_name")
