@@ -108,16 +108,15 @@ class CheckLoss(keras.callbacks.Callback):
 
     async_safe = True  # lets Keras run without waiting for each step
 
-    def __init__(self):
-        super().__init__()
-        self._num_steps = 0
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        self._num_steps += 1
         loss = float((logs or {}).get("loss", 0.0))  # the mean over the epoch so far
         if not np.isfinite(loss):
             hint = "; load the model again, because its weights are damaged"
-            raise not_finite("loss", loss, self._num_steps, hint)
+            steps = self.params["steps"]  # with `steps_per_execution`, `batch` may exceed it
+            raise not_finite("loss", loss, self._epoch * steps + min(batch + 1, steps), hint)
 
 
 class AddScores(keras.callbacks.Callback):
