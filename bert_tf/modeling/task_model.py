@@ -82,6 +82,16 @@ def _arrays(inputs):
     return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
 
 
+class _LossMean(keras.metrics.Mean):
+    """The mean over the examples, also if the replicas have different numbers of them."""
+
+    def update_state(self, values, sample_weight=None):
+        if sample_weight is not None:
+            total = sum_over_replicas(keras.ops.cast(sample_weight, "float32"))
+            sample_weight = total / _num_replicas()
+        super().update_state(values, sample_weight)
+
+
 class TaskModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
 
@@ -140,6 +150,7 @@ class TaskModel:
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
+        self._loss_tracker = _LossMean("loss")
         # What is saved with the model.
         self._compile_config.config.update(given, logits_activation=self.logits_activation)
 
@@ -200,13 +211,12 @@ class TaskModel:
 
     if _IS_TENSORFLOW:
 
-        def _maybe_symbolic_build(self, *arguments, **options):
+        def _maybe_symbolic_build(self, iterator=None, data_batch=None):
             # Keras would average the first batch over the replicas, which fails for uneven shares.
-            if not self._uses_task or self._has_own_metrics:
-                super()._maybe_symbolic_build(*arguments, **options)
-            elif self.optimizer is not None and not self.optimizer.built:
-                with self.distribute_strategy.scope():
-                    self.optimizer.build(self.trainable_variables)
+            if self._distribute_strategy is not None:
+                if iterator is not None:
+                    data_batch = iterator.data_adapter.get_tf_dataset().element_spec
+                super()._maybe_symbolic_build(data_batch=data_batch)
 
         @tf.autograph.experimental.do_not_convert
         def train_step(self, data):
@@ -239,7 +249,7 @@ class TaskModel:
             loss, weights = self._compute_loss_of(x, y_pred)
             return self._update_means(x, y_pred, weights, loss, self._is_training)
         if y is None and self.task is not None:
-            y, sample_weight = self._targets(x)
+            y, sample_weight = self._targets(x, for_loss=False)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _compute_loss_of(self, batch, outputs):
@@ -254,21 +264,23 @@ class TaskModel:
         weight = 1.0 if training else next(iter(weights.values()))
         means["loss"].update_state(loss * count, weight / count)
         if self._has_own_metrics:
-            targets, sample_weight = self._targets(batch)
+            targets, sample_weight = self._targets(batch, for_loss=False)
             self._compile_metrics.update_state(targets, outputs, sample_weight)
         else:
             for name, values in self.task.fit_metrics(outputs, batch).items():
                 means[name].update_state(*values)
         return self.get_metrics_result()
 
-    def _targets(self, batch):
-        """Return the targets and weights for Keras' losses, which divide by all sizes."""
+    def _targets(self, batch, for_loss=True):
+        """Return the targets, and the weights for Keras' metrics or losses.
+
+        Losses divide by this replica's size and the number of replicas.
+        """
         weights = sum_over_replicas(self.task.loss_weights(batch))
         targets, factors = self.task.keras_targets(batch, weights)
-        count = _num_replicas()
 
         def scale(x):
             size = keras.ops.cast(keras.ops.size(x), "float32")
-            return x * size * count
+            return x * (size * _num_replicas() if for_loss else sum_over_replicas(size))
 
         return targets, keras.tree.map_structure(scale, factors)
