@@ -237,11 +237,11 @@ class TaskModel:
     # The steps of evaluation, and of training on JAX, call the following two methods.
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        self._is_training = training
         if self._uses_task:
-            self._is_training = training
             return self._compute_loss_of(x, y_pred)[0]
         if y is None and self.task is not None:
-            y, sample_weight = self._targets(x)
+            y, sample_weight = self._targets(x, training)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -249,7 +249,7 @@ class TaskModel:
             loss, weights = self._compute_loss_of(x, y_pred)
             return self._update_means(x, y_pred, weights, loss, self._is_training)
         if y is None and self.task is not None:
-            y, sample_weight = self._targets(x, for_loss=False)
+            y, sample_weight = self._targets(x, self._is_training, for_loss=False)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _compute_loss_of(self, batch, outputs):
@@ -264,14 +264,14 @@ class TaskModel:
         weight = 1.0 if training else next(iter(weights.values()))
         means["loss"].update_state(loss * count, weight / count)
         if self._has_own_metrics:
-            targets, sample_weight = self._targets(batch, for_loss=False)
+            targets, sample_weight = self._targets(batch, training, for_loss=False)
             self._compile_metrics.update_state(targets, outputs, sample_weight)
         else:
             for name, values in self.task.fit_metrics(outputs, batch).items():
                 means[name].update_state(*values)
         return self.get_metrics_result()
 
-    def _targets(self, batch, for_loss=True):
+    def _targets(self, batch, training, for_loss=True):
         """Return the targets, and the weights for Keras' metrics or losses.
 
         Losses divide by this replica's size and the number of replicas.
@@ -280,6 +280,7 @@ class TaskModel:
         targets, factors = self.task.keras_targets(batch, weights)
 
         def scale(x):
+            x = x * self.task.class_factors(batch) if training else x
             size = keras.ops.cast(keras.ops.size(x), "float32")
             return x * (size * _num_replicas() if for_loss else sum_over_replicas(size))
 

@@ -10,13 +10,15 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.configs.base import unknown_option
+from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Positive
 from bert_tf.modeling.task_model import RATE_CALLBACKS
 from bert_tf.optimization import make_optimizer
+from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.prediction import BatchRunner, parse_rows
 from bert_tf.training.progress import AddScores, CheckLoss
@@ -34,6 +36,21 @@ _OTHER_NAMES = {
     # of transformers
     "per_device_train_batch_size": "`batch_size`",
     "eval_dataset": "`validation_data`",
+    **dict.fromkeys(
+        (
+            "loss",
+            "metrics",
+            "weighted_metrics",
+            "run_eagerly",
+            "steps_per_execution",
+            "jit_compile",
+        ),
+        "`compile`",
+    ),
+    **dict.fromkeys(
+        ("weight_decay", "beta_1", "beta_2", "epsilon", "global_clipnorm", "bias_correction"),
+        "an optimizer in `compile`, such as `bert_tf.AdamWeightDecay`",
+    ),
 }
 
 # The activation of a task -> pattern of the names of its loss in Keras.
@@ -124,6 +141,13 @@ class Trainable(TaskSpec):
           UserError: if an argument is invalid.
         """
         columns, task_options = self._take(columns, self.fit_options, options)
+        for name, advice in (
+            ("optimizer", "pass it to `compile`"),
+            ("learning_rate", "pass `bert_tf.AdamWeightDecay` with it to `compile`"),
+        ):
+            value = options.get(name)
+            if hasattr(value, "get_config") or callable(value):
+                raise UserError(f"`{name}`: found {type(value).__name__}; {advice}")
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
         allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
@@ -136,9 +160,11 @@ class Trainable(TaskSpec):
                 )
             known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
             raise unknown_option(name, known, "this `fit`")
-        if task_options.get("class_weight") is not None and self.model.is_compiled_with("loss"):
+        has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
+        if task_options.get("class_weight") is not None and has_own_loss:
             raise UserError(
-                "`class_weight` cannot be combined with a loss of `compile`; use `sample_weight`"
+                "`class_weight` for several labels of a text cannot be combined with a loss of "
+                "`compile`, which weights texts; use `sample_weight`, or weights in the loss"
             )
         examples = {"train": self._examples(columns, self.arguments, "train")}
         if config.validation_split:
@@ -148,14 +174,20 @@ class Trainable(TaskSpec):
         elif validation_data is not None:
             names = ["validation_data"] * len(self.arguments)
             examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
+        for name in ("validation_batch_size", "validation_steps", "validation_freq"):
+            if config.is_given(name) and "dev" not in examples:
+                raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
+        if steps := config.validation_steps:
+            size = config.validation_batch_size or config.batch_size
+            examples["dev"] = examples["dev"][: steps * size]
         self.config = self._trained_config(examples)
         data = self._data(examples, **task_options)
         fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
         for callback in () if self._has_own_scores else callbacks:
-            # Keras knows the direction of its own metrics only. Ours are scores, except losses.
+            # Keras knows the direction of its own metrics only.
             monitor = getattr(callback, "monitor", "loss")
-            if getattr(callback, "mode", None) == "auto" and "loss" not in monitor:
+            if getattr(callback, "mode", None) == "auto" and not is_lower_better(monitor):
                 callback.mode = "max"
         history = fit(data, config, optimizer_config, callbacks, options)
         self._is_random = False
@@ -177,11 +209,13 @@ class Trainable(TaskSpec):
         data.start_training(self.model)
         if "dev" in data.examples:
             argument = None if config.validation_split else "validation_data"
+            size, freq = config.validation_batch_size or config.batch_size, config.validation_freq
             records = self._features(data, "dev", argument)
-            callbacks.insert(0, AddScores(lambda: self._scores(task, records, config.batch_size)))
+            callbacks.insert(0, AddScores(lambda: self._scores(task, records, size), freq))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
-                validation = self._validation(data, records, task, config.batch_size)
+                validation = self._validation(data, records, task, size)
                 options["validation_data"], options["validation_steps"] = validation
+                options["validation_freq"] = freq if isinstance(freq, int) else list(freq)
         if move:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
         with warnings.catch_warnings():
@@ -239,13 +273,15 @@ class Trainable(TaskSpec):
             options,
             dtype=self.model.compute_dtype,
             train_batch_size=config.batch_size,
-            eval_batch_size=config.batch_size,
+            eval_batch_size=config.validation_batch_size or config.batch_size,
             num_train_epochs=float(config.epochs),
             bucket_by_length=config.bucket_by_length,
         )
         unused = {
             "shuffle": not config.shuffle,
             "steps_per_epoch": config.steps_per_epoch,
+            "validation_steps": config.validation_steps,
+            "validation_freq": config.validation_freq != 1,
             "compile": self._compile_arguments or self._own_optimizer,
             **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
         }
@@ -289,8 +325,8 @@ class Trainable(TaskSpec):
         if row_multiple > 1:
             console.info("batches are cut to multiples of the %d devices", row_multiple)
         num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
-        # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Its iterator is
-        # then made anew for each epoch, which takes 0.1 s.
+        # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
+        # then needs a new iterator, which takes 0.1 s.
         batches, move = FitInput(
             serialized,
             batch_size=config.batch_size,
@@ -321,21 +357,28 @@ class Trainable(TaskSpec):
         return None if optimizer is self._default_optimizer else optimizer
 
     def evaluate(
-        self, *columns: Any, batch_size: int = FitConfig.batch_size, **options: Any
-    ) -> dict[str, float]:
+        self, *columns: Any, batch_size: int = FitConfig.batch_size, steps: int | None = None,
+        return_dict: bool = True, **options: Any,
+    ) -> dict[str, float]:  # fmt: skip
         """Return a dict of the metrics of the task's script, and the loss.
 
         Args:
           *columns: the data with labels, as in `fit`.
           batch_size: number of examples of the maximum length per step; shorter ones may be more.
+          steps: number of batches; only the first `steps * batch_size` examples are evaluated.
+          return_dict: True, as in Keras; the result is always a dict.
           **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
             are then part of the result.
 
         Raises:
           UserError: if an argument is invalid.
         """
+        if not return_dict:
+            raise UserError("`return_dict=False`: expected True; the result is always a dict")
+        check_value("steps", steps, Positive | None)
         columns, task_options = self._take(columns, self.evaluate_options, options)
-        examples = {"dev": self._examples(columns, self.arguments, "dev")}
+        examples = self._examples(columns, self.arguments, "dev")
+        examples = {"dev": examples[: steps and steps * batch_size]}
         data = self._data(examples, **task_options)
         task, records = data.make_task(self.model), self._features(data, "dev")
         scores = self._scores(task, records, batch_size)

@@ -120,15 +120,19 @@ class CheckLoss(keras.callbacks.Callback):
 
 
 class AddScores(keras.callbacks.Callback):
-    """Adds scores to the logs of each epoch. Must come before callbacks that read them."""
+    """Adds scores to the logs of epochs. Must come before callbacks that read them."""
 
-    def __init__(self, compute):
-        """Create the callback from a function that returns a dict; names get the prefix "val_"."""
+    def __init__(self, compute, freq):
+        """Create the callback from a function that returns a dict; names get the prefix "val_".
+
+        `freq` is Keras' `validation_freq`: a number of epochs, or a tuple of epochs from 1.
+        """
         super().__init__()
-        self._compute = compute
+        self._compute, self._freq = compute, freq
 
     def on_epoch_end(self, epoch, logs=None):
-        for name, value in self._compute().items():
+        epochs = range(0, epoch + 2, self._freq) if isinstance(self._freq, int) else self._freq
+        for name, value in (self._compute() if epoch + 1 in epochs else {}).items():
             logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
 
 

@@ -61,6 +61,10 @@ class Task:
         weights = self._is_real(batch)
         return weights * batch["sample_weight"] if "sample_weight" in batch else weights
 
+    def class_factors(self, batch):
+        """Return the weights of the labels of the examples or words, a number or (B, ...)."""
+        return 1.0
+
     def losses(self, outputs, batch, weights, training=True):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
@@ -93,7 +97,7 @@ class Task:
     def metrics(self, predictions):
         """Return a dict of metrics from the predictions of a split, a dict of arrays (N, ...).
 
-        The keys are `metric_names`. Lower is better for names that contain "loss", else higher.
+        The keys are `metric_names`. Lower is better for names with "loss" or "error", else higher.
         """
         raise NotImplementedError
 

@@ -138,6 +138,12 @@ class TokenClassificationTask(Task):
         self._tags, self._length = config.tags, config.max_seq_length
         self.class_weights = class_weights
 
+    def class_factors(self, batch):
+        if self.class_weights is None:
+            return 1.0
+        class_weights = ops.convert_to_tensor(self.class_weights, "float32")
+        return ops.take(class_weights, batch["tag_ids"])
+
     def loss_weights(self, batch):
         return {"words": ops.sum(self._is_word(batch))}
 
@@ -148,9 +154,7 @@ class TokenClassificationTask(Task):
 
     def losses(self, outputs, batch, weights, training=True):
         losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None]
-        if training and self.class_weights is not None:
-            class_weights = ops.convert_to_tensor(self.class_weights, "float32")
-            losses = losses * ops.take(class_weights, batch["tag_ids"])
+        losses = losses * self.class_factors(batch) if training else losses
         # A batch may have no words if all are classified in other windows.
         return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
 
