@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.keras_losses import for_logits
 from bert_tf.modeling.token_layout import can_skip_padding
 
@@ -151,7 +152,8 @@ class TaskModel:
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
         self._loss_tracker = _LossMean("loss")
-        # What is saved with the model.
+        # What is saved with the model. Keras' own config has False where "auto" means it here.
+        given |= {"jit_compile": options.get("jit_compile", "auto")}
         self._compile_config.config.update(given, logits_activation=self.logits_activation)
 
     def compile_from_config(self, config):
@@ -176,12 +178,12 @@ class TaskModel:
                     )
         if "validation_data" in options:
             options["validation_data"] = _arrays(options["validation_data"])
-        with self._skipping_padding():
+        with self._tracing():
             return super().fit(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.evaluate)
     def evaluate(self, x=None, *arguments, **options):
-        with self._skipping_padding():
+        with self._tracing():
             return super().evaluate(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.predict)
@@ -190,16 +192,19 @@ class TaskModel:
 
     @functools.wraps(keras.Model.train_on_batch)
     def train_on_batch(self, x, *arguments, **options):
-        return super().train_on_batch(_arrays(x), *arguments, **options)
+        with self._tracing():
+            return super().train_on_batch(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.test_on_batch)
     def test_on_batch(self, x, *arguments, **options):
         return super().test_on_batch(_arrays(x), *arguments, **options)
 
     @contextlib.contextmanager
-    def _skipping_padding(self):
-        """Skip padding in functions that Keras traces here."""
-        previous = self.skip_padding
+    def _tracing(self):
+        """Skip padding in functions that Keras traces here, and compile them as `compile` says."""
+        previous, options = self.skip_padding, self._compile_config.config
+        is_uncompiled = options.get("jit_compile") is False or bool(options.get("run_eagerly"))
+        token = cpu_graph.set_uncompiled(is_uncompiled)
         if self.task is not None and _IS_TENSORFLOW:
             self.skip_padding = can_skip_padding(
                 self.distribute_strategy, self.jit_compile, self.task.reads_padding, previous
@@ -208,6 +213,7 @@ class TaskModel:
             yield
         finally:
             self.skip_padding = previous
+            cpu_graph.reset_uncompiled(token)
 
     if _IS_TENSORFLOW:
 

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.cpu_graph import float32
+from bert_tf.modeling.cpu_graph import float32, may_compile
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
@@ -276,7 +276,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once instead of
         # 15 times and writes in place, which takes a quarter of the time.
         is_large = _IS_TENSORFLOW and weight.shape.num_elements() >= COMPILED_SIZE
-        assign_update = self._compiled if is_large and "CPU" in weight.device else self._assign
+        is_large = is_large and "CPU" in weight.device and may_compile()
+        assign_update = self._compiled if is_large else self._assign
         rate = rate * self._rate_factors[i]
         assign_update(
             (weight, m, v), gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
