@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, Any
 
-from bert_tf.configs.base import REQUIRED, Config, check_value, derived, option
+from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.task import TaskOptions, check_length
 from bert_tf.errors import UserError
@@ -105,27 +105,17 @@ class FitConfig(BatchConfig):
         False, "Whether to batch examples of similar length.", requires="shuffle"
     )
     steps_per_epoch: Positive | None = option(None, "Number of batches per epoch.")
-    validation_batch_size: _BatchSize | None = option(
-        None, "Rows per batch of the validation. Default: batch_size."
-    )
+    validation_batch_size: _BatchSize | None = option(None, "Default: batch_size.")
     validation_steps: Positive | None = option(
         None, "Number of batches to validate: the first validation_steps x batch size examples."
     )
     validation_freq: Any = option(
-        1,
-        "Number of epochs between validations, or a list of the epochs, from 1, to validate after.",
+        1, "Epochs between validations, or a list of the epochs, from 1, to validate after."
     )
     output_dir: str | None = option(
         None,
         "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",
     )
-
-    def validate(self):
-        super().validate()
-        is_list = isinstance(self.validation_freq, tuple)
-        check_value(
-            "validation_freq", self.validation_freq, list[Positive] if is_list else Positive
-        )
 
 
 @dataclasses.dataclass(frozen=True)

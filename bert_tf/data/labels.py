@@ -212,15 +212,12 @@ class Labels:
         is_multi_label, size = self.task_type == "multi_label", len(labels)
         counts = sum(map(self.row, labels), np.zeros(len(self.names)))
         is_constant = (counts == 0) | (is_multi_label & (counts == size))
-        for found, where in ("no", counts == 0), ("every", is_constant & (counts > 0)):
-            if names := [x for x, is_found in zip(self.names, where, strict=True) if is_found]:
-                console.warning(
-                    "`%s=balanced`: %s training example has the label %s; the weight is 1",
-                    argument, found, abbreviate(names, _MAX_LABELS),
-                )  # fmt: skip
-        ones = np.where(is_constant, 1.0, counts)
-        others = size - counts if is_multi_label else size / (~is_constant).sum().clip(1)
-        return np.where(is_constant, 1.0, others / ones).tolist()
+        if names := [self.names[i] for i in np.flatnonzero(is_constant)]:
+            found = "no training example, or each, has" if is_multi_label else "no example has"
+            names = abbreviate(names, _MAX_LABELS)
+            console.warning("`%s=balanced`: %s the labels %s: weight 1", argument, found, names)
+        sums = size - counts if is_multi_label else size / (~is_constant).sum().clip(1)
+        return np.where(is_constant, 1.0, sums / counts.clip(1e-9)).tolist()
 
     def _read_name(self, value):
         if _is_missing(value):

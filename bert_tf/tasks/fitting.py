@@ -1,6 +1,7 @@
 """`fit` and `evaluate` of the classes: in memory by Keras, or in a folder by the scripts' loop."""
 
 import dataclasses
+import inspect
 import re
 import warnings
 from typing import Any
@@ -10,14 +11,13 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.configs.base import check_value, unknown_option
+from bert_tf.configs.base import unknown_option
 from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
-from bert_tf.io.json_files import Positive
 from bert_tf.modeling.task_model import RATE_CALLBACKS
-from bert_tf.optimization import make_optimizer
+from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.prediction import BatchRunner, parse_rows
@@ -36,20 +36,9 @@ _OTHER_NAMES = {
     # of transformers
     "per_device_train_batch_size": "`batch_size`",
     "eval_dataset": "`validation_data`",
+    **dict.fromkeys(inspect.signature(keras.Model.compile).parameters, "`compile`"),
     **dict.fromkeys(
-        (
-            "loss",
-            "metrics",
-            "weighted_metrics",
-            "run_eagerly",
-            "steps_per_execution",
-            "jit_compile",
-        ),
-        "`compile`",
-    ),
-    **dict.fromkeys(
-        ("weight_decay", "beta_1", "beta_2", "epsilon", "global_clipnorm", "bias_correction"),
-        "an optimizer in `compile`, such as `bert_tf.AdamWeightDecay`",
+        inspect.signature(AdamWeightDecay).parameters, "`compile(bert_tf.AdamWeightDecay(...))`"
     ),
 }
 
@@ -141,13 +130,10 @@ class Trainable(TaskSpec):
           UserError: if an argument is invalid.
         """
         columns, task_options = self._take(columns, self.fit_options, options)
-        for name, advice in (
-            ("optimizer", "pass it to `compile`"),
-            ("learning_rate", "pass `bert_tf.AdamWeightDecay` with it to `compile`"),
-        ):
-            value = options.get(name)
-            if hasattr(value, "get_config") or callable(value):
-                raise UserError(f"`{name}`: found {type(value).__name__}; {advice}")
+        for name in ("optimizer", "learning_rate"):
+            if hasattr(value := options.get(name), "get_config") or callable(value):
+                found = f"found {type(value).__name__}; use {_OTHER_NAMES[name]}"
+                raise UserError(f"`{name}` of `fit`: {found}")
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
         allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
@@ -163,8 +149,8 @@ class Trainable(TaskSpec):
         has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
         if task_options.get("class_weight") is not None and has_own_loss:
             raise UserError(
-                "`class_weight` for several labels of a text cannot be combined with a loss of "
-                "`compile`, which weights texts; use `sample_weight`, or weights in the loss"
+                "`class_weight` of `task_type=multi_label` cannot be combined with a loss of "
+                "`compile`; use `sample_weight`, or weights of labels in the loss"
             )
         examples = {"train": self._examples(columns, self.arguments, "train")}
         if config.validation_split:
@@ -174,12 +160,12 @@ class Trainable(TaskSpec):
         elif validation_data is not None:
             names = ["validation_data"] * len(self.arguments)
             examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
-        for name in ("validation_batch_size", "validation_steps", "validation_freq"):
-            if config.is_given(name) and "dev" not in examples:
+        for name in config.given & {"validation_batch_size", "validation_steps", "validation_freq"}:
+            if "dev" not in examples:
                 raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
-        if steps := config.validation_steps:
-            size = config.validation_batch_size or config.batch_size
-            examples["dev"] = examples["dev"][: steps * size]
+        size = config.validation_batch_size or config.batch_size
+        if config.validation_steps:
+            examples["dev"] = examples["dev"][: config.validation_steps * size]
         self.config = self._trained_config(examples)
         data = self._data(examples, **task_options)
         fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
@@ -375,7 +361,6 @@ class Trainable(TaskSpec):
         """
         if not return_dict:
             raise UserError("`return_dict=False`: expected True; the result is always a dict")
-        check_value("steps", steps, Positive | None)
         columns, task_options = self._take(columns, self.evaluate_options, options)
         examples = self._examples(columns, self.arguments, "dev")
         examples = {"dev": examples[: steps and steps * batch_size]}

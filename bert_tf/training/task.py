@@ -28,6 +28,9 @@ class Task:
     """
 
     model = None
+    class_weights: tuple[float, ...] | None = None
+    # The label in a batch, for class weights.
+    label_name = ""
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     # The settings that the losses depend on, by name.
@@ -63,7 +66,12 @@ class Task:
 
     def class_factors(self, batch):
         """Return the weights of the labels of the examples or words, a number or (B, ...)."""
-        return 1.0
+        if self.class_weights is None:
+            return 1.0
+        weights = ops.convert_to_tensor(self.class_weights, "float32")
+        if self.label_name in batch:
+            return ops.take(weights, batch[self.label_name])
+        return ops.sum(weights * batch["label_values"], -1)
 
     def losses(self, outputs, batch, weights, training=True):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.

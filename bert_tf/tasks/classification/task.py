@@ -60,14 +60,6 @@ class ClassificationTask(Task):
         losses = ops.sum(losses * self.example_weights(batch))
         return {self.loss_names[0]: losses / weights["examples"]}
 
-    def class_factors(self, batch):
-        if self.class_weights is None:
-            return 1.0
-        class_weights = ops.convert_to_tensor(self.class_weights, "float32")
-        if "label_values" in batch:
-            return ops.sum(class_weights * batch["label_values"], -1)
-        return ops.take(class_weights, batch["label_ids"])
-
     def _example_losses(self, outputs, batch, training=False):
         logits, is_soft = outputs["logits"], "label_values" in batch
         loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
@@ -152,6 +144,9 @@ class MultiLabelTask(ClassificationTask):
     @staticmethod
     def decide(predictions):
         return (predictions["probabilities"] >= 0.5).astype("float32")
+
+    def class_factors(self, batch):
+        return 1.0  # they weight parts of an example's loss
 
     def _example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]

@@ -127,6 +127,7 @@ def convert_documents(documents, tokenizer, config, lengths):
 class TokenClassificationTask(Task):
     """Trains a token classifier on records with the schema `records.TAGGING`."""
 
+    label_name = "tag_ids"
     loss_names = ("tagging_loss",)
     fit_metric_names = ("accuracy",)
 
@@ -137,12 +138,6 @@ class TokenClassificationTask(Task):
         self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
         self._tags, self._length = config.tags, config.max_seq_length
         self.class_weights = class_weights
-
-    def class_factors(self, batch):
-        if self.class_weights is None:
-            return 1.0
-        class_weights = ops.convert_to_tensor(self.class_weights, "float32")
-        return ops.take(class_weights, batch["tag_ids"])
 
     def loss_weights(self, batch):
         return {"words": ops.sum(self._is_word(batch))}
