@@ -18,8 +18,8 @@ def captured_fit(pipeline, *arguments, **options):
     """Return an epoch of the batches that `fit` passes to Keras, as dicts of lists."""
     epoch = []
 
-    def fit(batches, **_):
-        for batch in batches.as_numpy_iterator():
+    def fit(batches, steps_per_epoch, **_):
+        for batch in batches.take(steps_per_epoch).as_numpy_iterator():
             epoch.append({name: x.tolist() for name, x in batch.items()})
 
     pipeline.model.fit = fit
