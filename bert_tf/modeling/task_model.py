@@ -151,7 +151,8 @@ class TaskModel:
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
-        self._loss_tracker = _LossMean("loss")
+        # Like Keras' own, it is not part of the model, which may be locked.
+        object.__setattr__(self, "_loss_tracker", _LossMean("loss"))
         # What is saved with the model. Keras' own config has False where "auto" means it here.
         given |= {"jit_compile": options.get("jit_compile", "auto")}
         self._compile_config.config.update(given, logits_activation=self.logits_activation)
