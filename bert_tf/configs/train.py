@@ -1,7 +1,7 @@
 """Configurations of training: the loop, the optimizer, the devices and fine-tuning."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, derived, option
 from bert_tf.configs.model import ModelConfig
@@ -108,9 +108,6 @@ class FitConfig(BatchConfig):
     validation_batch_size: _BatchSize | None = option(None, "Default: batch_size.")
     validation_steps: Positive | None = option(
         None, "Number of batches to validate: the first validation_steps x batch size examples."
-    )
-    validation_freq: Any = option(
-        1, "Epochs between validations, or a list of the epochs, from 1, to validate after."
     )
     output_dir: str | None = option(
         None,

@@ -136,7 +136,8 @@ class Trainable(TaskSpec):
                 raise UserError(f"`{name}` of `fit`: {found}")
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
-        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
+        of_keras = ("initial_epoch", "validation_freq")
+        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else of_keras)}
         for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
@@ -160,8 +161,8 @@ class Trainable(TaskSpec):
         elif validation_data is not None:
             names = ["validation_data"] * len(self.arguments)
             examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
-        for name in config.given & {"validation_batch_size", "validation_steps", "validation_freq"}:
-            if "dev" not in examples:
+        for name in ("validation_batch_size", "validation_steps", "validation_freq"):
+            if "dev" not in examples and name in config.given | options.keys():
                 raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
         size = config.validation_batch_size or config.batch_size
         if config.validation_steps:
@@ -195,13 +196,14 @@ class Trainable(TaskSpec):
         data.start_training(self.model)
         if "dev" in data.examples:
             argument = None if config.validation_split else "validation_data"
-            size, freq = config.validation_batch_size or config.batch_size, config.validation_freq
+            size = config.validation_batch_size or config.batch_size
+            freq = options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
             callbacks.insert(0, AddScores(lambda: self._scores(task, records, size), freq))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
                 validation = self._validation(data, records, task, size)
                 options["validation_data"], options["validation_steps"] = validation
-                options["validation_freq"] = freq if isinstance(freq, int) else list(freq)
+                options["validation_freq"] = freq
         if move:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
         with warnings.catch_warnings():
@@ -267,7 +269,6 @@ class Trainable(TaskSpec):
             "shuffle": not config.shuffle,
             "steps_per_epoch": config.steps_per_epoch,
             "validation_steps": config.validation_steps,
-            "validation_freq": config.validation_freq != 1,
             "compile": self._compile_arguments or self._own_optimizer,
             **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
         }

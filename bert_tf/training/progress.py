@@ -125,7 +125,7 @@ class AddScores(keras.callbacks.Callback):
     def __init__(self, compute, freq):
         """Create the callback from a function that returns a dict; names get the prefix "val_".
 
-        `freq` is Keras' `validation_freq`: a number of epochs, or a tuple of epochs from 1.
+        `freq` is Keras' `validation_freq`: a number of epochs, or a list of epochs from 1.
         """
         super().__init__()
         self._compute, self._freq = compute, freq
