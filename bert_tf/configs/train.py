@@ -105,6 +105,10 @@ class FitConfig(BatchConfig):
         False, "Whether to batch examples of similar length.", requires="shuffle"
     )
     steps_per_epoch: Positive | None = option(None, "Number of batches per epoch.")
+    validation_batch_size: _BatchSize | None = option(None, "Default: batch_size.")
+    validation_steps: Positive | None = option(
+        None, "Number of batches to validate: the first validation_steps x batch size examples."
+    )
     output_dir: str | None = option(
         None,
         "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",

@@ -1,6 +1,8 @@
 """Tables from the arguments of `fit`: lists, mappings, DataFrames and datasets."""
 
 import itertools
+import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 import keras
@@ -13,6 +15,9 @@ from bert_tf.data.columns import class_names, plain_rows
 from bert_tf.data.labels import read_number
 from bert_tf.data.tables import TO_PYTHON, plain
 from bert_tf.errors import UserError, check_unicode, counted, shown
+
+# Reading data takes longer than this if it has no end, or is large.
+_SECONDS = 10.0
 
 
 def read_table(columns, arguments, names, required, known=(), known_labels=()):
@@ -29,7 +34,7 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
       known_labels: those that cannot be columns of texts.
     """
     first, *others = columns
-    first = list(first) if isinstance(first, Iterator) else first
+    first = list(_watched(first, arguments[0])) if isinstance(first, Iterator) else first
     if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
         first, others = _read_dataset(first, others, arguments)
     if len(others) >= len(arguments):
@@ -77,18 +82,30 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
     return from_columns(values, arguments[0]), columns[len(names) :]
 
 
+def _watched(items, argument):
+    """Yield the items, with a warning after some seconds, because there may be no end."""
+    end = time.monotonic() + _SECONDS
+    for count, item in enumerate(items):
+        if time.monotonic() > end:
+            message = "`%s`: %d items read, and there are more; they must end, because all are read"
+            console.warning(f"{message} before the first step", argument, count)
+            end = math.inf
+        yield item
+
+
 def _read_dataset(dataset, others, arguments):
     """Read a dataset of batches of tuples; return its first column and the others."""
-    if isinstance(dataset, keras.utils.PyDataset):
+    is_py = isinstance(dataset, keras.utils.PyDataset)
+    if (dataset.num_batches if is_py else dataset.cardinality()) in (None, -1):
+        raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
+    if is_py:
         batches = [dataset[i] for i in range(dataset.num_batches)]
     else:
-        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
         if isinstance(dataset.element_spec, dict):
             return dataset, others
         if not tf.nest.flatten(dataset.element_spec)[0].shape.rank:
             dataset = dataset.batch(1)
-        batches = list(dataset.as_numpy_iterator())
+        batches = list(_watched(dataset.as_numpy_iterator(), arguments[0]))
         if not batches:
             raise UserError(f"`{arguments[0]}`: found an empty dataset")
     for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
@@ -116,7 +133,7 @@ def from_columns(values, argument):
             return None
         if all(spec.shape.rank != 0 for spec in tf.nest.flatten(values.element_spec)):
             values = values.unbatch()
-        rows = _rows_of_dicts(values.as_numpy_iterator())
+        rows = _rows_of_dicts(_watched(values.as_numpy_iterator(), argument))
     elif isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
         rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)

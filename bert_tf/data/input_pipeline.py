@@ -282,25 +282,54 @@ class EvaluationInput(_RecordInput):
 
 @dataclasses.dataclass(eq=False)
 class FitInput(_RecordInput):
-    """Batches for Keras' `fit`; the last one of an epoch may be smaller.
+    """Batches for Keras' `fit`; the last one of a pass over the data may be smaller.
 
     `paths` has serialized records instead of files. `bucket_by_length` is as in `TrainingInput`.
+    Batches are cut to a multiple of `row_multiple` rows.
     """
 
     shuffle: bool = False
     bucket_by_length: bool = False
+    row_multiple: int = 1
 
     @tf.autograph.experimental.do_not_convert
-    def batches(self):
-        """Return an endless dataset of batches, which are shuffled anew in each pass."""
-        count, values = len(self.paths), tf.constant(self.paths)
+    def batches(self, num_steps=None):
+        """Return an endless dataset of batches, or one of the next `num_steps` batches.
+
+        The data is shuffled anew in each pass. The second result is a function that moves a finite
+        dataset to the batches after these, and None for an endless one.
+        """
+        rows, move = self._rows().enumerate(), None
+        if num_steps is not None:
+            stream, epoch = rows.as_numpy_iterator(), []
+            move = epoch.clear
+
+            def read():
+                for i in range(num_steps):
+                    if i == len(epoch):
+                        epoch.append(next(stream))
+                    yield epoch[i]
+
+            rows = tf.data.Dataset.from_generator(read, output_signature=rows.element_spec)
+            rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
+        values = tf.constant(self.paths)
+
+        def parse(step, rows):
+            noise = self.masking and self.masking.noise(step, tf.size(rows))
+            return self._parse(tf.gather(values, rows), noise)
+
+        return rows.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), move
+
+    def _rows(self):
+        """Return an endless dataset of the indices of each batch, int64 (B,)."""
+        count = len(self.paths)
         indices = tf.data.Dataset.range(count)
         if self.shuffle:
             # The masks of a batch depend on its number, so the order must depend on their seed.
             indices = indices.shuffle(count, self.masking and self.masking.identity[1])
         size = group_size(count, self.batch_size) if self.bucket_by_length else 1
         if size > 1:
-            lengths = records.num_tokens(values, self.schema, self.lengths)
+            lengths = records.num_tokens(tf.constant(self.paths), self.schema, self.lengths)
 
             def sort(group):
                 return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))
@@ -309,12 +338,10 @@ class FitInput(_RecordInput):
         batches = indices.batch(self.batch_size)
         if size > 1:
             batches = batches.shuffle(size, self.masking and self.masking.identity[1])
-        batches = batches.repeat().map(lambda rows: tf.gather(values, rows))
-        if self.masking:  # other masks in each pass
-            batches = batches.enumerate().map(
-                lambda step, batch: (batch, self.masking.noise(step, tf.size(batch)))
-            )
-        return batches.map(self._parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        if (unit := self.row_multiple) > 1:
+            batches = batches.map(lambda rows: rows[: tf.size(rows) // unit * unit])
+            batches = batches.filter(lambda rows: tf.size(rows) > 0)
+        return batches.repeat()
 
 
 def length_multiple(strategy, xla, max_seq_length):

@@ -170,8 +170,9 @@ class Labels:
     def weights(self, choice, labels, argument="class_weights"):
         """Return and log the loss weights of the labels, as a tuple of L floats.
 
-        The balanced weight of a label with n of N examples is N / (L * n), as in scikit-learn. For
-        "multi_label" it is (N - n) / n, which balances examples with and without the label.
+        The balanced weight of a label with n of N examples is N / (L * n), as in scikit-learn, with
+        L labels that occur. For "multi_label" it is (N - n) / n, which balances examples with and
+        without the label. Labels that have nothing to balance get the weight 1 and a warning.
 
         Args:
           choice: "balanced"; a dict from labels to weights, 1 for other labels; or L numbers.
@@ -210,12 +211,13 @@ class Labels:
     def _balanced_weights(self, labels, argument):
         is_multi_label, size = self.task_type == "multi_label", len(labels)
         counts = sum(map(self.row, labels), np.zeros(len(self.names)))
-        for name, count in zip(self.names, counts, strict=True):
-            if count == 0 or (is_multi_label and count == size):
-                found = "all training examples have" if count else "no training example has"
-                raise UserError(f"`{argument}=balanced`: {found} the label {name!r}")
-        balanced = (size - counts) / counts if is_multi_label else size / (len(counts) * counts)
-        return balanced.tolist()
+        is_constant = (counts == 0) | (is_multi_label & (counts == size))
+        if names := [self.names[i] for i in np.flatnonzero(is_constant)]:
+            found = "no training example, or each, has" if is_multi_label else "no example has"
+            names = abbreviate(names, _MAX_LABELS)
+            console.warning("`%s=balanced`: %s the labels %s: weight 1", argument, found, names)
+        sums = size - counts if is_multi_label else size / (~is_constant).sum().clip(1)
+        return np.where(is_constant, 1.0, sums / counts.clip(1e-9)).tolist()
 
     def _read_name(self, value):
         if _is_missing(value):

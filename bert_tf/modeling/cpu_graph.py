@@ -43,6 +43,18 @@ def portable():
         _is_portable.reset(token)
 
 
+_is_uncompiled = contextvars.ContextVar("is_uncompiled", default=False)
+set_uncompiled, reset_uncompiled = _is_uncompiled.set, _is_uncompiled.reset
+
+
+def may_compile():
+    """Return whether XLA may compile: not with `jit_compile=False`, nor with a debugger."""
+    from tensorflow.python.eager import context
+
+    # `tf.debugging.enable_check_numerics` and `enable_dump_debug_info` add callbacks.
+    return not (_is_uncompiled.get() or context.context().op_callbacks)
+
+
 # Models may be traced in several threads, which share the traces of `_trace`.
 _trace_lock = threading.Lock()
 
@@ -79,7 +91,8 @@ def call_with_gradient(function, x, *arguments):
 def gelu(x):
     """Return the tanh approximation of GELU of x (T, H), for training."""
     # XLA compiles each number of rows anew, in 0.1 s. 2 to 3 steps of a wide model gain that back.
-    return call_with_gradient(_compiled_gelu if x.shape[-1] >= _COMPILED_WIDTH else _gelu, x)
+    is_compiled = x.shape[-1] >= _COMPILED_WIDTH and may_compile()
+    return call_with_gradient(_compiled_gelu if is_compiled else _gelu, x)
 
 
 def _gelu(x):

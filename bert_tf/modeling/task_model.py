@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf.errors import UserError
+from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.keras_losses import for_logits
 from bert_tf.modeling.token_layout import can_skip_padding
 
@@ -82,6 +83,16 @@ def _arrays(inputs):
     return {name: np.array(x) if isinstance(x, list) else x for name, x in inputs.items()}
 
 
+class _LossMean(keras.metrics.Mean):
+    """The mean over the examples, also if the replicas have different numbers of them."""
+
+    def update_state(self, values, sample_weight=None):
+        if sample_weight is not None:
+            total = sum_over_replicas(keras.ops.cast(sample_weight, "float32"))
+            sample_weight = total / _num_replicas()
+        super().update_state(values, sample_weight)
+
+
 class TaskModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
 
@@ -140,7 +151,10 @@ class TaskModel:
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
-        # What is saved with the model.
+        # Like Keras' own, it is not part of the model, which may be locked.
+        object.__setattr__(self, "_loss_tracker", _LossMean("loss"))
+        # What is saved with the model. Keras' own config has False where "auto" means it here.
+        given |= {"jit_compile": options.get("jit_compile", "auto")}
         self._compile_config.config.update(given, logits_activation=self.logits_activation)
 
     def compile_from_config(self, config):
@@ -165,12 +179,12 @@ class TaskModel:
                     )
         if "validation_data" in options:
             options["validation_data"] = _arrays(options["validation_data"])
-        with self._skipping_padding():
+        with self._tracing():
             return super().fit(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.evaluate)
     def evaluate(self, x=None, *arguments, **options):
-        with self._skipping_padding():
+        with self._tracing():
             return super().evaluate(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.predict)
@@ -179,16 +193,19 @@ class TaskModel:
 
     @functools.wraps(keras.Model.train_on_batch)
     def train_on_batch(self, x, *arguments, **options):
-        return super().train_on_batch(_arrays(x), *arguments, **options)
+        with self._tracing():
+            return super().train_on_batch(_arrays(x), *arguments, **options)
 
     @functools.wraps(keras.Model.test_on_batch)
     def test_on_batch(self, x, *arguments, **options):
         return super().test_on_batch(_arrays(x), *arguments, **options)
 
     @contextlib.contextmanager
-    def _skipping_padding(self):
-        """Skip padding in functions that Keras traces here."""
-        previous = self.skip_padding
+    def _tracing(self):
+        """Skip padding in functions that Keras traces here, and compile them as `compile` says."""
+        previous, options = self.skip_padding, self._compile_config.config
+        is_uncompiled = options.get("jit_compile") is False or bool(options.get("run_eagerly"))
+        token = cpu_graph.set_uncompiled(is_uncompiled)
         if self.task is not None and _IS_TENSORFLOW:
             self.skip_padding = can_skip_padding(
                 self.distribute_strategy, self.jit_compile, self.task.reads_padding, previous
@@ -197,16 +214,16 @@ class TaskModel:
             yield
         finally:
             self.skip_padding = previous
+            cpu_graph.reset_uncompiled(token)
 
     if _IS_TENSORFLOW:
 
-        def _maybe_symbolic_build(self, *arguments, **options):
+        def _maybe_symbolic_build(self, iterator=None, data_batch=None):
             # Keras would average the first batch over the replicas, which fails for uneven shares.
-            if not self._uses_task or self._has_own_metrics:
-                super()._maybe_symbolic_build(*arguments, **options)
-            elif self.optimizer is not None and not self.optimizer.built:
-                with self.distribute_strategy.scope():
-                    self.optimizer.build(self.trainable_variables)
+            if self._distribute_strategy is not None:
+                if iterator is not None:
+                    data_batch = iterator.data_adapter.get_tf_dataset().element_spec
+                super()._maybe_symbolic_build(data_batch=data_batch)
 
         @tf.autograph.experimental.do_not_convert
         def train_step(self, data):
@@ -227,11 +244,11 @@ class TaskModel:
     # The steps of evaluation, and of training on JAX, call the following two methods.
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        self._is_training = training
         if self._uses_task:
-            self._is_training = training
             return self._compute_loss_of(x, y_pred)[0]
         if y is None and self.task is not None:
-            y, sample_weight = self._targets(x)
+            y, sample_weight = self._targets(x, training)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -239,7 +256,7 @@ class TaskModel:
             loss, weights = self._compute_loss_of(x, y_pred)
             return self._update_means(x, y_pred, weights, loss, self._is_training)
         if y is None and self.task is not None:
-            y, sample_weight = self._targets(x)
+            y, sample_weight = self._targets(x, self._is_training, for_loss=False)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _compute_loss_of(self, batch, outputs):
@@ -254,21 +271,24 @@ class TaskModel:
         weight = 1.0 if training else next(iter(weights.values()))
         means["loss"].update_state(loss * count, weight / count)
         if self._has_own_metrics:
-            targets, sample_weight = self._targets(batch)
+            targets, sample_weight = self._targets(batch, training, for_loss=False)
             self._compile_metrics.update_state(targets, outputs, sample_weight)
         else:
             for name, values in self.task.fit_metrics(outputs, batch).items():
                 means[name].update_state(*values)
         return self.get_metrics_result()
 
-    def _targets(self, batch):
-        """Return the targets and weights for Keras' losses, which divide by all sizes."""
+    def _targets(self, batch, training, for_loss=True):
+        """Return the targets, and the weights for Keras' metrics or losses.
+
+        Losses divide by this replica's size and the number of replicas.
+        """
         weights = sum_over_replicas(self.task.loss_weights(batch))
         targets, factors = self.task.keras_targets(batch, weights)
-        count = _num_replicas()
 
         def scale(x):
+            x = x * self.task.class_factors(batch) if training else x
             size = keras.ops.cast(keras.ops.size(x), "float32")
-            return x * size * count
+            return x * (size * _num_replicas() if for_loss else sum_over_replicas(size))
 
         return targets, keras.tree.map_structure(scale, factors)

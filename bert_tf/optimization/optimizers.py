@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.cpu_graph import float32
+from bert_tf.modeling.cpu_graph import float32, may_compile
 
 _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
@@ -280,7 +280,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         is_large = _IS_TENSORFLOW and weight.shape.num_elements() >= COMPILED_SIZE
         rate = rate * self._rate_factors[i]
         arguments = gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
-        if is_large and "CPU" in weight.device:
+        if is_large and "CPU" in weight.device and may_compile():
             # Handles, because the trace of a function that takes variables updates those of its
             # first call in the scope of a MirroredStrategy.
             self._compiled([x.handle for x in (weight, m, v)], weight.dtype, *arguments)

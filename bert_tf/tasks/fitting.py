@@ -1,6 +1,7 @@
 """`fit` and `evaluate` of the classes: in memory by Keras, or in a folder by the scripts' loop."""
 
 import dataclasses
+import inspect
 import re
 import warnings
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from bert_tf import console
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.configs.base import unknown_option
 from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
@@ -15,11 +17,12 @@ from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.task_model import RATE_CALLBACKS
-from bert_tf.optimization import make_optimizer
+from bert_tf.optimization import AdamWeightDecay, make_optimizer
+from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.prediction import BatchRunner, parse_rows
 from bert_tf.training.progress import AddScores, CheckLoss
-from bert_tf.training.strategy import divide_batches, model_strategy, use_xla
+from bert_tf.training.strategy import fill_batches, model_strategy, num_devices, use_xla
 from bert_tf.training.task import TaskSpec
 
 # Options of a `TrainConfig` -> the arguments that replace them.
@@ -33,6 +36,10 @@ _OTHER_NAMES = {
     # of transformers
     "per_device_train_batch_size": "`batch_size`",
     "eval_dataset": "`validation_data`",
+    **dict.fromkeys(inspect.signature(keras.Model.compile).parameters, "`compile`"),
+    **dict.fromkeys(
+        inspect.signature(AdamWeightDecay).parameters, "`compile(bert_tf.AdamWeightDecay(...))`"
+    ),
 }
 
 # The activation of a task -> pattern of the names of its loss in Keras.
@@ -123,9 +130,14 @@ class Trainable(TaskSpec):
           UserError: if an argument is invalid.
         """
         columns, task_options = self._take(columns, self.fit_options, options)
+        for name in ("optimizer", "learning_rate"):
+            if hasattr(value := options.get(name), "get_config") or callable(value):
+                found = f"found {type(value).__name__}; use {_OTHER_NAMES[name]}"
+                raise UserError(f"`{name}` of `fit`: {found}")
         config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
-        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else ["initial_epoch"])}
+        of_keras = ("initial_epoch", "validation_freq")
+        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else of_keras)}
         for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
@@ -135,9 +147,11 @@ class Trainable(TaskSpec):
                 )
             known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
             raise unknown_option(name, known, "this `fit`")
-        if task_options.get("class_weight") is not None and self.model.is_compiled_with("loss"):
+        has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
+        if task_options.get("class_weight") is not None and has_own_loss:
             raise UserError(
-                "`class_weight` cannot be combined with a loss of `compile`; use `sample_weight`"
+                "`class_weight` of `task_type=multi_label` cannot be combined with a loss of "
+                "`compile`; use `sample_weight`, or weights of labels in the loss"
             )
         examples = {"train": self._examples(columns, self.arguments, "train")}
         if config.validation_split:
@@ -147,14 +161,20 @@ class Trainable(TaskSpec):
         elif validation_data is not None:
             names = ["validation_data"] * len(self.arguments)
             examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
+        for name in ("validation_batch_size", "validation_steps", "validation_freq"):
+            if "dev" not in examples and name in config.given | options.keys():
+                raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
+        size = config.validation_batch_size or config.batch_size
+        if config.validation_steps:
+            examples["dev"] = examples["dev"][: config.validation_steps * size]
         self.config = self._trained_config(examples)
         data = self._data(examples, **task_options)
         fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
         for callback in () if self._has_own_scores else callbacks:
-            # Keras knows the direction of its own metrics only. Ours are scores, except losses.
+            # Keras knows the direction of its own metrics only.
             monitor = getattr(callback, "monitor", "loss")
-            if getattr(callback, "mode", None) == "auto" and "loss" not in monitor:
+            if getattr(callback, "mode", None) == "auto" and not is_lower_better(monitor):
                 callback.mode = "max"
         history = fit(data, config, optimizer_config, callbacks, options)
         self._is_random = False
@@ -170,22 +190,28 @@ class Trainable(TaskSpec):
     def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
         """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
         task = data.make_task(self.model)
-        batches, num_steps = self._batches(self._features(data, "train"), task, config)
+        records = self._features(data, "train")
+        batches, num_steps, move = self._batches(records, task, config)
         self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
         data.start_training(self.model)
         if "dev" in data.examples:
             argument = None if config.validation_split else "validation_data"
+            size = config.validation_batch_size or config.batch_size
+            freq = options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
-            callbacks.insert(0, AddScores(lambda: self._scores(task, records, config.batch_size)))
+            callbacks.insert(0, AddScores(lambda: self._scores(task, records, size), freq))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
-                validation = self._validation(data, records, task, config.batch_size)
+                validation = self._validation(data, records, task, size)
                 options["validation_data"], options["validation_steps"] = validation
+                options["validation_freq"] = freq
+        if move:
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
             return self.model.fit(
                 batches,
                 epochs=config.epochs,
-                steps_per_epoch=num_steps,
+                steps_per_epoch=None if move else num_steps,
                 shuffle=False,
                 callbacks=[*callbacks, CheckLoss()],
                 **options,
@@ -235,13 +261,14 @@ class Trainable(TaskSpec):
             options,
             dtype=self.model.compute_dtype,
             train_batch_size=config.batch_size,
-            eval_batch_size=config.batch_size,
+            eval_batch_size=config.validation_batch_size or config.batch_size,
             num_train_epochs=float(config.epochs),
             bucket_by_length=config.bucket_by_length,
         )
         unused = {
             "shuffle": not config.shuffle,
             "steps_per_epoch": config.steps_per_epoch,
+            "validation_steps": config.validation_steps,
             "compile": self._compile_arguments or self._own_optimizer,
             **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
         }
@@ -277,21 +304,27 @@ class Trainable(TaskSpec):
         return tuple(data) if is_list or isinstance(data, tuple) else (data,)
 
     def _batches(self, records, task, config):
-        """Return an endless dataset of batches, and the number of batches per epoch."""
+        """Return the results of `FitInput.batches`, with the number of steps in between."""
         strategy, limit = model_strategy(self.model), self.config.max_seq_length
         features, serialized = records
         is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
-        batches = FitInput(
+        row_multiple = num_devices() if task.compares_replicas else 1
+        if row_multiple > 1:
+            console.info("batches are cut to multiples of the %d devices", row_multiple)
+        num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
+        # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
+        # then needs a new iterator, which takes 0.1 s.
+        batches, move = FitInput(
             serialized,
             batch_size=config.batch_size,
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
+            row_multiple=row_multiple,
             length_multiple=length_multiple(strategy, is_compiled, limit),
             masking=features.masking,
             **features.record_format(self.config.bert_config),
-        )
-        batches = divide_batches(batches.batches(), can_repeat=not task.compares_replicas)
-        return batches, config.steps_per_epoch or -(-len(serialized) // config.batch_size)
+        ).batches(None if self.model.steps_per_execution == 1 else num_steps)
+        return fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
 
     def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
@@ -311,21 +344,27 @@ class Trainable(TaskSpec):
         return None if optimizer is self._default_optimizer else optimizer
 
     def evaluate(
-        self, *columns: Any, batch_size: int = FitConfig.batch_size, **options: Any
-    ) -> dict[str, float]:
+        self, *columns: Any, batch_size: int = FitConfig.batch_size, steps: int | None = None,
+        return_dict: bool = True, **options: Any,
+    ) -> dict[str, float]:  # fmt: skip
         """Return a dict of the metrics of the task's script, and the loss.
 
         Args:
           *columns: the data with labels, as in `fit`.
           batch_size: number of examples of the maximum length per step; shorter ones may be more.
+          steps: number of batches; only the first `steps * batch_size` examples are evaluated.
+          return_dict: True, as in Keras; the result is always a dict.
           **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
             are then part of the result.
 
         Raises:
           UserError: if an argument is invalid.
         """
+        if not return_dict:
+            raise UserError("`return_dict=False`: expected True; the result is always a dict")
         columns, task_options = self._take(columns, self.evaluate_options, options)
-        examples = {"dev": self._examples(columns, self.arguments, "dev")}
+        examples = self._examples(columns, self.arguments, "dev")
+        examples = {"dev": examples[: steps and steps * batch_size]}
         data = self._data(examples, **task_options)
         task, records = data.make_task(self.model), self._features(data, "dev")
         scores = self._scores(task, records, batch_size)
@@ -343,8 +382,10 @@ class Trainable(TaskSpec):
         return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
 
     def _validation(self, data, records, task, batch_size):
-        """Return the batches of the "dev" records for Keras' evaluation, and their number."""
-        return self._batches(records, task, FitConfig(batch_size=batch_size, shuffle=False))
+        """Return the batches of the "dev" records and the steps for Keras' evaluation."""
+        config = FitConfig(batch_size=batch_size, shuffle=False)
+        batches, num_steps, move = self._batches(records, task, config)
+        return batches, None if move else num_steps
 
     def _scores(self, task, records, batch_size):
         scores = task.metrics(self._predictions(task, records, batch_size))

@@ -272,11 +272,16 @@ def _read_record(folder):
     return json_files.read(path, _FIELDS, "a training run")
 
 
+def is_lower_better(metric):
+    """Return whether a metric is a loss or an error, which is minimized; others are maximized."""
+    return "loss" in metric or "error" in metric
+
+
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    Lower is better for metrics with "loss" in their name, higher for all others. `since` has the
-    steps of the evaluations after the best one, and `data` the identity of the evaluation data.
+    `since` has the steps of the evaluations after the best one, and `data` the identity of the
+    evaluation data.
     """
 
     def __init__(self, output_dir, metric):
@@ -328,7 +333,7 @@ class BestCheckpoint:
         """
         value, step = float(results[self.metric]), int(results["global_step"])
         is_better = self.value is None or (
-            value < self.value if "loss" in self.metric else value > self.value
+            value < self.value if is_lower_better(self.metric) else value > self.value
         )
         if is_better and not math.isnan(value):
             self.value, self.step, self.since = value, step, []

@@ -108,28 +108,31 @@ class CheckLoss(keras.callbacks.Callback):
 
     async_safe = True  # lets Keras run without waiting for each step
 
-    def __init__(self):
-        super().__init__()
-        self._num_steps = 0
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        self._num_steps += 1
         loss = float((logs or {}).get("loss", 0.0))  # the mean over the epoch so far
         if not np.isfinite(loss):
             hint = "; load the model again, because its weights are damaged"
-            raise not_finite("loss", loss, self._num_steps, hint)
+            steps = self.params["steps"]  # with `steps_per_execution`, `batch` may exceed it
+            raise not_finite("loss", loss, self._epoch * steps + min(batch + 1, steps), hint)
 
 
 class AddScores(keras.callbacks.Callback):
-    """Adds scores to the logs of each epoch. Must come before callbacks that read them."""
+    """Adds scores to the logs of epochs. Must come before callbacks that read them."""
 
-    def __init__(self, compute):
-        """Create the callback from a function that returns a dict; names get the prefix "val_"."""
+    def __init__(self, compute, freq):
+        """Create the callback from a function that returns a dict; names get the prefix "val_".
+
+        `freq` is Keras' `validation_freq`: a number of epochs, or a list of epochs from 1.
+        """
         super().__init__()
-        self._compute = compute
+        self._compute, self._freq = compute, freq
 
     def on_epoch_end(self, epoch, logs=None):
-        for name, value in self._compute().items():
+        epochs = range(0, epoch + 2, self._freq) if isinstance(self._freq, int) else self._freq
+        for name, value in (self._compute() if epoch + 1 in epochs else {}).items():
             logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
 
 

@@ -49,6 +49,9 @@ METRICS = {
         for name in ("f1", "precision", "recall")
         for average in ("micro", "macro", "weighted")
     },
+    "mean_absolute_error": lambda labels, scores: float(
+        np.abs(np.subtract(scores, labels, dtype="float64")).mean()
+    ),
     "pearson": functools.partial(_correlation, "pearson"),
     "spearman": functools.partial(_correlation, "spearman"),
 }

@@ -268,11 +268,10 @@ def num_devices():
     return 1 if distribution is None else distribution.device_mesh.shape[0]
 
 
-def divide_batches(dataset, can_repeat):
+def fill_batches(dataset):
     """Return a dataset of dicts whose batches divide over the devices, with the same losses.
 
-    The last row is repeated with `is_real_example` 0. Unless `can_repeat`, the last rows are
-    dropped instead.
+    The last row is repeated with `is_real_example` 0.
     """
     count = num_devices()
     if count == 1:
@@ -285,14 +284,7 @@ def divide_batches(dataset, can_repeat):
         batch = {name: tf.gather(x, tf.minimum(rows, size - 1)) for name, x in batch.items()}
         return {**batch, "is_real_example": is_real}
 
-    def cut(batch):
-        size = tf.shape(batch["input_ids"])[0] // count * count
-        return {name: x[:size] for name, x in batch.items()}
-
-    if can_repeat:
-        return dataset.map(fill)
-    console.info("batches are cut to multiples of the %d devices", count)
-    return dataset.map(cut).filter(lambda batch: tf.size(batch["input_ids"]) > 0)
+    return dataset.map(fill)
 
 
 def predict_on_batch(model, inputs):

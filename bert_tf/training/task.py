@@ -28,6 +28,9 @@ class Task:
     """
 
     model = None
+    class_weights: tuple[float, ...] | None = None
+    # The label in a batch, for class weights.
+    label_name = ""
     loss_names: tuple[str, ...] = ()
     metric_names: tuple[str, ...] = ()
     # The settings that the losses depend on, by name.
@@ -61,6 +64,15 @@ class Task:
         weights = self._is_real(batch)
         return weights * batch["sample_weight"] if "sample_weight" in batch else weights
 
+    def class_factors(self, batch):
+        """Return the weights of the labels of the examples or words, a number or (B, ...)."""
+        if self.class_weights is None:
+            return 1.0
+        weights = ops.convert_to_tensor(self.class_weights, "float32")
+        if self.label_name in batch:
+            return ops.take(weights, batch[self.label_name])
+        return ops.sum(weights * batch["label_values"], -1)
+
     def losses(self, outputs, batch, weights, training=True):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
@@ -93,7 +105,7 @@ class Task:
     def metrics(self, predictions):
         """Return a dict of metrics from the predictions of a split, a dict of arrays (N, ...).
 
-        The keys are `metric_names`. Lower is better for names that contain "loss", else higher.
+        The keys are `metric_names`. Lower is better for names with "loss" or "error", else higher.
         """
         raise NotImplementedError
 

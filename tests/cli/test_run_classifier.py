@@ -61,7 +61,8 @@ def test_regression(run, run_script, tmp_path):
              "--learning_rate=5e-3", "--skip_bad_rows"]  # fmt: skip
     log, _, _ = run_task_test(  # the task type of the predictions comes from the folder
         run, run_script, tmp_path, data, train,
-        results={"eval_pearson", "eval_spearman", "eval_loss", "global_step", "loss"},
+        results={"eval_pearson", "eval_spearman", "eval_mean_absolute_error", "eval_loss",
+                     "global_step", "loss"},
         above={"eval_pearson": 0.9}, rows=["a b", "d c d"],
         output="score",
     )  # fmt: skip

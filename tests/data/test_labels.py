@@ -205,8 +205,8 @@ def test_targets(task_type, label, expected):
         ("classification", {0: "2", 1.0: np.float32(3)}, [], (2, 3)),
         (MULTI, {" x": 0}, [], (0, 1)),
         (SCORE, "balanced", [1.0], Fails("regression")),
-        ("classification", "balanced", ["x"], Fails("'y'")),
-        (MULTI, "balanced", [("x",), ("x", "y")], Fails("'x'")),
+        ("classification", "balanced", ["y", "y"], (1, 1)),  # no "x"
+        (MULTI, "balanced", [("x",), ("x",), ("x", "y")], (1, 2)),
         ("classification", ["1"], [], Fails("x, y")),
         ("classification", ["1", "nan"], [], Fails("x, y")),
         ("classification", "much", [], Fails("x, y")),

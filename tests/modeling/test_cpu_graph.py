@@ -4,14 +4,17 @@ import concurrent.futures
 import functools
 import time
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
+import bert_tf
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layers import LayerNorm
 from bert_tf.modeling.token_layout import PackedLayout
+from tests.common import TINY, features
 
 
 def _results(function, *arguments):
@@ -47,6 +50,30 @@ def test_gelu(dtype, tolerance, width):
     for got, right, usual in zip(results, exact, plain, strict=True):
         np.testing.assert_allclose(got, right, rtol=0, atol=tolerance)
         assert np.square(got - right).mean() <= 1.25 * np.square(usual - right).mean()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, True), ({"jit_compile": False}, False), ({"run_eagerly": True}, False)],
+)
+def test_own_compilation_is_off_where_compile_says_so(options, expected):
+    seen, inputs = set(), features()
+    del inputs["masked_lm_positions"]
+    model = bert_tf.BertClassifier(TINY, 2)
+    model.compile("sgd", lambda y, x: seen.add(cpu_graph.may_compile()) or x, **options)
+    model.fit(inputs, np.zeros((3, 2)), verbose=0)
+    assert seen == {expected}
+
+
+def test_fit_with_checked_numbers():
+    """XLA cannot compile the checks. The kernel is large enough for a compiled update."""
+    model = keras.Sequential([keras.Input((128,)), keras.layers.Dense(128)])
+    model.compile(bert_tf.AdamWeightDecay(0.1), "mse", jit_compile=False)
+    tf.debugging.enable_check_numerics()
+    try:
+        model.fit(np.ones((2, 128)), np.ones((2, 128)), verbose=0)
+    finally:
+        tf.debugging.disable_check_numerics()
 
 
 @pytest.mark.parametrize("width", [24, 768])

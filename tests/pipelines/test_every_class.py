@@ -192,6 +192,17 @@ def test_wrong_arguments_of_methods(encoder_folder, tmp_path):
         (lambda: bert_tf.FillMask(encoder_folder), "FillMask.from_preset"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], warmup_ratio=0.1), "warmup_proportion"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], num_epochs=1), "epochs"),
+        *(
+            (lambda x=x: classifier.fit(TEXTS, ["x", "y"], **x), "compile.*")
+            for x in (
+                {"optimizer": keras.optimizers.SGD()},
+                {"metrics": ["mae"]},
+                {"weight_decay": 0.1},
+                {"learning_rate": keras.optimizers.schedules.CosineDecay(1e-3, 9)},
+            )
+        ),
+        (lambda: classifier.fit(TEXTS, ["x", "y"], validation_freq=2), "validation_data"),
+        (lambda: classifier.evaluate(TEXTS, ["x", "y"], return_dict=False), "return_dict=False"),
     ):
         with pytest.raises(bert_tf.UserError, match=f"`{named}`"):
             call()

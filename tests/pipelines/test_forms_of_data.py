@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.data import containers
 from tests.pipelines.classifier_helpers import LABELS, TEXTS, captured_fit, make
 
 datasets, pd, pa, _ = map(pytest.importorskip, ("datasets", "pandas", "pyarrow", "torch"))
@@ -352,3 +353,11 @@ def test_vectors_of_a_column(pipelines):
 def test_wrong_presets(encoder_folder, name, options, match):
     with pytest.raises(bert_tf.UserError, match=match):
         getattr(bert_tf, name).from_preset(**{"preset": encoder_folder, **options})
+
+
+def test_long_reading_is_reported(monkeypatch, caplog):
+    """Data without an end would be read for ever."""
+    monkeypatch.setattr(containers, "_SECONDS", -1.0)
+    for data in (iter(["a", "b"]), BATCHES.unbatch()):
+        containers.read_table((data, None), ("texts", "labels"), ("text", "label"), 1)
+    assert caplog.text.count("`texts`: 0 items read, and there are more; they must end") == 2

@@ -193,8 +193,9 @@ def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
         value = float(value(rows, probabilities)) if callable(value) else value
         for key, x in {"loss": value, **values}.items():
             assert results[key] == pytest.approx(x, rel=1e-4), (loss, key)
-    with pytest.raises(bert_tf.UserError, match=r"^`class_weight`"):
-        classifier.fit(TEXTS, rows, class_weight={"pos": 2.0})
+    if task_type == "multi_label":
+        with pytest.raises(bert_tf.UserError, match=r"^`class_weight`"):
+            classifier.fit(TEXTS, rows, class_weight={"pos": 2.0})
     classifier.model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.get_compile_config() == classifier.model.get_compile_config()
@@ -234,19 +235,29 @@ def test_ways_to_train(encoder_folder, case):
 
 
 def test_callbacks_and_a_second_fit(encoder_folder):
-    """EarlyStopping reads the scores; a second `fit` reuses the step, and trains like a new one."""
+    """EarlyStopping reads the scores; a second `fit` reuses the step, and trains like a new one.
+
+    `steps_per_execution` does not change the result, whether or not it divides the steps.
+    """
     weights, steps = [], []
     for is_new in (True, False):
         classifier = make(encoder_folder)
         for _ in range(2):
             if is_new:
-                classifier.compile()
-            classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, shuffle=False, verbose=0)
+                classifier.compile(steps_per_execution=3)
+            classifier.fit(TEXTS, LABELS, epochs=2, batch_size=6, steps_per_epoch=4, verbose=0)
+            assert classifier.model.optimizer.iterations == 8
             steps.append(classifier.model.train_function)
         weights.append(classifier.model.get_weights())
     assert steps[0] is not steps[1] and steps[2] is steps[3]
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
+    evaluations = []
+    for count in (1, 3):
+        classifier.compile(metrics=["mae"], steps_per_execution=count)
+        evaluations.append(classifier.evaluate(TEXTS[:7], LABELS[:7], batch_size=2, verbose=0))
+    assert evaluations[0] == evaluations[1]
+    classifier.compile()
     # Frozen weights compile a new step.
     classifier.model.get_layer("bert").trainable = False
     stop = keras.callbacks.EarlyStopping("val_loss", min_delta=9)
@@ -254,6 +265,21 @@ def test_callbacks_and_a_second_fit(encoder_folder):
         TEXTS, LABELS, validation_split=0.5, epochs=9, batch_size=6, callbacks=stop, verbose=0
     )
     assert history.epoch == [0, 1] and classifier.model.train_function not in steps
+
+
+def test_validation_options(encoder_folder):
+    """They have Keras' meaning; each metric of training is validated."""
+    scorer = make(encoder_folder, labels=None, task_type="regression")
+    scores = [*range(12)]
+    history = scorer.fit(
+        TEXTS, scores, validation_data=(TEXTS, scores), validation_steps=2, validation_freq=[2, 3],
+        validation_batch_size=3, epochs=4, learning_rate=0.0, verbose=0,
+    ).history  # fmt: skip
+    expected = scorer.evaluate(TEXTS[:6], scores[:6])
+    assert scorer.evaluate(TEXTS, scores, batch_size=3, steps=2, return_dict=True) == expected
+    assert {f"val_{x}" for x in history if not x.startswith("val_")} < {*history}
+    for name, value in expected.items():
+        np.testing.assert_allclose(history[f"val_{name}"], [value] * 2, rtol=1e-6)
 
 
 def test_hugging_face_folder(encoder_folder, tmp_path):

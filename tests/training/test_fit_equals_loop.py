@@ -159,12 +159,23 @@ def test_fit_equals_steps_by_hand_on_any_number_of_replicas(case):
 
 
 CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+SOFT = keras.losses.CategoricalCrossentropy(from_logits=True)
+
+
+@pytest.mark.parametrize("loss", [SOFT, pytest.param(None, marks=pytest.mark.slow)])
+def test_what_compile_got_is_exact_on_three_replicas(loss):
+    """No batch divides over them, so the shares differ."""
+    options = {"loss": loss, "metrics": ["accuracy", "mae"], "weighted_metrics": ["mse"]}
+    one = fit("soft_labels", **options)
+    with mirrored(3).scope():
+        assert_close(fit("soft_labels", **options), one)
 
 
 @pytest.mark.parametrize(
     ("case", "loss"),
     [
-        ("soft_labels", keras.losses.CategoricalCrossentropy(from_logits=True)),
+        ("soft_labels", SOFT),
+        ("class_weights", CROSS_ENTROPY),
         ("tags", CROSS_ENTROPY),
         ("masked_lm", {"masked_lm_logits": CROSS_ENTROPY, "next_sentence_logits": CROSS_ENTROPY}),
     ],

@@ -56,21 +56,16 @@ class ClassificationTask(Task):
         return predictions["probabilities"].argmax(-1)
 
     def losses(self, outputs, batch, weights, training=True):
-        losses = self._example_losses(outputs, batch, self.class_weights if training else None)
+        losses = self._example_losses(outputs, batch, training)
         losses = ops.sum(losses * self.example_weights(batch))
         return {self.loss_names[0]: losses / weights["examples"]}
 
-    def _example_losses(self, outputs, batch, class_weights=None):
+    def _example_losses(self, outputs, batch, training=False):
         logits, is_soft = outputs["logits"], "label_values" in batch
         loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
         labels = batch["label_values" if is_soft else "label_ids"]
         losses = loss(labels, logits, from_logits=True)
-        if class_weights is None:
-            return losses
-        class_weights = ops.convert_to_tensor(class_weights, "float32")
-        if is_soft:
-            return losses * ops.sum(class_weights * labels, -1)
-        return losses * ops.take(class_weights, labels)
+        return losses * self.class_factors(batch) if training else losses
 
     def _labels(self, batch):
         """Return the labels, as indices where the batch has distributions."""
@@ -119,7 +114,7 @@ class RegressionTask(ClassificationTask):
     answer_name = "score"
     loss_names = ("regression_loss",)
     fit_metric_names = ("mean_absolute_error",)
-    metrics_used = ("pearson", "spearman")
+    metrics_used = ("pearson", "spearman", "mean_absolute_error")
 
     @classmethod
     def answers(cls, logits, nn=ops):
@@ -129,7 +124,7 @@ class RegressionTask(ClassificationTask):
     def decide(predictions):
         return predictions["score"]
 
-    def _example_losses(self, outputs, batch, class_weights=None):
+    def _example_losses(self, outputs, batch, training=False):
         return ops.square(outputs["logits"][:, 0] - batch["label_value"])
 
     def fit_metrics(self, outputs, batch):
@@ -150,11 +145,15 @@ class MultiLabelTask(ClassificationTask):
     def decide(predictions):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
-    def _example_losses(self, outputs, batch, class_weights=None):
+    def class_factors(self, batch):
+        return 1.0  # they weight parts of an example's loss
+
+    def _example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]
         # A class weight applies to the examples that have the label. The terms are those of
         # `tf.nn.weighted_cross_entropy_with_logits`.
-        weights = ops.convert_to_tensor(1.0 if class_weights is None else class_weights, "float32")
+        is_weighted = training and self.class_weights is not None
+        weights = ops.convert_to_tensor(self.class_weights if is_weighted else 1.0, "float32")
         positive = ops.log1p(ops.exp(-ops.abs(logits))) + ops.relu(-logits)
         return ops.mean((1.0 - labels) * logits + (1.0 + (weights - 1.0) * labels) * positive, -1)
 

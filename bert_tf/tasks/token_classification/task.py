@@ -127,6 +127,7 @@ def convert_documents(documents, tokenizer, config, lengths):
 class TokenClassificationTask(Task):
     """Trains a token classifier on records with the schema `records.TAGGING`."""
 
+    label_name = "tag_ids"
     loss_names = ("tagging_loss",)
     fit_metric_names = ("accuracy",)
 
@@ -148,9 +149,7 @@ class TokenClassificationTask(Task):
 
     def losses(self, outputs, batch, weights, training=True):
         losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None]
-        if training and self.class_weights is not None:
-            class_weights = ops.convert_to_tensor(self.class_weights, "float32")
-            losses = losses * ops.take(class_weights, batch["tag_ids"])
+        losses = losses * self.class_factors(batch) if training else losses
         # A batch may have no words if all are classified in other windows.
         return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
 
