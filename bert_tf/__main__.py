@@ -10,7 +10,7 @@ COMMANDS = {
     "predict": ("predict", "Answer lines of text with a model."),
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
     "fill-mask": ("fill_mask", "Predict [MASK] words."),
-    "check": ("check", "Check the results and measure the speed on this machine's devices."),
+    "check": ("check", "Check the results of this machine's devices."),
     "check compile": ("check_compile", "Compile a training step for an absent TPU or GPU."),
     "convert": ("convert", "Convert weights between the release and Hugging Face."),
     "vocab learn": ("vocab_learn", "Learn a WordPiece vocabulary from text."),

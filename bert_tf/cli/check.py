@@ -1,10 +1,10 @@
-"""Check the results and measure the speed on this machine's devices.
+"""Check the results of this machine's devices.
 
     bert-tf check --quick
 
-Check all dtypes, measure the speed of a given model and save the results:
+Check all dtypes and save the results:
 
-    bert-tf check --model=uncased_L-12_H-768_A-12 --output_file=check.json
+    bert-tf check --output_file=check.json
 """
 
 import dataclasses
@@ -17,20 +17,17 @@ from absl import flags
 import bert_tf
 from bert_tf import console
 from bert_tf.cli.flags import FLAGS, define_options, from_flags
-from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.console import write
 
 define_options(DeviceConfig)
-flags.DEFINE_bool("quick", False, "Whether to check only float32 and skip the speed measurement.")
+flags.DEFINE_bool("quick", False, "Whether to check only float32.")
 flags.DEFINE_multi_enum(
     "dtype",
     ["float32", "bfloat16", "float16"],
     ["float32", "bfloat16", "float16"],
-    "Compute dtype to check; may be repeated. Speed is measured in the last one except float16.",
+    "Compute dtype to check; may be repeated.",
 )
-flags.DEFINE_string("model", None, "Model for the speed measurement. Default: BERT-Base.")
-flags.DEFINE_float("seconds", 2.0, "Duration of each speed measurement.", lower_bound=0.0)
 flags.DEFINE_integer("num_logical_devices", None, "Number of virtual CPU devices.", lower_bound=1)
 flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
@@ -40,22 +37,17 @@ BACKENDS = ("tensorflow", "jax")
 
 
 def main():
-    for flag in ("model", "seconds"):
-        if FLAGS.quick and FLAGS[flag].present:
-            raise bert_tf.UserError(f"--{flag} has no effect with --quick")
+    if FLAGS.quick and FLAGS["dtype"].present:
+        raise bert_tf.UserError("--dtype has no effect with --quick")
     if FLAGS.output_file:
         bert_tf.io.files.check_writable(FLAGS.output_file, "output_file")
     dtypes = ["float32"] if FLAGS.quick else FLAGS.dtype
     on_jax = os.environ["KERAS_BACKEND"] == "jax"
-    strategy = None
     if on_jax:
         checks = _jax_checks(dtypes)
     else:
         from bert_tf.device_check import checks as device_checks
 
-        config = BertConfig(vocab_size=30522)
-        if FLAGS.model:
-            config = bert_tf.checkpoints.resolve(FLAGS.model).bert_config
         if FLAGS.num_logical_devices:
             device_checks.set_logical_devices(FLAGS.num_logical_devices)
         strategy = bert_tf.training.make_strategy(from_flags(DeviceConfig))
@@ -63,12 +55,10 @@ def main():
     report = describe(checks)
     write("\n".join(f"{name:<17}{value}" for name, value in report.items()) + "\n")
     if on_jax and not FLAGS.quick:
-        write("not checked on JAX: float16, the optimizer alone, resuming, speed\n")
+        write("not checked on JAX: float16, the optimizer alone, resuming\n")
     # Hide the log of training and export, and TensorFlow's warning about several compilations.
     with console.at_level("ERROR", "bert_tf", "absl", "tensorflow"):
         report["checks"] = run_checks(checks)
-        with_speed = not (FLAGS.quick or on_jax)
-        report["speed"] = measure(strategy, config, dtypes) if with_speed else []
     if FLAGS.output_file:
         bert_tf.io.json_files.write(FLAGS.output_file, report)
     failed = [check["name"] for check in report["checks"] if not check["passed"]]
@@ -80,7 +70,7 @@ def main():
 def _jax_checks(dtypes):
     """Return the `JaxChecks`; raise UserError for flags that require TensorFlow."""
     options = [x.name for x in dataclasses.fields(DeviceConfig)]
-    for name in ("num_logical_devices", "model", "seconds", *options):
+    for name in ("num_logical_devices", *options):
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:
@@ -113,23 +103,3 @@ def run_checks(checks):
         write(f"{line}  {check.note}".rstrip() + "\n")
         results.append({**check._asdict(), "passed": check.passed, "seconds": round(seconds, 2)})
     return results
-
-
-def measure(strategy, config, dtypes):
-    from bert_tf.device_check import speed
-
-    dtype = [x for x in dtypes if x != "float16"][-1:] or dtypes
-    sizes = f"{config.num_hidden_layers} layers, width {config.hidden_size}"
-    write(f"\nspeed in {dtype[0]}, {sizes}, random weights, no padding\n")
-    write(f"\n{'':<10}{'length':>8}{'batch':>8}{'examples/s':>12}\n")
-    speeds = []
-    for x in speed.measure_speed(strategy, config, dtype[0], seconds=FLAGS.seconds):
-        speeds.append(x)
-        rate = x.note or f"{x.examples_per_second:.1f}"
-        write(f"{x.mode:<10}{x.max_seq_length:>8}{x.batch_size:>8}{rate:>12}\n")
-    for length in dict.fromkeys(x.max_seq_length for x in speeds):
-        trained = [x for x in speeds if (x.mode, x.max_seq_length) == ("train", length)]
-        best = max(trained, key=lambda x: x.examples_per_second)
-        if best.examples_per_second:
-            write(f"fastest with --max_seq_length={length}: --train_batch_size={best.batch_size}\n")
-    return [{**x._asdict(), "dtype": dtype[0]} for x in speeds]
