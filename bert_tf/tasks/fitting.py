@@ -290,7 +290,8 @@ class Trainable(TaskSpec):
             masking=features.masking,
             **features.record_format(self.config.bert_config),
         )
-        batches = divide_batches(batches.batches(), can_repeat=not task.compares_replicas)
+        size = min(config.batch_size, len(serialized))
+        batches = divide_batches(batches.batches(), size, can_repeat=not task.compares_replicas)
         return batches, config.steps_per_epoch or -(-len(serialized) // config.batch_size)
 
     def _features(self, data, split, argument=None):

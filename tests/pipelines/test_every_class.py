@@ -7,6 +7,7 @@ import pytest
 import bert_tf
 from bert_tf.modeling.layer_states import named_layers
 from tests.common import TINY
+from tests.training.training_helpers import mirrored, one_device
 
 TEXTS = ["a b", "c d"]
 # For each class: options, arguments of `predict` with a blank text, and with its other texts only.
@@ -93,7 +94,7 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
             call()
 
 
-@pytest.mark.parametrize(
+of_each_class = pytest.mark.parametrize(
     ("name", "data"),
     [
         ("TextClassifier", (TEXTS, ["x", "y"])),
@@ -106,6 +107,23 @@ def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
         )),
     ],
 )  # fmt: skip
+
+
+@of_each_class
+def test_three_devices_give_the_results_of_one(encoder_folder, name, data):
+    """The default batch size does not divide, and there are fewer rows than devices."""
+    results = []
+    for strategy in (one_device(), mirrored(3)):
+        with strategy.scope():
+            pipeline, other = make(encoder_folder, name), make(encoder_folder, "FillMask")
+        for i, variable in enumerate(pipeline.model.trainable_variables):
+            variable.assign(0.1 * np.random.default_rng(i).normal(size=variable.shape))
+        scores = [x["score"] for x in other.predict("a [MASK]")]
+        results.append([*scores, *pipeline.evaluate(*data).values()])
+    np.testing.assert_allclose(*results, atol=1e-6)
+
+
+@of_each_class
 def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
     """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
     pipeline = make(encoder_folder, name)
