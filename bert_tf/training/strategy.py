@@ -259,7 +259,7 @@ def divide_batches(dataset, batch_size, can_repeat):
     if can_repeat:
         return dataset.map(fill)
     if batch_size < count:
-        raise UserError(f"found a batch of {batch_size}, expected at least {count}, the devices")
+        raise UserError(f"`batch_size`: found {batch_size} rows in a batch for {count} devices")
     console.info("batches are cut to multiples of the %d devices", count)
     return dataset.map(cut).filter(lambda batch: tf.size(batch["input_ids"]) > 0)
 

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import pathlib
 import pickle
-import types
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.classification.options import ClassificationOptions
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.training.run import Run
+from tests.training.training_helpers import mirrored
 
 
 def test_number_of_steps():
@@ -32,11 +32,6 @@ def test_number_of_steps():
         TrainConfig().num_train_steps(10, "windows")
 
 
-class FourReplicas:
-    num_replicas_in_sync = 4
-    extended = types.SimpleNamespace(should_checkpoint=True)
-
-
 @pytest.mark.parametrize(("size", "parts", "nearest"), [(30, 1, "28 or 32"), (32, 3, "24 or 36")])
 def test_training_batches_divide_over_the_replicas(size, parts, nearest):
     """Batches of evaluation and prediction are filled up."""
@@ -44,7 +39,7 @@ def test_training_batches_divide_over_the_replicas(size, parts, nearest):
 
     def start(**actions):
         config = FineTuneConfig("out", ClassificationOptions(), train=train, **actions)
-        Run(config, None, FourReplicas, (), None)
+        Run(config, None, mirrored(4), (), None)
 
     start(do_eval=True, do_predict=True)
     with pytest.raises(bert_tf.UserError, match=f"`train_batch_size={size}`.* {nearest}$"):

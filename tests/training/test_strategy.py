@@ -86,12 +86,10 @@ def test_waiting_for_workers(monkeypatch, caplog):
     """Each worker reports the missing ones, and all return when the last one is started."""
     caplog.set_level("INFO", "bert_tf")
     monkeypatch.setenv("TF_CONFIG", worker_environments(3)[0])
-    names, own = cluster.read_tf_config()
+    names, _ = cluster.read_tf_config()
     monkeypatch.setattr(cluster, "WAIT_SECONDS", 0.0)
     with pytest.raises(bert_tf.UserError, match=rf"connect .*for {names[1]}, {names[2]}\)"):
         training.make_strategy()
-    with pytest.raises(TimeoutError, match=f"for {own}$"):
-        cluster.wait_for_workers(names, names[1])
     monkeypatch.setattr(cluster, "WAIT_SECONDS", 30.0)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         calls = [pool.submit(cluster.wait_for_workers, names, name) for name in names[:2]]
