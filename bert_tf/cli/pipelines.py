@@ -32,7 +32,7 @@ def model_files():
 def make_strategy():
     from bert_tf.training.prediction import SINGLE_PROCESS_MESSAGE  # imports TensorFlow
 
-    if bert_tf.training.strategy.num_workers() > 1:
+    if len(bert_tf.training.cluster.read_tf_config()[0]) > 1:
         raise bert_tf.UserError(SINGLE_PROCESS_MESSAGE)
     device = from_flags(DeviceConfig)
     device.check_dtype(FLAGS.dtype)

@@ -236,10 +236,11 @@ def read_files(paths, num_skipped=0, is_small=False):
 
 @dataclasses.dataclass(eq=False)
 class EvaluationInput(_RecordInput):
-    """All records once, in order. The last batch is padded with copies of its first record.
+    """All records once, in order, in batches of `batch_size`.
 
-    `is_real_example` (B,) is 0 for these copies. `source` identifies the data; by default the names
-    and sizes of the files do.
+    Batches are filled with copies of their first record up to a multiple of the replicas, the last
+    one also up to `batch_size`. `is_real_example` (B,) is 0 for these copies. `source` identifies
+    the data; by default the names and sizes of the files do.
     """
 
     max_batches: int | None = None
@@ -257,9 +258,11 @@ class EvaluationInput(_RecordInput):
     @tf.autograph.experimental.do_not_convert
     def batches(self, context=None):
         """Return the batches, as `TrainingInput.batches` does."""
+        num_replicas = context.num_replicas_in_sync if context else 1
+        size = self.batch_size + -self.batch_size % num_replicas
 
         def pad(batch):
-            rows = tf.range(self.batch_size)
+            rows = tf.range(size)
             is_real = rows < tf.shape(batch)[0]
             return tf.gather(batch, tf.where(is_real, rows, 0)), tf.cast(is_real, tf.int32)
 
@@ -272,11 +275,14 @@ class EvaluationInput(_RecordInput):
         if self.max_batches is not None:
             batches = batches.take(self.max_batches)
         batches = batches.map(pad)
+
+        def add_noise(step, batch):
+            noise = self.masking.noise(step, self.batch_size)
+            return *batch, tuple(tf.gather(x, tf.range(size) % self.batch_size) for x in noise)
+
         if self.masking:  # the same masks in each evaluation
-            batches = batches.enumerate().map(
-                lambda step, batch: (*batch, self.masking.noise(step, self.batch_size))
-            )
-        batches = shard_batches(batches, self.batch_size, context)
+            batches = batches.enumerate().map(add_noise)
+        batches = shard_batches(batches, size, context)
         return batches.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 

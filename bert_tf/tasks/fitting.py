@@ -309,6 +309,11 @@ class Trainable(TaskSpec):
         features, serialized = records
         is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
         row_multiple = num_devices() if task.compares_replicas else 1
+        size = min(config.batch_size, len(serialized))
+        if size < row_multiple:
+            raise UserError(
+                f"`batch_size`: found {size} rows in a batch for {row_multiple} devices"
+            )
         if row_multiple > 1:
             console.info("batches are cut to multiples of the %d devices", row_multiple)
         num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)

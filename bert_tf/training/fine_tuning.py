@@ -94,10 +94,9 @@ class FineTuning(Run):
         `keras_model` is a model with its initial weights, None to make it. With a model, Keras
         `callbacks` are called at the end of each epoch.
         """
-        predicts = config.do_predict or (config.do_eval and data.predicted_split == "dev")
-        super().__init__(config, model, strategy, data.data_files, command_line, predicts)
-        self.task_class, self.data, self.tokenizer = task_class, data, tokenizer
         self.keras_model, self.callbacks = keras_model, callbacks
+        super().__init__(config, model, strategy, data.data_files, command_line)
+        self.task_class, self.data, self.tokenizer = task_class, data, tokenizer
         data.config = data.config.resumed(self.folder)
         self.labels, self.must_be_trained = data.config.labels or None, not config.do_train
         self.num_steps, self.length_multiple = None, None

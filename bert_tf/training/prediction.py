@@ -14,7 +14,7 @@ from bert_tf.data import records
 from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.training.strategy import Workers, check_batch_size, on_all_replicas, predict_on_batch
+from bert_tf.training.strategy import Workers, on_all_replicas, predict_on_batch
 
 _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 
@@ -84,7 +84,6 @@ class BatchRunner:
         `BatchConfig`; `bytes_per_row` is the approximate size of the output for the longest row.
         """
         batch_size = BatchConfig(batch_size).batch_size
-        check_batch_size(batch_size, self._strategy, "batch_size")
         num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
         window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
         progress = console.ProgressLog(description, unit, is_brief=True)
@@ -116,8 +115,8 @@ class BatchRunner:
 
     def _make_batch(self, rows, batch_size):
         """Return a dict of arrays (B, ...), filled up with copies of the first row."""
-        unit = self._num_replicas if self._multiple else batch_size
-        rows = [*rows, *rows[:1] * (-len(rows) % unit)]
+        size = len(rows) if self._multiple else batch_size
+        rows = [*rows, *rows[:1] * (size + -size % self._num_replicas - len(rows))]
         batch = {}
         for name, feature in self._schema.items():
             values = [row[name] for row in rows]

@@ -37,17 +37,14 @@ class Run:
     # See `Loop`.
     labels, must_be_trained = None, False
 
-    def __init__(self, config, model, strategy, data_files, command_line, predicts=False):
-        """Create a run with the weights of `PretrainedFiles`; check the sizes of its batches."""
+    def __init__(self, config, model, strategy, data_files, command_line):
+        """Create a run with the weights of `PretrainedFiles`; check the size of its batches."""
         train, parts = config.train, config.train.gradient_accumulation_steps
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
-            check_batch_size(train.train_batch_size, strategy, "train_batch_size", parts)
-        if config.do_eval or (config.do_train and train.eval_steps):
-            check_batch_size(train.eval_batch_size, strategy, "eval_batch_size")
-        if predicts:
-            check_batch_size(train.predict_batch_size, strategy, "predict_batch_size")
+            argument = "train_batch_size" if self.keras_model is None else "batch_size"
+            check_batch_size(train.train_batch_size, strategy, argument, parts)
         self.config, self.model, self.strategy = config, model, strategy
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.record = RunRecord(config, data_files, model, command_line)

@@ -1,8 +1,6 @@
 """Strategies of `tf.distribute`, worker processes, and the devices of this machine."""
 
 import contextlib
-import json
-import os
 
 import keras
 import numpy as np
@@ -10,7 +8,9 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
-from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.errors import Stopped, UserError, counted, reason
+from bert_tf.training import cluster
+from bert_tf.training.progress import PreemptionHandler
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -20,42 +20,13 @@ _LOST = (
 )
 
 
-def num_workers():
-    """Return the number of workers in TF_CONFIG including the chief, 1 if it is not set."""
-    text = os.environ.get("TF_CONFIG", "")
-    if not text.strip():
-        return 1
-    try:
-        values = json.loads(text)
-        cluster = values.get("cluster", {})
-        count = len(cluster.get("chief", ())) + len(cluster.get("worker", ()))
-        if count < 2:
-            return 1
-        kind, index = values["task"]["type"], int(values["task"]["index"])
-        # Workers also evaluate, so there are no evaluators.
-        is_valid = kind in ("chief", "worker") and index in range(len(cluster[kind]))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        is_valid = False
-    if not is_valid:
-        raise UserError(
-            f'TF_CONFIG: found {text!r}, expected {{"cluster": {{"worker": ["host:port", ...]}}, '
-            '"task": {"type": "worker", "index": 0}} with the type chief or worker'
-        )
-    return count
-
-
 class Workers:
     """The worker processes of a strategy, as seen by one of them."""
 
     def __init__(self, strategy):
         self._strategy = strategy
         self.is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        self.is_chief = True
-        if self.is_multi_worker:
-            resolver = strategy.cluster_resolver
-            has_chief = "chief" in resolver.cluster_spec().jobs
-            first = resolver.task_type == "worker" and resolver.task_id == 0
-            self.is_chief = resolver.task_type == "chief" or (first and not has_chief)
+        self.is_chief = strategy.extended.should_checkpoint
 
     def mean(self, *values):
         """Return the mean of each number over all workers, which must call it together."""
@@ -106,13 +77,13 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     for name in ("tpu_name", "tpu_zone", "gcp_project", "master"):
         if value := getattr(device, name):
             console.warning("`%s=%s` has no effect without `use_tpu`", name, value)
-    workers = num_workers()
-    if distribution == "multi_worker" or (distribution == "auto" and workers > 1):
-        return _make_multi_worker_strategy(workers)
-    if workers > 1:
+    workers, own = cluster.read_tf_config()
+    if distribution == "multi_worker" or (distribution == "auto" and len(workers) > 1):
+        return _make_multi_worker_strategy(workers, own)
+    if len(workers) > 1:
         console.warning(
             "TF_CONFIG has %d workers, but with `distribution_strategy=%s` each trains alone",
-            workers, distribution,
+            len(workers), distribution,
         )  # fmt: skip
     gpus = tf.config.list_logical_devices("GPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
@@ -153,21 +124,18 @@ def model_strategy(model):
     return getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
 
 
-def _make_multi_worker_strategy(workers):
+def _make_multi_worker_strategy(workers, own):
     """Make the strategy of TF_CONFIG; must precede TensorFlow's first operation."""
-    if workers < 2:
-        raise UserError(
-            "`distribution_strategy=multi_worker` requires several workers in TF_CONFIG"
-        )
+    if len(workers) < 2:
+        raise UserError("`distribution_strategy=multi_worker` requires two workers in TF_CONFIG")
     try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        cluster.wait_for_workers(workers, own)
+        with PreemptionHandler():  # restores the handler of SIGTERM, which TensorFlow replaces
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
         raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
-    resolver = strategy.cluster_resolver
-    console.info(
-        "devices: %d in %d workers, this is %s %d",
-        strategy.num_replicas_in_sync, workers, resolver.task_type, resolver.task_id,
-    )  # fmt: skip
+    count = strategy.num_replicas_in_sync
+    console.info("devices: %d in %d workers, this is %s", count, len(workers), own)
     return strategy
 
 
@@ -212,18 +180,17 @@ def on_all_replicas(function, strategy, spec=None):
     return step
 
 
-def check_batch_size(batch_size, strategy, argument, parts=1):
-    """Raise UserError if a batch does not divide over the replicas and into `parts`."""
+def check_batch_size(batch_size, strategy, argument, parts):
+    """Raise UserError if a training batch does not divide over the replicas and into `parts`."""
     replicas = strategy.num_replicas_in_sync
     unit = replicas * parts
     if batch_size % unit:
         below = batch_size // unit * unit
         nearest = f"{below} or {below + unit}" if below else f"{unit}"
-        plural = "s" if replicas > 1 else ""
         accumulation = f" with `gradient_accumulation_steps={parts}`" if parts > 1 else ""
         raise UserError(
-            f"`{argument}={batch_size}`: expected a multiple of {unit} for {replicas} "
-            f"replica{plural}{accumulation}; use {nearest}"
+            f"`{argument}={batch_size}`: expected a multiple of {unit} for "
+            f"{counted(replicas, 'replica')}{accumulation}; use {nearest}"
         )
 
 

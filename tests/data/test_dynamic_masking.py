@@ -4,6 +4,7 @@ import collections
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records
@@ -44,10 +45,13 @@ def test_masks_of_batches(corpus, tmp_path):
     # Masks depend on the step, not on skipped steps.
     later = next(iter(data.batches(first_step=7).as_numpy_iterator()))
     assert all((later[name] == batches[7][name]).all() for name in later)
-    # Each evaluation draws the same masks.
+    # Each evaluation draws the same masks, on any number of replicas.
     evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=masking)
     first, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
-    assert all((a[name] == b[name]).all() for a, b in zip(first, again, strict=True) for name in a)
+    parts = evaluation.batches(tf.distribute.InputContext(1, 0, 3)).batch(3).as_numpy_iterator()
+    for a, b, c in zip(first, again, parts, strict=True):
+        assert all((x == b[name]).all() for name, x in a.items())
+        assert all((x == np.concatenate(c[name])[:8]).all() for name, x in a.items())
 
 
 def _check_row(values, original, row, actions):

@@ -252,6 +252,10 @@ def test_evaluation_pads_the_last_batch(paths):
     np.testing.assert_array_equal(real, [1] * 60 + [0] * 4)
     data = input_pipeline.EvaluationInput(paths, SCHEMA, LENGTHS, 8, max_batches=2)
     assert _flat(_numbers(data.batches())) == list(range(16))
+    # Three replicas read the same examples, in batches that are filled up to nine.
+    batches = list(data.batches(tf.distribute.InputContext(1, 0, 3)))
+    assert _flat(_numbers(batches)) == [*range(8), 0, *range(8, 16), 8]
+    assert _flat(x["is_real_example"].numpy() for x in batches) == 2 * ([1] * 8 + [0])
 
 
 def test_identity_of_an_evaluation_changes_with_what_it_reads(tmp_path):

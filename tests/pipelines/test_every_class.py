@@ -11,6 +11,7 @@ import bert_tf
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.layer_states import named_layers
 from tests.common import TINY
+from tests.training.training_helpers import mirrored, one_device
 
 TEXTS = ["a b", "c d"]
 # For each class: options, arguments of `predict` with a blank text, and with its other texts only.
@@ -133,6 +134,10 @@ EXAMPLES = [
     ("TokenClassification", (TEXTS, [[(0, 1, "PER")], []])),
     ("SentenceEncoder", ([("a", "b"), ("c", "d")], [1.0, 0.0])),
 ]
+of_each_class = pytest.mark.parametrize(
+    ("name", "data"),
+    [EXAMPLES[0], *(pytest.param(*x, marks=pytest.mark.slow) for x in EXAMPLES[1:])],
+)
 
 
 @pytest.mark.slow
@@ -158,10 +163,20 @@ def test_threads(encoder_folder, tmp_path):
     np.testing.assert_equal(*results)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [EXAMPLES[0], *(pytest.param(*x, marks=pytest.mark.slow) for x in EXAMPLES[1:])],
-)
+@of_each_class
+def test_three_devices_give_the_results_of_one(encoder_folder, name, data):
+    """The default batch size does not divide, and there are fewer rows than devices."""
+    results = []
+    for strategy in (one_device(), mirrored(3)):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            pipeline, other = make(encoder_folder, name), make(encoder_folder, "FillMask")
+        scores = [x["score"] for x in other.predict("a [MASK]")]
+        results.append([*scores, *pipeline.evaluate(*data).values()])
+    np.testing.assert_allclose(*results, atol=1e-6)
+
+
+@of_each_class
 def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
     """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
     pipeline = make(encoder_folder, name)

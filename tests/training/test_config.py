@@ -22,6 +22,7 @@ from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.classification.options import ClassificationOptions
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.training.run import Run
+from tests.training.training_helpers import mirrored
 
 
 def test_number_of_steps():
@@ -31,31 +32,18 @@ def test_number_of_steps():
         TrainConfig().num_train_steps(10, "windows")
 
 
-class FourReplicas:
-    num_replicas_in_sync = 4
+@pytest.mark.parametrize(("size", "parts", "nearest"), [(30, 1, "28 or 32"), (32, 3, "24 or 36")])
+def test_training_batches_divide_over_the_replicas(size, parts, nearest):
+    """Batches of evaluation and prediction are filled up."""
+    train = TrainConfig(size, 3, 6, gradient_accumulation_steps=parts)
 
-
-@pytest.mark.parametrize(
-    ("split", "size", "parts", "nearest"),
-    [
-        ("train", 30, 1, "28 or 32"),
-        ("train", 32, 3, "24 or 36"),
-        ("eval", 3, 1, "4"),
-        ("predict", 6, 1, "4 or 8"),
-    ],
-)
-def test_batch_sizes_divide_over_the_replicas(split, size, parts, nearest):
-    """Only those that are used."""
-    train = TrainConfig(**{f"{split}_batch_size": size}, gradient_accumulation_steps=parts)
-
-    def start(*used):
-        actions = {f"do_{x}": x in used for x in ("train", "eval", "predict")}
+    def start(**actions):
         config = FineTuneConfig("out", ClassificationOptions(), train=train, **actions)
-        Run(config, None, FourReplicas, (), None, predicts="predict" in used)
+        Run(config, None, mirrored(4), (), None)
 
-    start(*{"train", "eval", "predict"} - {split})
-    with pytest.raises(bert_tf.UserError, match=f"`{split}_batch_size={size}`.* {nearest}$"):
-        start(split)
+    start(do_eval=True, do_predict=True)
+    with pytest.raises(bert_tf.UserError, match=f"`train_batch_size={size}`.* {nearest}$"):
+        start(do_train=True)
 
 
 def test_optimizer_config(caplog):

@@ -1,8 +1,10 @@
 """Strategies, and training with two worker processes."""
 
+import concurrent.futures
 import json
 import os
 import signal
+import time
 
 import keras
 import pytest
@@ -11,7 +13,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import training
 from bert_tf.configs import DeviceConfig
-from bert_tf.training import strategy
+from bert_tf.training import cluster
 from bert_tf.training.pretraining import PretrainingTask
 from tests.training.training_helpers import (
     SomeBatches,
@@ -37,35 +39,75 @@ def test_device_arguments(caplog):
     assert "`tpu_name=mine` has no effect without `use_tpu`" in caplog.text
 
 
-CLUSTER = '{"cluster": {"worker": ["a:1", "b:1"]}'
+def tf_config(cluster, kind="worker", index=0):
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+WORKERS = {"worker": ["a:1", "b:1"]}
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "found"),
     [
-        "{",
-        CLUSTER + "}",
-        CLUSTER + ', "task": {"type": "worker", "index": 2}}',
-        CLUSTER + ', "task": {"type": "evaluator", "index": 0}}',
+        ("{", "a different structure"),
+        (tf_config([]), "a different structure"),
+        (json.dumps({"cluster": WORKERS}), "a task that is not in the cluster"),
+        (tf_config(WORKERS, index=2), "a task that is not in the cluster"),
+        (tf_config({"worker": ["a:1"]}, index=-1), "a task that is not in the cluster"),
+        (tf_config({"worker": ["a:1"]}, "ps"), "a task that is not in the cluster"),
+        (tf_config({**WORKERS, "evaluator": ["c:1"]}, "evaluator"), "neither.*workers also eval"),
+        (tf_config({"worker": "a:1"}), "an address that is not host:port"),
+        (tf_config({"worker": ["a:1", ""]}), "an address that is not host:port"),
+        (tf_config({"chief": ["a:1"], **WORKERS}), "an address twice"),
+        (tf_config({"chief": ["a:1", "b:1"]}, "chief"), "several chiefs"),
     ],
 )
-def test_malformed_tf_config_is_an_error(text, monkeypatch):
+def test_malformed_tf_config_is_an_error(text, found, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(bert_tf.UserError, match="TF_CONFIG"):
+    with pytest.raises(bert_tf.UserError, match=f"TF_CONFIG: found .*{found}"):
         training.make_strategy()
 
 
 def test_tf_config_of_one_worker(monkeypatch, caplog):
-    task = {"type": "worker", "index": 0}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1"]}, "task": task}))
-    assert strategy.num_workers() == 1
+    for text in ("", "{}", '{"cluster": {}, "environment": "cloud"}', '{"task": {"index": 0}}'):
+        monkeypatch.setenv("TF_CONFIG", text)
+        assert cluster.read_tf_config() == ((), None)
+    monkeypatch.setenv("TF_CONFIG", tf_config({"chief": ["[::1]:1"]}, "chief", "0"))
+    assert cluster.read_tf_config() == (("chief [::1]:1",), "chief [::1]:1")
     with pytest.raises(bert_tf.UserError, match=r"strategy=multi_worker.* TF_CONFIG"):
         training.make_strategy(DeviceConfig(distribution_strategy="multi_worker"))
-    cluster = {"worker": ["a:1", "b:1"]}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    monkeypatch.setenv("TF_CONFIG", tf_config(WORKERS))
     training.make_strategy(DeviceConfig(distribution_strategy="one_device"))
     assert "TF_CONFIG has 2 workers" in caplog.text
     assert "`distribution_strategy=one_device`" in caplog.text
+
+
+def test_waiting_for_workers(monkeypatch, caplog):
+    """Each worker reports the missing ones, and all return when the last one is started."""
+    caplog.set_level("INFO", "bert_tf")
+    monkeypatch.setenv("TF_CONFIG", worker_environments(3)[0])
+    names, _ = cluster.read_tf_config()
+    monkeypatch.setattr(cluster, "WAIT_SECONDS", 0.0)
+    with pytest.raises(bert_tf.UserError, match=rf"connect .*for {names[1]}, {names[2]}\)"):
+        training.make_strategy()
+    monkeypatch.setattr(cluster, "WAIT_SECONDS", 30.0)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        calls = [pool.submit(cluster.wait_for_workers, names, name) for name in names[:2]]
+        while caplog.messages.count(f"waiting for {names[2]}") < 2 and not calls[0].done():
+            time.sleep(0.01)
+        calls.append(pool.submit(cluster.wait_for_workers, names, names[2]))
+    assert [call.result() for call in calls] == [None] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_waiting_worker(tmp_path, monkeypatch, number):
+    monkeypatch.setenv("TF_CONFIG", worker_environments()[1])
+    process = start(tmp_path, {"steps": 20})
+    while "waiting for worker localhost:" not in log(tmp_path) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(20) == -number
 
 
 def test_lost_worker_raises_stopped():

@@ -188,9 +188,9 @@ def wait_for_first_step(folder, processes):
     raise AssertionError(log(folder / "worker0"))
 
 
-def worker_environments():
-    """Return TF_CONFIG for each of two workers on free ports of this machine."""
-    sockets = [socket.socket() for _ in range(2)]
+def worker_environments(count=2):
+    """Return TF_CONFIG for each of some workers on free ports of this machine."""
+    sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("localhost", 0))
     addresses = [f"localhost:{each.getsockname()[1]}" for each in sockets]
@@ -198,5 +198,5 @@ def worker_environments():
         each.close()
     return [
         json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-        for index in range(2)
+        for index in range(count)
     ]
