@@ -5,6 +5,7 @@ all others ends in "(bert_tf)".
 """
 
 import dataclasses
+import functools
 import gc
 import os
 import re
@@ -35,13 +36,16 @@ def as_flags(message):
     """Replace each `argument` in a library message with --argument if there is such a flag."""
 
     def flag(match):
-        return f"--{match[1]}{match[2] or ''}" if match[1] in FLAGS else match[0]
+        name = _FLAGS_OF.get(match[1], match[1])
+        return f"--{name}{match[2] or ''}" if name in FLAGS else match[0]
 
     return _ARGUMENT.sub(flag, str(message))
 
 
 # `name` or `name=value`, as the library's messages quote arguments.
 _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
+# Arguments with a different name than their flags.
+_FLAGS_OF = {"preset": "model"}
 
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
@@ -67,7 +71,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
                 tensorflow_start.import_tensorflow()
-            _check_remote_paths()
+            _check_paths()
             main()
         except UserError as error:
             console.error(f"{name}: error: {as_flags(error)}")
@@ -127,7 +131,7 @@ def _parse(argv):
     """Parse the flags; print errors in the same format as `run`."""
     try:
         for name in {"help", "helpshort"} & set(FLAGS):
-            FLAGS[name].parse = _print_help
+            FLAGS[name].parse = functools.partial(_print_help, FLAGS[name])
         return FLAGS(argv)
     except SystemExit:  # absl exits with status 1 after --help
         sys.exit(0)
@@ -139,16 +143,17 @@ def _parse(argv):
         sys.exit(1)
 
 
-def _print_help(argument):
-    if FLAGS["help"].parser.parse(argument):
+def _print_help(flag, argument):
+    if flag._parse(argument):
         console.write(_describe_program(sys.argv[0]))
         sys.exit(0)
 
 
-def _check_remote_paths():
-    """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
+def _check_paths():
+    """Expand "~" in flags; raise UserError for a path, such as `gs://`, that cannot be accessed."""
     for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present and flag.name not in ("text", "query"):  # a text may begin with "https://"
+            flag.value = files.expand_home(flag.value, flag.name)
             files.check_reachable(flag.value, flag.name)
 
 

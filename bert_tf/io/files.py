@@ -47,6 +47,21 @@ TASK_CONFIG_FILES = {
 }
 
 
+# Names of options and flags whose values are paths.
+_PATH_NAME = re.compile(r"(.*_)?(file|dir|model|checkpoint|input)")
+
+
+def expand_home(path, name="file"):
+    """Return a path, or paths separated by commas, with the home folder in place of "~".
+
+    A path object becomes a str. Other values, and those of a `name` that is not a path's, are
+    returned unchanged.
+    """
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    is_path = isinstance(path, str) and _PATH_NAME.fullmatch(name)
+    return ",".join(map(os.path.expanduser, path.split(","))) if is_path else path
+
+
 def system(path):
     """Return the file system of `path`: `Local` or `tf.io.gfile`."""
     if "://" not in os.fspath(path):
@@ -58,6 +73,7 @@ def system(path):
 
 def _on_any_system(name):
     def function(path, *arguments, **options):
+        path = expand_home(path)
         return getattr(system(path), name)(path, *arguments, **options)
 
     return function
@@ -305,6 +321,7 @@ def replacing(*paths, check_folder=None):
     become a UserError about `paths`, as do errors for a full disk. Other errors come from the
     computation in the block.
     """
+    paths = [*map(expand_home, paths)]
     for path in paths:
         make_folder(os.path.dirname(path))
     if len(set(map(identity, paths))) < len(paths):
