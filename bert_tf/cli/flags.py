@@ -5,7 +5,6 @@ all others ends in "(bert_tf)".
 """
 
 import dataclasses
-import functools
 import gc
 import os
 import re
@@ -36,7 +35,7 @@ def as_flags(message):
     """Replace each `argument` in a library message with --argument if there is such a flag."""
 
     def flag(match):
-        name = _FLAGS_OF.get(match[1], match[1])
+        name = {"preset": "model"}.get(match[1], match[1])
         return f"--{name}{match[2] or ''}" if name in FLAGS else match[0]
 
     return _ARGUMENT.sub(flag, str(message))
@@ -44,8 +43,6 @@ def as_flags(message):
 
 # `name` or `name=value`, as the library's messages quote arguments.
 _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
-# Arguments with a different name than their flags.
-_FLAGS_OF = {"preset": "model"}
 
 
 def run(main, needs_tensorflow=True, backends=("tensorflow",)):
@@ -131,7 +128,7 @@ def _parse(argv):
     """Parse the flags; print errors in the same format as `run`."""
     try:
         for name in {"help", "helpshort"} & set(FLAGS):
-            FLAGS[name].parse = functools.partial(_print_help, FLAGS[name])
+            FLAGS[name].parse = _print_help
         return FLAGS(argv)
     except SystemExit:  # absl exits with status 1 after --help
         sys.exit(0)
@@ -143,8 +140,8 @@ def _parse(argv):
         sys.exit(1)
 
 
-def _print_help(flag, argument):
-    if flag._parse(argument):
+def _print_help(argument):
+    if FLAGS["help"]._parse(argument):  # the flag's error, unlike the parser's, is a `flags.Error`
         console.write(_describe_program(sys.argv[0]))
         sys.exit(0)
 

@@ -170,15 +170,10 @@ def _is_cell(value):
     return isinstance(value, (str, bytes, int, float)) or getattr(value, "shape", None) == ()
 
 
-# Methods that compute a lazy table, of Spark, Polars and Dask.
-_LAZY = ("toPandas", "collect", "compute")
-
-
 def _check_loaded(values, argument):
-    """Raise UserError for a table that is not computed yet, such as a `polars.LazyFrame`."""
-    if method := next((x for x in _LAZY if hasattr(type(values), x)), None):
-        found = type(values).__name__
-        raise UserError(f"`{argument}`: found a {found}; pass the result of its `.{method}()`")
+    """Raise UserError for a lazy table of Polars or Dask."""
+    if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
+        raise UserError(f"`{argument}`: found a {type(values).__name__}; pass its .{method}()")
 
 
 def check_list(values, argument, expected="a list"):
@@ -203,13 +198,11 @@ def label_names(labels):
 
     A label is a text, a number or a boolean, as in the data.
     """
-    names = []
-    for i, label in enumerate(check_list(labels, "labels", "a list of labels")):
-        try:
-            names.append(as_name(plain(label)))
-        except ValueError as error:
-            raise UserError(f"`labels`, item {i}: {error}") from None
-    return names
+    labels = check_list(labels, "labels", "a list of labels")
+    try:
+        return [as_name(plain(x)) for x in labels]
+    except ValueError as error:
+        raise UserError(f"`labels`: {error}") from None
 
 
 def iterate_texts(texts, argument):

@@ -225,10 +225,7 @@ class Labels:
                 count = len(self._class_names)
                 raise ValueError(f"the label is {value}, expected an index less than {count}")
             return self._class_names[int(value)]
-        if isinstance(value, bool):
-            texts = _BOOLEANS[value]
-        else:
-            texts = (_plain_form(value), name) if is_number else (name,)
+        texts = (_plain_form(value), name) if is_number else _BOOLEANS.get(value, (name,))
         for text in texts:
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)

@@ -47,19 +47,16 @@ TASK_CONFIG_FILES = {
 }
 
 
-# Names of options and flags whose values are paths.
-_PATH_NAME = re.compile(r"(.*_)?(file|dir|model|checkpoint|input)")
-
-
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
 
-    A path object becomes a str. Other values, and those of a `name` that is not a path's, are
-    returned unchanged.
+    A path object becomes a str. Other values are returned unchanged, as are those of an option or
+    flag whose `name` is not that of a path.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
-    is_path = isinstance(path, str) and _PATH_NAME.fullmatch(name)
-    return ",".join(map(os.path.expanduser, path.split(","))) if is_path else path
+    if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):
+        path = ",".join(map(os.path.expanduser, path.split(",")))
+    return path
 
 
 def system(path):
@@ -73,8 +70,7 @@ def system(path):
 
 def _on_any_system(name):
     def function(path, *arguments, **options):
-        path = expand_home(path)
-        return getattr(system(path), name)(path, *arguments, **options)
+        return getattr(system(path), name)(expand_home(path), *arguments, **options)
 
     return function
 

@@ -240,8 +240,6 @@ class TextClassifier(Pipeline):
         if isinstance(candidate_labels, str):
             candidate_labels = filter(None, map(str.strip, candidate_labels.split(",")))
         labels = list(iterate_texts(candidate_labels, "candidate_labels"))
-        if not labels:
-            raise UserError("`candidate_labels`: found no labels, expected at least one")
         check_labels(labels, "candidate_labels")
         true = names.index("entail")
         false = names.index("contra") if "contra" in names else int(true == 0)

@@ -166,7 +166,7 @@ class SentenceEncoder(StreamingPipeline):
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosine of each vector in `a` (A, H) with each in `b` (B, H): (A, B)."""
-        return cosines(*map(np.atleast_2d, (l2_normalize(a, "a"), l2_normalize(b, "b"))))
+        return cosines(*map(np.atleast_2d, map(l2_normalize, (a, b))))
 
     def stream(
         self, texts: Any, batch_size: int = BatchConfig.batch_size, prompt: str | None = None

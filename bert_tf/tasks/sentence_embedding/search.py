@@ -15,18 +15,14 @@ MIN_NORM = 1e-12
 _BLOCK_SIZE = 1024
 
 
-def l2_normalize(vectors: Any, argument: str = "vectors") -> np.ndarray:
+def l2_normalize(vectors: Any) -> np.ndarray:
     """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero.
 
     A column of a table with N vectors becomes an array (N, H).
     """
-    try:
-        vectors = np.asarray(vectors)
-        if vectors.dtype.kind == "O":
-            vectors = vectors.squeeze().tolist()
-        vectors = np.asarray(vectors, "float32")
-    except (TypeError, ValueError) as error:
-        raise UserError(f"`{argument}`: expected vectors of equal length ({error})") from None
+    if (vectors := np.asarray(vectors)).dtype == "object":
+        vectors = vectors.squeeze().tolist()
+    vectors = np.asarray(vectors, "float32")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), MIN_NORM)
 
 
@@ -100,10 +96,9 @@ class NearestNeighbors:
           encoder: a `SentenceEncoder`.
         """
         check_value("count", count, Positive)
-        queries = [queries] if isinstance(queries, str) else queries
         self._encoder, self._count = encoder, count
         vectors = queries if encoder is None else encoder.encode(queries)
-        self._queries = np.atleast_2d(l2_normalize(vectors, "queries"))
+        self._queries = np.atleast_2d(l2_normalize(vectors))
         self._best = [[] for _ in self._queries]
         self._pending = []
         self._num_added = 0

@@ -126,8 +126,7 @@ class TokenClassification(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        texts = check_list(texts, "texts", "a list of texts or of lists of words")
-        texts = [plain(x, "replace") for x in texts]
+        texts = [plain(x, "replace") for x in check_list(texts, "texts", "texts or lists of words")]
         if not texts or isinstance(texts[0], str):
             texts = list(iterate_texts(texts, "texts"))
             self._warn_if_blank("texts", texts)
