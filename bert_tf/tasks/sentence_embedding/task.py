@@ -137,7 +137,7 @@ def make_examples(table, config):
 
     def make(where, index, cells):
         parts = tuple(required_text(cells[name], name) for name in texts)
-        value = read_number(required_text(cells[score], score), "the score") if score else None
+        value = score and read_number(required_text(cells[score], "the score"), "the score")
         cells = {name: as_text(cells[name]) for name in used}
         row = str(index) if row_id is None else cells[row_id]
         return Example(parts, value, row)
