@@ -61,7 +61,7 @@ def imported(*scripts):
                 default = ["--output_dir=none"] if "output_dir" in flags.FLAGS else []
                 flags.FLAGS([script, *default, *map(str, arguments)])
                 try:
-                    cli_flags._check_remote_paths()
+                    cli_flags._check_paths()
                     modules[script].main()
                 except bert_tf.UserError as error:
                     error.args = (cli_flags.as_flags(error),)

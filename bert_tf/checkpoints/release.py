@@ -34,14 +34,15 @@ def unread_weights(path):
 
 
 def check_path(path, argument):
-    """Raise UserError if TensorFlow would read `path` as a glob pattern."""
-    path = os.fspath(path)
+    """Return a path after `expand_home`; UserError if TensorFlow would read it as a pattern."""
+    path = files.expand_home(path)
     special = sorted(set("[]*?\\") & set(path))
     if special and "://" not in path:
         raise UserError(
             f"`{argument}`: {path} contains {' '.join(special)}; TensorFlow reads checkpoint "
             "paths as glob patterns, so use a different name"
         )
+    return path
 
 
 def named_checkpoint(folder: str) -> str | None:
@@ -74,7 +75,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
     `path` is a prefix ("model.ckpt-1000"), its `.index`, `.meta` or `.data-...` file, or a folder
     that contains a `checkpoint` file or a single checkpoint.
     """
-    check_path(path, argument)
+    path = check_path(path, argument)
     prefix: str | None = path
     if files.is_folder(path):
         prefix = named_checkpoint(path)
@@ -124,7 +125,7 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
     This is atomic: a checkpoint exists when it has an index file, which is renamed last.
     """
-    files.make_folder(os.path.dirname(prefix))
+    files.make_folder(os.path.dirname(prefix := files.expand_home(prefix)))
     temporary = files.temporary_name(prefix)
     names = sorted(tensors)
     try:

@@ -35,7 +35,8 @@ def as_flags(message):
     """Replace each `argument` in a library message with --argument if there is such a flag."""
 
     def flag(match):
-        return f"--{match[1]}{match[2] or ''}" if match[1] in FLAGS else match[0]
+        name = {"preset": "model"}.get(match[1], match[1])
+        return f"--{name}{match[2] or ''}" if name in FLAGS else match[0]
 
     return _ARGUMENT.sub(flag, str(message))
 
@@ -67,7 +68,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
                 tensorflow_start.import_tensorflow()
-            _check_remote_paths()
+            _check_paths()
             main()
         except UserError as error:
             console.error(f"{name}: error: {as_flags(error)}")
@@ -140,15 +141,16 @@ def _parse(argv):
 
 
 def _print_help(argument):
-    if FLAGS["help"].parser.parse(argument):
+    if FLAGS["help"]._parse(argument):  # the flag's error, unlike the parser's, is a `flags.Error`
         console.write(_describe_program(sys.argv[0]))
         sys.exit(0)
 
 
-def _check_remote_paths():
-    """Raise UserError for a flag with a path, such as `gs://`, that TensorFlow cannot access."""
+def _check_paths():
+    """Expand "~" in flags; raise UserError for a path, such as `gs://`, that cannot be accessed."""
     for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present and flag.name not in ("text", "query"):  # a text may begin with "https://"
+            flag.value = files.expand_home(flag.value, flag.name)
             files.check_reachable(flag.value, flag.name)
 
 

@@ -16,13 +16,12 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import os
 import textwrap
 import typing
 from typing import Annotated, Any, ClassVar
 
 from bert_tf.errors import UserError, shown
-from bert_tf.io import json_files
+from bert_tf.io import files, json_files
 
 REQUIRED: Any = dataclasses.MISSING
 
@@ -145,12 +144,10 @@ class Config:
             cls.__doc__ = text + "\n\nAttributes:\n" + "\n".join(lines) + "\n"
 
     def __post_init__(self, given):
-        """Convert paths to str, lists to tuples and NumPy scalars to Python numbers; validate."""
+        """Expand paths, convert lists to tuples and NumPy scalars to Python numbers; validate."""
         for name in hints_of(type(self)):
-            value = getattr(self, name)
-            if isinstance(value, os.PathLike):
-                value = os.fspath(value)
-            elif isinstance(value, (list, range)):
+            value = files.expand_home(getattr(self, name), name)
+            if isinstance(value, (list, range)):
                 value = tuple(value)
             object.__setattr__(self, name, _without_numpy(value))
         self.validate()

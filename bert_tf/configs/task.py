@@ -302,7 +302,7 @@ def check_labels(labels, argument="labels"):
     """Return label names as a tuple; UserError if it is empty or has duplicates."""
     labels = tuple(labels)
     if not labels:
-        raise UserError("`labels` must be given: no file next to the checkpoint has them")
+        raise UserError(f"`{argument}`: found no labels, expected at least one")
     for i, label in enumerate(labels):
         if not label or label in labels[:i]:
             names = ", ".join(labels)

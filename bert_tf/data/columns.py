@@ -43,8 +43,6 @@ class BadRows:
                 if isinstance(row, str):
                     raise ValueError(row)
                 result = make(where, index, row)
-            except UnicodeDecodeError as error:
-                self(f"{where}: not UTF-8 text ({reason(error)})")
             except ValueError as error:
                 self(f"{where}: {error}")
             else:

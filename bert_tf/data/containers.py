@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.columns import class_names, plain_rows
-from bert_tf.data.labels import read_number
+from bert_tf.data.labels import as_name, read_number
 from bert_tf.data.tables import TO_PYTHON, plain
 from bert_tf.errors import UserError, check_unicode, counted, shown
 
@@ -127,6 +127,7 @@ def from_columns(values, argument):
     `tf.data.Dataset` of dicts or of batches of them, a structured array, a mapping from names to
     columns or, for a single row, to cells, or a list or another iterable of dicts.
     """
+    _check_loaded(values, argument)
     label_names = {}
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
@@ -186,8 +187,15 @@ def _is_cell(value):
     return isinstance(value, (str, bytes, int, float)) or getattr(value, "shape", None) == ()
 
 
+def _check_loaded(values, argument):
+    """Raise UserError for a lazy table of Polars or Dask."""
+    if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
+        raise UserError(f"`{argument}`: found a {type(values).__name__}; pass its .{method}()")
+
+
 def check_list(values, argument, expected="a list"):
     """Convert a list, array or series to a list; raise UserError for anything else."""
+    _check_loaded(values, argument)
     if isinstance(values, tf.Tensor):
         values = values.numpy()
     if isinstance(values, (str, bytes, Mapping, Set)):  # `list` would return letters or keys
@@ -202,6 +210,18 @@ def check_list(values, argument, expected="a list"):
         raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
 
 
+def label_names(labels):
+    """Return the argument `labels` as a list of str; UserError if an item is not a label.
+
+    A label is a text, a number or a boolean, as in the data.
+    """
+    labels = check_list(labels, "labels", "a list of labels")
+    try:
+        return [as_name(plain(x)) for x in labels]
+    except ValueError as error:
+        raise UserError(f"`labels`: {error}") from None
+
+
 def iterate_texts(texts, argument):
     """Yield the texts of an iterable as str; an iterator is read lazily."""
     spec = getattr(texts, "element_spec", None)
@@ -210,13 +230,10 @@ def iterate_texts(texts, argument):
     if not isinstance(texts, Iterator):
         texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
-        text = text if isinstance(text, (str, bytes)) else plain(text)
-        yield _check_text(text, f"`{argument}`: item {i}")
+        yield _check_text(plain(text, "replace"), f"`{argument}`: item {i}")
 
 
 def _check_text(text, where):
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
     if not isinstance(text, str):
         raise UserError(f"{where} is {text!r:.50}, expected a text")
     check_unicode(text, where)
@@ -243,7 +260,7 @@ def split_texts(texts, argument, counts):
     rows = []
     for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
         where = f"`{argument}`: item {i}"
-        value = item if isinstance(item, (str, bytes)) else plain(item)
+        value = plain(item, "replace")
         row = value if isinstance(value, list) else [value]
         if len(row) not in counts:
             raise UserError(f"{where} is {shown(item)}, expected {numbers} texts")

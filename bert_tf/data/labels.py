@@ -220,22 +220,14 @@ class Labels:
         return np.where(is_constant, 1.0, sums / counts.clip(1e-9)).tolist()
 
     def _read_name(self, value):
-        if _is_missing(value):
-            raise ValueError(_MISSING)
-        is_number = isinstance(value, numbers.Number) and not isinstance(value, (bool, complex))
+        name = as_name(value)
+        is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
         if self._class_names and is_number:
             if value not in range(len(self._class_names)):
                 count = len(self._class_names)
                 raise ValueError(f"the label is {value}, expected an index less than {count}")
             return self._class_names[int(value)]
-        if isinstance(value, str):
-            texts = (as_text(value).strip(),)
-        elif isinstance(value, bool):
-            texts = _BOOLEANS[value]
-        elif is_number:
-            texts = (_plain_form(value), str(value))
-        else:
-            raise ValueError(f"found {shown(value)}, expected a label")
+        texts = (_plain_form(value), name) if is_number else _BOOLEANS.get(value, (name,))
         for text in texts:
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)
@@ -284,6 +276,15 @@ class Labels:
                 "numbers 0 and 1"
             )
         return names
+
+
+def as_name(value):
+    """Return a label as text; ValueError unless it is a text, a number or a boolean."""
+    if _is_missing(value):
+        raise ValueError(_MISSING)
+    if isinstance(value, complex) or not isinstance(value, (str, numbers.Number)):
+        raise ValueError(f"found {shown(value)}, expected a label: a text, a number or a boolean")
+    return as_text(value).strip() if isinstance(value, str) else str(value)
 
 
 def _simplify(value):

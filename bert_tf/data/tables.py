@@ -374,21 +374,26 @@ def as_text(value):
     return str(value)
 
 
-def plain(value):
-    """Convert a value of a container to Python values; UnicodeDecodeError for other encodings."""
+def plain(value, errors="strict"):
+    """Convert a value of a container to Python values, and bytes to str.
+
+    `errors` is an argument of `bytes.decode`: for "strict", bytes that are not UTF-8 raise
+    UnicodeDecodeError, which is a ValueError; "replace" is for texts, whose tokenizer then drops
+    the replacement characters.
+    """
     if type(value) in (str, int, float, bool, type(None)):
         return value
     if isinstance(value, bytes):
-        return value.decode("utf-8")
+        return value.decode("utf-8", errors)
     if isinstance(value, Mapping):
-        return {str(name): plain(x) for name, x in value.items()}
+        return {str(name): plain(x, errors) for name, x in value.items()}
     if isinstance(value, (list, tuple)):
-        return list(map(plain, value))
+        return [plain(x, errors) for x in value]
     if isinstance(value, np.floating):
         return float(str(value))  # 0.1, not 0.10000000149011612, for a float32
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return plain(value.item(), errors)
     for method in TO_PYTHON:
         if hasattr(value, method):
-            return plain(getattr(value, method)())
+            return plain(getattr(value, method)(), errors)
     return None if type(value).__name__ == "NAType" else value  # of pandas

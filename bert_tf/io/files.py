@@ -47,6 +47,18 @@ TASK_CONFIG_FILES = {
 }
 
 
+def expand_home(path, name="file"):
+    """Return a path, or paths separated by commas, with the home folder in place of "~".
+
+    A path object becomes a str. Other values are returned unchanged, as are those of an option or
+    flag whose `name` is not that of a path.
+    """
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):
+        path = ",".join(map(os.path.expanduser, path.split(",")))
+    return path
+
+
 def system(path):
     """Return the file system of `path`: `Local` or `tf.io.gfile`."""
     if "://" not in os.fspath(path):
@@ -58,7 +70,7 @@ def system(path):
 
 def _on_any_system(name):
     def function(path, *arguments, **options):
-        return getattr(system(path), name)(path, *arguments, **options)
+        return getattr(system(path), name)(expand_home(path), *arguments, **options)
 
     return function
 
@@ -305,6 +317,7 @@ def replacing(*paths, check_folder=None):
     become a UserError about `paths`, as do errors for a full disk. Other errors come from the
     computation in the block.
     """
+    paths = [*map(expand_home, paths)]
     for path in paths:
         make_folder(os.path.dirname(path))
     if len(set(map(identity, paths))) < len(paths):

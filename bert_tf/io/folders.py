@@ -56,7 +56,7 @@ def is_quantized_preset(folder):
 @contextlib.contextmanager
 def replacing_preset(folder, overwrite):
     """Yield a temporary name for the folder of `save_to_preset`; see `files.replacing`."""
-    if not (folder := os.fspath(folder).rstrip("/")):
+    if not (folder := files.expand_home(folder).rstrip("/")):
         raise UserError("`folder`: found no name of a folder")
     check_preset(folder, overwrite)
     with files.replacing(folder, check_folder=check_preset) as (temporary,):

@@ -110,14 +110,17 @@ class EncoderModel(TaskModel):
         >>> model.enable_lora(8)
 
         Args:
-          rank: number of columns in A and rows in B.
+          rank: number of columns in A and rows in B, at least 1.
           target_layer_names: dense layers of the encoder: "query", "key", "value",
             "attention_dense", "intermediate", "output_dense" and "pooler".
           alpha: scale of the update; None for `rank`.
 
         Raises:
-          UserError: if there are no names, or the encoder has no layer with one of them.
+          UserError: if `rank` is less than 1, there are no names, or the encoder has no layer with
+            one of them.
         """
+        if rank < 1:
+            raise UserError(f"`rank={rank}`: expected at least 1")
         layers = [layer for _, layer in layer_states.named_layers(self._encoder())]
         dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
         names = dict.fromkeys(layer.name for layer in dense)

@@ -110,7 +110,7 @@ def export(
     Raises:
       UserError: if that version exists, or another process is exporting to the same folder.
     """
-    check_path(export_dir, "export_dir")
+    export_dir = check_path(export_dir, "export_dir")
     with processes.locked(export_dir, "export_dir", "exports") as is_locked:
         processes.remove_temporary_files(export_dir, is_locked)
         folder = os.path.join(export_dir, str(choose_version(export_dir, version)))

@@ -212,7 +212,7 @@ class Predictor(BasePredictor):
         Raises:
           UserError: if the model does not exist or does not take text.
         """
-        self.path = find_version(path)
+        self.path = find_version(path := files.expand_home(path))
         metadata_file = os.path.join(self.path or path, METADATA)
         if not files.exists(metadata_file):
             raise UserError(

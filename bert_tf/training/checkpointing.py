@@ -161,7 +161,7 @@ def settings_of_run(task, data, optimizer, num_frozen_layers):
     return json.loads(json.dumps(settings, default=float))
 
 
-def check_training_settings(prefix, training_settings):
+def check_training_settings(prefix, training_settings, log=console.warning):
     """Compare the settings of a resumed run with the settings in its checkpoint; log differences.
 
     Settings that the checkpoint lacks are not compared. Raises UserError if the optimizer class
@@ -187,7 +187,16 @@ def check_training_settings(prefix, training_settings):
                     f"`optimizer`: {change}; continue with the same optimizer, or start a new run "
                     "from its weights with `init_checkpoint`"
                 )
-            console.warning("%s", change)
+            log("%s", change)
+
+
+def check_optimizer(prefix, optimizer, model):
+    """Raise UserError if a checkpoint is of a different optimizer or lacks moments of a weight."""
+    settings = {"class_name": type(optimizer).__name__, **optimizer.hyperparameters}
+    check_training_settings(prefix, {"optimizer": settings}, log=lambda *_: None)
+    trained = weights(model, trainable_only=True).items()
+    moments = {f"{name}/{slot}": x for name, x in trained for slot in optimizer.slot_names}
+    restore(prefix, moments, only_check=True)
 
 
 def _list_checkpoints(output_dir, last_step=math.inf):
@@ -232,7 +241,7 @@ def restore_latest(output_dir, variables):
     raise UserError(f"`output_dir`: none of the checkpoints in {output_dir} can be read")
 
 
-def restore(prefix, variables):
+def restore(prefix, variables, only_check=False):
     """Set `variables` from a checkpoint; UserError if one is missing or has a different shape."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     missing = [
@@ -249,9 +258,9 @@ def restore(prefix, variables):
                 f"`output_dir`: {name} {stored} in {prefix}, expected {tuple(variable.shape)}; "
                 "continue with the options of that run, or use another `output_dir`"
             )
-    values = {name: source.tensor(name) for name in variables}
-    for name, variable in variables.items():
-        variable.assign(values[name])
+    values = {} if only_check else {name: source.tensor(name) for name in variables}
+    for name, value in values.items():
+        variables[name].assign(value)
 
 
 def log_best_checkpoint(output_dir, argument=None):

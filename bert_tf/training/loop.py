@@ -64,8 +64,7 @@ class Loop:
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
         """
-        check_path(output_dir, "output_dir")
-        self.strategy, self.output_dir = strategy, output_dir
+        self.strategy, self.output_dir = strategy, check_path(output_dir, "output_dir")
         self.workers, self.preemption = Workers(strategy), PreemptionHandler()
         self._eval_writers = {}
         self._end_training()
@@ -75,7 +74,7 @@ class Loop:
         self.model.skip_padding = can_skip_padding(strategy, reads_padding=self.task.reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        if self._restore(output_dir, checkpointing.weights(self.model)):
+        if self._restore(self.output_dir, checkpointing.weights(self.model)):
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -154,6 +153,17 @@ class Loop:
             if epochs:
                 epochs.callbacks.on_train_end()
 
+    def check_resume(self, optimizer, config):
+        """Freeze layers; UserError if the run has a different optimizer, metric or frozen layers.
+
+        `optimizer` is a new one of `bert_tf.optimization`, and `config` a `TrainConfig`.
+        """
+        if config.num_frozen_layers:
+            self.model.freeze(config.num_frozen_layers)
+        if self.checkpoint:
+            checkpointing.check_optimizer(self.checkpoint, optimizer, self.model)
+        self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
+
     def _make_steps(self):
         """Build the optimizer and the function that makes steps."""
         config, strategy, model, optimizer = self.config, self.strategy, self.model, self.optimizer
@@ -167,8 +177,7 @@ class Loop:
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
         xla = use_xla(config.xla, strategy, self.num_train_steps)
         model.skip_padding &= can_skip_padding(strategy, xla)
-        if config.num_frozen_layers:
-            model.freeze(config.num_frozen_layers)
+        self.check_resume(optimizer, config)
         with strategy.scope():
             optimizer.build(checkpointing.weights(model, trainable_only=True))
             loss_scale = LossScale.of(model)
@@ -183,8 +192,6 @@ class Loop:
 
     def _resume(self):
         """Load the state of the newest checkpoint, and compare this run with it."""
-        metric, data = self.config.best_metric, self.data
-        self.best = metric and BestCheckpoint(self.output_dir, metric)
         if self._restore(self.output_dir, self.state):
             checkpointing.check_training_settings(self.checkpoint, self.settings)
         if self.best:
@@ -192,7 +199,7 @@ class Loop:
             # A finished run keeps its evaluations, because only its last weights can be evaluated.
             if self.step < self.num_train_steps or not self.best.has_seen(self.step):
                 self.best.use_data(self.eval_data.identity)
-        files_key = data.identity[2] % 2**40 if data.identity else 0
+        files_key = self.data.identity[2] % 2**40 if self.data.identity else 0
         mean_step, mean_key = self.workers.mean(self.step, files_key)
         if mean_key != files_key:
             raise UserError("`input_file`: the workers see different files")

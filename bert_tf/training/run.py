@@ -15,7 +15,7 @@ from bert_tf.checkpoints.warm_start import weight_files
 from bert_tf.data import records
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
-from bert_tf.optimization import make_optimizer
+from bert_tf.optimization.create import OPTIMIZERS, make_optimizer
 from bert_tf.training.checkpointing import exclusive_directory, latest
 from bert_tf.training.loop import Loop
 from bert_tf.training.strategy import Workers, check_batch_size
@@ -68,15 +68,19 @@ class Run:
             metric, names = config.train.best_metric, self.loop.task.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
-            # Nothing is written until the weights are known to fit.
+            # Nothing is written until the weights and the state of the run are known to fit.
+            if config.do_train:
+                self.loop.check_resume(OPTIMIZERS[config.optimizer.optimizer](0.0), config.train)
+            elif metric:
+                self.loop.use_best(metric)
             self.prepare()
             self.workers.chief_first(self.record.start)
             with records.naming_bad_records(self.paths):
                 if config.do_train:
                     self._train()
                     gc.collect()  # the graphs of the steps, which keep the moments, are cyclic
-                if metric:
-                    self.loop.use_best(metric)
+                    if metric:
+                        self.loop.use_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(lambda: self.record.finish(metrics))
             return metrics

@@ -10,7 +10,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from bert_tf import errors
+from bert_tf import configs, errors
 from bert_tf.errors import UserError
 from bert_tf.io import files, folders, json_files, processes
 from tests.common import write_files
@@ -110,6 +110,17 @@ def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
     assert files.expand(f"{tmp_path}/g[12]/*.tfrecord", "input_file") == [
         f"{tmp_path}/g1/data.tfrecord"
     ]
+
+
+def test_home_folder(run_script, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    files.write_text("~/a", "some words " * 9)
+    run_script("bert-tf vocab learn", "--input_file=~/a,~/a", "--vocab_file=~/v", "--num_unused=0")
+    with folders.replacing_preset("~/model", overwrite=False) as path:
+        os.mkdir(path)
+    assert {*os.listdir()} == {"a", "v", "model"}
+    assert configs.ExportConfig("~/x").export_dir == str(tmp_path / "x")
 
 
 def test_remote_paths(monkeypatch, tmp_path):

@@ -37,7 +37,8 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
     out = tmp_path / "out"
     run_script(
         "run_classifier", *flags, f"--output_dir={out}", "--do_train", "--do_eval", "--seed=3",
-        "--learning_rate=1e-3", "--labels=y,x",
+        "--learning_rate=1e-3", "--labels=y,x", "--num_frozen_layers=1", "--eval_steps=12",
+        "--best_metric=eval_loss",
     )  # fmt: skip
     record = read(out)
     assert record["versions"] == {
@@ -59,11 +60,21 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
     assert f"eval_accuracy = {metrics['dev']['eval_accuracy']}\n" in text
 
     # Evaluation keeps the record of the training.
-    run_script("run_classifier", *flags, f"--output_dir={out}", "--do_eval")
+    flags += [f"--output_dir={out}", "--labels=y,x", "--do_eval"]
+    run_script("run_classifier", *flags)
     evaluated = read(out)
     assert len(evaluated.pop("command_lines")) == 2
     del record["command_lines"]
     assert evaluated == record
+
+    # A refused run writes nothing.
+    write_files(tmp_path, train__tsv=TEXT + TEXT, dev__tsv=TEXT + TEXT)
+    before = {path: digest(path) for path in out.rglob("*") if path.is_file()}
+    adam = "--do_train --num_frozen_layers=1 --optimizer=adamw"
+    for more in (adam, "--do_train", "--best_metric=eval_accuracy"):
+        with pytest.raises(UserError, match=r"optimizer|adam_m is missing|best checkpoint by"):
+            run_script("run_classifier", *flags, *more.split())
+        assert before == {path: digest(path) for path in out.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow

@@ -121,6 +121,7 @@ FLAG_ERRORS = {
     "--output_dir=x train": "unexpected argument 'train'",
     "--output_dir=x --train_batch_size=x": "--train_batch_size=x: expected an integer",
     "--train_batch_size=0": "--train_batch_size=0: expected an integer between 1 and ",
+    "--help=maybe --do_eval": "--help=maybe: expected true or false",
     "--do_train=maybe": "--do_train=maybe: expected true or false",
     "--dtype=bf16": "--dtype=bf16: expected one of float32, bfloat16, float16",
     "--output_dir": "Missing value for flag --output_dir",

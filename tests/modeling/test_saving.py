@@ -86,6 +86,7 @@ def test_freeze(num_layers, count):
         ("freeze", [-1], "`num_layers=-1`.*2"),
         ("freeze", [3], "`num_layers=3`.*2"),
         ("enable_lora", [2, ["querry"]], "`target_layer_names`.*querry.*query"),
+        ("enable_lora", [0], "`rank=0`"),
         ("enable_lora", [2, []], "`target_layer_names`.*none.*query"),
     ],
 )

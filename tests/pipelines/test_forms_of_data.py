@@ -90,7 +90,7 @@ FORMS = {
     "mixed": ("TextClassifier", {"labels": ["neg", "pos"]}, [
         ([("a", "b"), "c"], [0, 1]), ([("a", "b"), ("c", pd.NA)], [0, 1]),
         ((pd.Series(["a", "c"]), pd.Series(["b", None])), [0, 1]),
-        (tf.ragged.constant([["a", "b"], ["c"]]), [0, 1]),
+        (tf.ragged.constant([["a", "b"], ["c"]]), [0, 1]), ([("a", b"b\xff"), "c"], [0, 1]),
         (Frame({"text_a": ["a", "c"], "text_b": ["b", None]}), [0, 1]),
         ([{"text_a": "a", "text_b": b"b"}, {"text_a": "c"}], [0, 1]),
         ([bert_tf.InputExample(0, "a", "b", "neg"), bert_tf.InputExample(0, "c", "", "pos")],),
@@ -223,6 +223,7 @@ def pipelines(encoder_folder):
             (({"text": ["a"], "label": [0, 1]},), {}, "`texts`.*text 1, label 2"),
             (([{"text": "a", "label": 0}, "b"],), {}, "`texts`, item 1"),
             (({},), {}, "`texts`"),
+            ((type("LazyFrame", (), {"collect": None})(),), {}, r"`texts`: .*LazyFrame.*\.collect"),
             (({"text": [b"\xff"], "label": [0]},), {}, "`texts`, item 0: not UTF-8"),
             ((Frame(TABLE).to_dict(),), {}, "`texts`.*dict"),
             ((slices((["a"], [0])).batch(1).skip(1),), {}, "`texts`.*empty"),
@@ -288,7 +289,7 @@ def pipelines(encoder_folder):
             ((["a", "b"],), {}, "`texts`.* 'sentence2'"),
             (([("a", "b"), ("a",)],), {}, "`texts`, item 1: sentence2 is missing"),
             (((["a"], ["b"], ["c", "d"]),), {}, r"`texts\[2\]`.*1 and 2 items"),
-            ((PAIRS, [float("nan")] * 3), {}, "`texts`, item 0: the score is"),
+            ((PAIRS, [float("nan")] * 3), {}, "`texts`, item 0: the score is missing; .*dropna"),
             ((PAIRS,), {"loss": "cosine"}, "`loss=cosine` requires `scores`"),
             ((PAIRS, [0.5, -5, 0]), {"loss": "cosine"}, "`loss=cosine`.* -5, .* -1 to 1"),
             ((PAIRS, SCORES), {"loss": "contrastive"}, "`loss=contrastive`.*`scores`"),
@@ -316,6 +317,12 @@ def test_vectors_of_a_column(pipelines):
         np.testing.assert_array_equal(encoder.predict(texts), encoder.predict(TEXTS))
     with pytest.raises(bert_tf.UserError, match="`texts`: item 0 is"):
         encoder.predict(Frame(PAIRS))
+    column, similarity = pd.Series(list(vectors := encoder.encode(TEXTS))), encoder.similarity
+    assert (similarity(column.to_frame(), column) == similarity(vectors, vectors)).all()
+    with pytest.raises(bert_tf.UserError, match=r"`queries` and `relevant`.* 12 and 1 items"):
+        encoder.evaluate_search(TEXTS, TEXTS, [[0]])
+    tagger = pipelines["TokenClassification"]
+    assert tagger.predict([[b"a\xff"]]) == tagger.predict([["a"]])
 
 
 @pytest.mark.parametrize(
@@ -324,7 +331,9 @@ def test_vectors_of_a_column(pipelines):
         ("TextClassifier", {"labels": None}, "`labels`"),
         ("TextClassifier", {"labels": "ab"}, "`labels`.*single str"),
         ("TextClassifier", {"labels": ["a"]}, "`labels`: found a"),
-        ("TextClassifier", {"labels": ["a", np.nan]}, "`labels`: .*nan.*missing"),
+        ("TextClassifier", {"labels": ["a", np.nan]}, "`labels`: .*missing"),
+        *((x, {"labels": ["a", y]}, "`labels`: .*(0xff|Period.*, expected a label)")
+          for x in ("TextClassifier", "TokenClassification") for y in (b"\xff", pd.Period("2020"))),
         ("TextClassifier", {"labels": ["a", " a"]}, "`labels`.*a, a"),
         ("TextClassifier", {"labels": ["a"], "task_type": "regression"}, "`task_type=regression`"),
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),

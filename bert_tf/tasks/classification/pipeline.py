@@ -15,11 +15,10 @@ from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.base import check_value
 from bert_tf.configs.task import check_labels
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
-from bert_tf.data.containers import check_list, check_numbers, iterate_texts, read_table
+from bert_tf.data.containers import check_numbers, iterate_texts, label_names, read_table
 from bert_tf.data.features import log_long_texts
 from bert_tf.data.labels import ordered_columns
-from bert_tf.data.tables import is_missing, plain
-from bert_tf.errors import UserError, shown
+from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits, Positive
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification.examples import examples_of, length_limits, warn_of_num_texts
@@ -240,7 +239,7 @@ class TextClassifier(Pipeline):
             raise UserError(f"`hypothesis_template`: found no {{}} in {hypothesis_template!r}")
         if isinstance(candidate_labels, str):
             candidate_labels = filter(None, map(str.strip, candidate_labels.split(",")))
-        labels = list(iterate_texts(candidate_labels, "candidate_labels")) or [""]
+        labels = list(iterate_texts(candidate_labels, "candidate_labels"))
         check_labels(labels, "candidate_labels")
         true = names.index("entail")
         false = names.index("contra") if "contra" in names else int(true == 0)
@@ -320,10 +319,7 @@ def _choose_labels(labels, task_type, stored, checkpoint):
             raise UserError("`labels` cannot be combined with `task_type=regression`")
         return ()
     if labels is not None:
-        labels = list(map(plain, check_list(labels, "labels", "a list of labels")))
-        if any(map(is_missing, labels)):
-            raise UserError(f"`labels`: found {shown(labels)}, where a label is missing")
-        labels = [str(x).strip() for x in labels]
+        labels = label_names(labels)
     elif stored:
         labels = stored.labels
     else:

@@ -12,7 +12,7 @@ from bert_tf import checkpoints, console
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
-from bert_tf.data.containers import iterate_texts, read_table
+from bert_tf.data.containers import check_same_length, iterate_texts, read_table
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
 from bert_tf.serving.exporting import Servable
@@ -25,7 +25,7 @@ from bert_tf.tasks.sentence_embedding.options import (
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
 )
-from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
+from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
 from bert_tf.tokenization.settings import INPUTS
 
 # The package of the module types in modules.json.
@@ -125,6 +125,7 @@ class SentenceEncoder(StreamingPipeline):
           relevant: for each query, the indices of its relevant documents.
           k: number of documents that are found for each query.
         """
+        check_same_length("queries", queries, "relevant", relevant)
         query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
         return search_scores(query_vectors, vectors, relevant, k)
 
@@ -165,7 +166,7 @@ class SentenceEncoder(StreamingPipeline):
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosine of each vector in `a` (A, H) with each in `b` (B, H): (A, B)."""
-        return l2_normalize(np.atleast_2d(a)) @ l2_normalize(np.atleast_2d(b)).T
+        return cosines(*map(np.atleast_2d, map(l2_normalize, (a, b))))
 
     def stream(
         self, texts: Any, batch_size: int = BatchConfig.batch_size, prompt: str | None = None

@@ -16,9 +16,19 @@ _BLOCK_SIZE = 1024
 
 
 def l2_normalize(vectors: Any) -> np.ndarray:
-    """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero."""
+    """Scale vectors (..., H) to length 1, as float32; zero vectors stay zero.
+
+    A column of a table with N vectors becomes an array (N, H).
+    """
+    if (vectors := np.asarray(vectors)).dtype == "object":
+        vectors = vectors.squeeze().tolist()
     vectors = np.asarray(vectors, "float32")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), MIN_NORM)
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cosine of each vector in `a` (A, H) with each in `b` (B, H), all normalized."""
+    return np.clip(a @ b.T, -1, 1)  # rounding gives 1.0000001
 
 
 def nearest_neighbors(
@@ -33,7 +43,7 @@ def nearest_neighbors(
     >>> nearest_neighbors(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), count=1)
     [[(1, 1.0)]]
     """
-    similarities = queries @ vectors.T  # (Q, N)
+    similarities = cosines(queries, vectors)  # (Q, N)
     order = np.argsort(-similarities, axis=-1, kind="stable")[:, :count]
     return [
         [(int(i), float(row[i])) for i in best]
@@ -81,14 +91,14 @@ class NearestNeighbors:
         """Start a search for the nearest neighbors of each query.
 
         Args:
-          queries: vectors (Q, H), or a string or strings if there is an `encoder`.
+          queries: a vector (H,) or vectors (Q, H), or strings if there is an `encoder`.
           count: K, the number of neighbors.
           encoder: a `SentenceEncoder`.
         """
         check_value("count", count, Positive)
-        queries = [queries] if isinstance(queries, str) else queries
         self._encoder, self._count = encoder, count
-        self._queries = l2_normalize(queries if encoder is None else encoder.encode(queries))
+        vectors = queries if encoder is None else encoder.encode(queries)
+        self._queries = np.atleast_2d(l2_normalize(vectors))
         self._best = [[] for _ in self._queries]
         self._pending = []
         self._num_added = 0

@@ -137,8 +137,8 @@ def make_examples(table, config):
 
     def make(where, index, cells):
         parts = tuple(required_text(cells[name], name) for name in texts)
+        value = score and read_number(required_text(cells[score], "the score"), "the score")
         cells = {name: as_text(cells[name]) for name in used}
-        value = read_number(cells[score], "the score") if score else None
         row = str(index) if row_id is None else cells[row_id]
         return Example(parts, value, row)
 

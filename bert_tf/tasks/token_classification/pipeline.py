@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from bert_tf.checkpoints import read_metadata
 from bert_tf.configs.train import FitConfig
-from bert_tf.data.containers import check_list, iterate_texts, read_table
+from bert_tf.data.containers import check_list, iterate_texts, label_names, read_table
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import plain
 from bert_tf.errors import UserError
@@ -79,7 +79,7 @@ class TokenClassification(Pipeline):
     def _config_values(cls, files, stored, values):
         labels, scheme = (values.pop(name, None) for name in cls.preset_options)
         if labels is not None:
-            labels = list(iterate_texts(labels, "labels"))
+            labels = label_names(labels)
             if scheme not in (None, "iob2", "iobes", "io", "none"):
                 raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none")
             if OUTSIDE not in labels:
@@ -126,7 +126,7 @@ class TokenClassification(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        texts = list(map(plain, check_list(texts, "texts", "a list of texts or of lists of words")))
+        texts = [plain(x, "replace") for x in check_list(texts, "texts", "texts or lists of words")]
         if not texts or isinstance(texts[0], str):
             texts = list(iterate_texts(texts, "texts"))
             self._warn_if_blank("texts", texts)
