@@ -125,8 +125,11 @@ class TaskModel:
     def is_compiled_with(self, *names):
         """Return whether `compile` got any of these arguments."""
         # Keras keeps the loss and the metrics of a previous `compile` without these arguments.
-        options = self._compile_config.config if self.compiled else {}
-        return any(options.get(name) is not None for name in names)
+        return any(self._compile_options.get(name) is not None for name in names)
+
+    @property
+    def _compile_options(self):
+        return self._compile_config.config if self.compiled else {}
 
     @property
     def _uses_task(self):
@@ -203,7 +206,7 @@ class TaskModel:
     @contextlib.contextmanager
     def _tracing(self):
         """Skip padding in functions that Keras traces here, and compile them as `compile` says."""
-        previous, options = self.skip_padding, self._compile_config.config
+        previous, options = self.skip_padding, self._compile_options
         is_uncompiled = options.get("jit_compile") is False or bool(options.get("run_eagerly"))
         token = cpu_graph.set_uncompiled(is_uncompiled)
         if self.task is not None and _IS_TENSORFLOW:

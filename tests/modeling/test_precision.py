@@ -10,6 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.training.pretraining import PretrainingTask
+from tests.common import WITHOUT_DROPOUT, tiny
 from tests.training import training_helpers
 from tests.training.training_helpers import Batches, assert_same, mirrored, run, tensors
 
@@ -105,7 +106,10 @@ def test_the_options_of_a_step_take_effect(two_layers):
     assert compiled(graph_of_step(xla=True)[0]) > compiled(plain)
 
 
-def test_half_precision_makes_similar_steps_and_keeps_float32_weights():
+def test_half_precision_makes_similar_steps_and_keeps_float32_weights(monkeypatch):
+    # In wide models, rounding changes the sign of gradients near 0, and so their first updates.
+    narrow = tiny(**WITHOUT_DROPOUT, num_hidden_layers=1)
+    monkeypatch.setattr(training_helpers, "config", lambda _: narrow)
     full = state_after_steps()
     for dtype in ("mixed_bfloat16", "mixed_float16"):
         half = state_after_steps(dtype)

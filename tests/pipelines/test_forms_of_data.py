@@ -257,7 +257,6 @@ def pipelines(encoder_folder):
             ((["a"], ["b"], [3]), "`question`, item 0.*3"),
             ((["a"], ["b"], [None]), "`question`, item 0.*`version_2_with_negative`"),
             ((["a"], ["b"], ["c"]), "`question`, item 0: \"c\" is not in"),
-            ((["a"], ["b"], [("b", "x")]), "^`question`, item 0.answers: .*\"x\""),
             ((["a"],), "^`context`"),
             ((None, ["a"], ["a"]), "^`question`"),
         )
