@@ -22,7 +22,7 @@ _UNREAD = {
     r"adapter_model\..*": "is an adapter; merge it with `merge_and_unload` of PEFT",
     r"pytorch_model.*\.bin": "is unsafe (pickled); convert it by `save_pretrained` of transformers",
     r"(tf|flax)_model.*": "is not read; transformers 4 converts it with from_tf or from_flax=True",
-    r".*\.(keras|weights\.h5)": "is Keras'; keras.models.load_model or `load_weights` reads it",
+    r".*\.(keras|weights\.h5)": "is a Keras file, for keras.models.load_model or `load_weights`",
 }
 
 
@@ -125,7 +125,8 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
     This is atomic: a checkpoint exists when it has an index file, which is renamed last.
     """
-    files.make_folder(os.path.dirname(prefix := files.expand_home(prefix)))
+    prefix = files.expand_home(prefix)
+    files.make_folder(os.path.dirname(prefix))
     temporary = files.temporary_name(prefix)
     names = sorted(tensors)
     try:

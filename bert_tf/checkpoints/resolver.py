@@ -142,7 +142,8 @@ def resolve(
         source = fetch(source, "preset" if is_preset else "model")
     source, checkpoint = source or checkpoint, checkpoint or source
     if source and source.endswith(".json") and os.path.basename(source) not in VOCABULARY_FILES:
-        open_checkpoint(source, "preset" if is_preset else "init_checkpoint")
+        name = "model" if given.model else "init_checkpoint"
+        open_checkpoint(source, "preset" if is_preset else name)  # the error of a single file
     if "init_checkpoint" in needs:
         if not checkpoint:
             raise UserError("`init_checkpoint` or `model` must be given")

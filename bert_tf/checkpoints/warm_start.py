@@ -42,6 +42,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
     Raises:
       UserError: if there is no readable checkpoint; it names `argument`.
     """
+    path = files.expand_home(path)
     if folders.is_quantized_preset(path):
         raise UserError(
             f"`{argument}`: {path} has a quantized model; only `from_preset` of its class loads it"

@@ -16,8 +16,8 @@ from bert_tf.data.labels import as_name, read_number
 from bert_tf.data.tables import TO_PYTHON, plain
 from bert_tf.errors import UserError, check_unicode, counted, shown
 
-# Reading data takes longer than this if it has no end, or is large.
-_SECONDS = 10.0
+# Seconds after which a warning reports that data may be endless.
+_WARNING_SECONDS = 10.0
 
 
 def read_table(columns, arguments, names, required, known=(), known_labels=()):
@@ -84,7 +84,7 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
 
 def _watched(items, argument):
     """Yield the items, with a warning after some seconds, because there may be no end."""
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + _WARNING_SECONDS
     for count, item in enumerate(items):
         if time.monotonic() > end:
             message = "`%s`: %d items read, and there are more; they must end, because all are read"
@@ -128,7 +128,7 @@ def from_columns(values, argument):
     columns or, for a single row, to cells, or a list or another iterable of dicts.
     """
     _check_loaded(values, argument)
-    label_names = {}
+    names_by_column = {}
     if isinstance(values, tf.data.Dataset):
         if not isinstance(values.element_spec, Mapping):
             return None
@@ -139,7 +139,7 @@ def from_columns(values, argument):
         is_row = any(map(_is_cell, values.values()))
         rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)
     elif isinstance(getattr(values, "format", None), Mapping):  # datasets.Dataset
-        label_names = class_names(values.features)
+        names_by_column = class_names(values.features)
         if values.format["type"] != "custom":  # a transform, whose columns are unknown
             values = values.with_format(None)
         rows = _rows_of_columns(values[:].items(), argument)
@@ -153,11 +153,11 @@ def from_columns(values, argument):
     elif _is_cell(values) or not isinstance(values, Iterable):
         return None
     elif isinstance(next(iter(values), None), Mapping):
-        label_names = class_names(getattr(values, "features", None) or {})
+        names_by_column = class_names(getattr(values, "features", None) or {})
         rows = _rows_of_dicts(values)
     else:
         return None
-    return tables.Table(f"`{argument}`", tables.TableFormat("columns"), rows, label_names)
+    return tables.Table(f"`{argument}`", tables.TableFormat("columns"), rows, names_by_column)
 
 
 def _rows_of_columns(columns, argument):

@@ -1,6 +1,7 @@
 """Input pipelines from TFRecord files to batches for the training loop."""
 
 import dataclasses
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -302,19 +303,21 @@ class FitInput(_RecordInput):
     def batches(self, num_steps=None):
         """Return an endless dataset of batches, or one of the next `num_steps` batches.
 
-        The data is shuffled anew in each pass. The second result is a function that moves a finite
-        dataset to the batches after these, and None for an endless one.
+        The data is shuffled anew in each pass. The second result is a function that advances a
+        finite dataset to its next `num_steps` batches, and None for an endless one.
         """
-        rows, move = self._rows().enumerate(), None
+        rows, advance = self._rows().enumerate(), None
         if num_steps is not None:
             stream, epoch = rows.as_numpy_iterator(), []
-            move = epoch.clear
+            advance, lock = epoch.clear, threading.Lock()
 
             def read():
                 for i in range(num_steps):
-                    if i == len(epoch):
-                        epoch.append(next(stream))
-                    yield epoch[i]
+                    with lock:  # an iterator that Keras has left may still read
+                        if i == len(epoch):
+                            epoch.append(next(stream))
+                        batch = epoch[i]
+                    yield batch
 
             rows = tf.data.Dataset.from_generator(read, output_signature=rows.element_spec)
             rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
@@ -324,7 +327,7 @@ class FitInput(_RecordInput):
             noise = self.masking and self.masking.noise(step, tf.size(rows))
             return self._parse(tf.gather(values, rows), noise)
 
-        return rows.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), move
+        return rows.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), advance
 
     def _rows(self):
         """Return an endless dataset of the indices of each batch, int64 (B,)."""

@@ -50,8 +50,8 @@ TASK_CONFIG_FILES = {
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
 
-    A path object becomes a str. Other values are returned unchanged, as are those of an option or
-    flag whose `name` is not that of a path.
+    A path object becomes a str. `name` is that of an option or flag; only values of names that end
+    like those of paths are expanded.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):
@@ -81,7 +81,7 @@ walk = _on_any_system("walk")
 
 def list_folder(path):
     """Return the names in a folder, without the slashes after folders that object stores list."""
-    return [name.rstrip("/") for name in system(path).listdir(path or ".")]
+    return [name.rstrip("/") for name in system(path).listdir(expand_home(path) or ".")]
 
 
 def io_errors():

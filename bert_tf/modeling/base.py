@@ -283,11 +283,11 @@ class PretrainedModel(EncoderModel, keras.Model):
         if is_tensor and cpu_graph.is_traced():
             x = x if x.dtype == "int32" else ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1)
             return ops.cast(x, "int32")
-        array, option = np.asarray(x), _SIZES.get(name, "limit")
-        size = getattr(self.config, option, 2**31)
+        array, option = np.asarray(x), _SIZES.get(name)
+        size = getattr(self.config, option) if option else 2**31
         is_valid = (array >= 0) & (array < size) & (array == np.floor(array))
         if not is_valid.all():
-            expected = f"expected ids from 0 to {size - 1} ({option} {size})"
+            expected = f"expected ids from 0 to {size - 1}" + f" ({option} {size})" * bool(option)
             raise UserError(f"`{name}`: found {array[~is_valid][0]}, {expected}")
         return ops.convert_to_tensor(array.astype("int32"))
 

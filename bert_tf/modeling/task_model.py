@@ -154,9 +154,9 @@ class TaskModel:
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
-        # Like Keras' own, it is not part of the model, which may be locked.
+        # Assigned without Keras' tracking, because the model may be locked.
         object.__setattr__(self, "_loss_tracker", _LossMean("loss"))
-        # What is saved with the model. Keras' own config has False where "auto" means it here.
+        # Saved with the model. Keras itself would save False for "auto".
         given |= {"jit_compile": options.get("jit_compile", "auto")}
         self._compile_config.config.update(given, logits_activation=self.logits_activation)
 

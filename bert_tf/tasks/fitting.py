@@ -11,11 +11,12 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.checkpoints import PretrainedFiles
-from bert_tf.configs.base import unknown_option
+from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
+from bert_tf.io.json_files import Positive
 from bert_tf.modeling.task_model import RATE_CALLBACKS
 from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.training.checkpointing import is_lower_better
@@ -173,9 +174,8 @@ class Trainable(TaskSpec):
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
         for callback in () if self._has_own_scores else callbacks:
             # Keras knows the direction of its own metrics only.
-            monitor = getattr(callback, "monitor", "loss")
-            if getattr(callback, "mode", None) == "auto" and not is_lower_better(monitor):
-                callback.mode = "max"
+            if getattr(callback, "mode", None) == "auto":
+                callback.mode = "min" if is_lower_better(callback.monitor) else "max"
         history = fit(data, config, optimizer_config, callbacks, options)
         self._is_random = False
         return history
@@ -367,6 +367,7 @@ class Trainable(TaskSpec):
         """
         if not return_dict:
             raise UserError("`return_dict=False`: expected True; the result is always a dict")
+        check_value("steps", steps, Positive | None)
         columns, task_options = self._take(columns, self.evaluate_options, options)
         examples = self._examples(columns, self.arguments, "dev")
         examples = {"dev": examples[: steps and steps * batch_size]}

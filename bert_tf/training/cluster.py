@@ -16,7 +16,9 @@ WAIT_SECONDS = 600.0
 
 
 def read_tf_config():
-    """Return the names of all workers, the chief first, and of this one; () and None without any.
+    """Return the names of all workers, the chief first, and the name of this worker.
+
+    Without a cluster in TF_CONFIG, they are () and None.
 
     A name is a job and an address, such as "worker host1:2222". Platforms add other keys than
     `cluster` and `task` to TF_CONFIG.
@@ -94,6 +96,7 @@ def _lead(server, workers):
                     connection.sendall(json.dumps(missing).encode() + b"\n")
                 except OSError:  # the worker has ended
                     del connections[name]
+                    missing = [*missing, name]
             yield missing
 
 

@@ -1,6 +1,8 @@
 """Strategies of `tf.distribute`, worker processes, and the devices of this machine."""
 
 import contextlib
+import signal
+import threading
 
 import keras
 import numpy as np
@@ -10,7 +12,6 @@ from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.errors import Stopped, UserError, counted, reason
 from bert_tf.training import cluster
-from bert_tf.training.progress import PreemptionHandler
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -127,11 +128,16 @@ def model_strategy(model):
 def _make_multi_worker_strategy(workers, own):
     """Make the strategy of TF_CONFIG; must precede TensorFlow's first operation."""
     if len(workers) < 2:
-        raise UserError("`distribution_strategy=multi_worker` requires two workers in TF_CONFIG")
+        raise UserError(
+            "`distribution_strategy=multi_worker` requires at least two workers in TF_CONFIG"
+        )
     try:
         cluster.wait_for_workers(workers, own)
-        with PreemptionHandler():  # restores the handler of SIGTERM, which TensorFlow replaces
-            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        handler = signal.getsignal(signal.SIGTERM)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        # TensorFlow has replaced the handler. Only the main thread can restore it.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
         raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
     count = strategy.num_replicas_in_sync

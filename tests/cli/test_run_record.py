@@ -71,7 +71,8 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
     write_files(tmp_path, train__tsv=TEXT + TEXT, dev__tsv=TEXT + TEXT)
     before = {path: digest(path) for path in out.rglob("*") if path.is_file()}
     adam = "--do_train --num_frozen_layers=1 --optimizer=adamw"
-    for more in (adam, "--do_train", "--best_metric=eval_accuracy"):
+    for more in (adam, "--do_train --optimizer=lamb --num_frozen_layers=1", "--do_train",
+                 "--best_metric=eval_accuracy"):  # fmt: skip
         with pytest.raises(UserError, match=r"optimizer|adam_m is missing|best checkpoint by"):
             run_script("run_classifier", *flags, *more.split())
         assert before == {path: digest(path) for path in out.rglob("*") if path.is_file()}

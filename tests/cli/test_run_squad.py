@@ -95,7 +95,9 @@ def test_version_2(run, tmp_path):
     log = run(*flags, "--null_score_diff_threshold=1000", "--find_null_score_diff_threshold")
     threshold = read(out / "squad.json")["null_score_diff_threshold"]
     assert max(odds[name] for name in odds if "e" not in name) < threshold
-    assert f"best null_score_diff_threshold on this data: {threshold!r}, " in log
+    assert (
+        f"best null_score_diff_threshold on this data: {threshold!r}, with an F1 of 100.00" in log
+    )
     assert read(out / "predictions.json") == predictions
     assert load_config(str(out))[1].null_score_diff_threshold == threshold
 

@@ -76,11 +76,10 @@ def test_fit_with_checked_numbers():
         tf.debugging.disable_check_numerics()
 
 
-@pytest.mark.parametrize("width", [24, 768])
-def test_layer_norm(width):
+def test_layer_norm():
     rng = np.random.default_rng(0)
-    x = (rng.normal(size=(50, width)) * 3 + 5).astype("float32")
-    gamma, beta = rng.normal(size=(2, width)).astype("float32")
+    x = (rng.normal(size=(50, 24)) * 3 + 5).astype("float32")
+    gamma, beta = rng.normal(size=(2, 24)).astype("float32")
     x[7] = 1.0  # a row without variance
     layer = LayerNorm(epsilon=1e-3)
     layer.build(x.shape)
@@ -128,6 +127,5 @@ def test_threads_share_traces():
     call = functools.partial(cpu_graph.call_with_gradient, double)
     tf.function(call)(x)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        traces = pool.map(lambda _: _results(call, x), range(8))
-        for results in traces:
-            np.testing.assert_array_equal(results, expected)
+        results = [*pool.map(lambda _: _results(call, x), range(8))]
+    np.testing.assert_array_equal(results, [expected] * 8)

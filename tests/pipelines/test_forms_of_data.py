@@ -365,7 +365,7 @@ def test_wrong_presets(encoder_folder, name, options, match):
 
 def test_long_reading_is_reported(monkeypatch, caplog):
     """Data without an end would be read for ever."""
-    monkeypatch.setattr(containers, "_SECONDS", -1.0)
+    monkeypatch.setattr(containers, "_WARNING_SECONDS", -1.0)
     for data in (iter(["a", "b"]), BATCHES.unbatch()):
         containers.read_table((data, None), ("texts", "labels"), ("text", "label"), 1)
     assert caplog.text.count("`texts`: 0 items read, and there are more; they must end") == 2

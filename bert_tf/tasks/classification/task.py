@@ -146,7 +146,7 @@ class MultiLabelTask(ClassificationTask):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
     def class_factors(self, batch):
-        return 1.0  # they weight parts of an example's loss
+        return 1.0  # `_example_losses` applies the weights to each label
 
     def _example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]

@@ -86,7 +86,8 @@ class Scorer:
     def threshold(self):
         """Return a null odds threshold that gives the best F1.
 
-        It is halfway between the odds of two questions, because rounding may change the odds.
+        It is halfway between the odds of two questions, or 1 beyond the odds of all, because
+        rounding may change the odds.
         """
         rows = sorted((x for x in self._rows if x.is_answered), key=lambda row: row.null_odds)
         odds = np.array([row.null_odds for row in rows] or [1.0])
