@@ -50,8 +50,8 @@ TASK_CONFIG_FILES = {
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
 
-    A path object becomes a str. `name` is that of an option or flag; only values of names that end
-    like those of paths are expanded.
+    A path object becomes a str. `name` is the option or flag; values of options that are not paths
+    by the end of their name are unchanged.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):

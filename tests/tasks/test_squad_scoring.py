@@ -5,7 +5,10 @@ import random
 import pytest
 
 from bert_tf.tasks.question_answering import scoring
-from bert_tf.tasks.question_answering.examples import Answer
+from bert_tf.tasks.question_answering.decoding import QuestionPrediction
+from bert_tf.tasks.question_answering.examples import Answer, Question
+from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
+from bert_tf.tasks.question_answering.task import Answers
 
 
 @pytest.mark.parametrize(
@@ -91,3 +94,25 @@ def test_best_thresholds(most):
                     for (has_answer, text, odds), own in zip(rows, scores, strict=True))
                 for limit in limits]  # fmt: skip
         assert sums[0] == max(sums)
+
+
+@pytest.mark.parametrize(
+    ("rows", "achieved", "threshold"),
+    [
+        # Answering nothing is best, but the official threshold of 0 answers both questions.
+        ([([], "Bern", -1.0), ([Answer("Paris", 0)], "Rome", -3.0)], 50, -4.0),
+        # Two questions have equal odds; the first is right, the second has no answer.
+        ([([Answer("Paris", 0)], "Paris", 2.0), ([], "Bern", 2.0)], 50, 1.0),
+    ],
+)
+def test_the_saved_threshold_achieves_the_logged_f1(rows, achieved, threshold, caplog):
+    predictions = (
+        (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
+        for i, (answers, text, odds) in enumerate(rows)
+    )
+    found = Answers(QuestionAnsweringOptions(version_2_with_negative=True), predictions)
+    caplog.set_level("INFO", "bert_tf")
+    found.find_threshold()
+    assert found.config.null_score_diff_threshold == threshold
+    assert found.score().results()["f1"] == achieved
+    assert f"{threshold}, with an F1 of {achieved:.2f}" in caplog.text

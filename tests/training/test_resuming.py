@@ -123,6 +123,13 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
         assert change in caplog.text
 
 
+def test_run_resumed_with_a_different_optimizer_is_an_error(finished):
+    adam = optimization.AdamWeightDecay
+    for optimizer in (optimization.LAMB, functools.partial(adam, bias_correction=True)):
+        with pytest.raises(bert_tf.UserError, match=r"`optimizer`: .*ckpt-20"):
+            run(finished, 30, optimizer=optimizer)
+
+
 def test_finished_run_is_not_trained_again(finished, caplog):
     caplog.set_level("INFO")
     before = tensors(finished)
