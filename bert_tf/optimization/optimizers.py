@@ -281,8 +281,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         rate = rate * self._rate_factors[i]
         arguments = gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
         if is_large and "CPU" in weight.device and may_compile():
-            # Handles, because in the scope of a MirroredStrategy, a trace with variables as arguments
-            # always updates the variables of its first call.
+            # Handles, because in the scope of a MirroredStrategy, a trace that takes variables always
+            # updates the variables of its first call.
             self._compiled([x.handle for x in (weight, m, v)], weight.dtype, *arguments)
         else:
             self._assign((weight, m, v), *arguments)
