@@ -281,7 +281,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         rate = rate * self._rate_factors[i]
         arguments = gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
         if is_large and "CPU" in weight.device and may_compile():
-            # Handles, because in the scope of a MirroredStrategy, a trace that takes variables always
+            # Handles: in the scope of a MirroredStrategy, a trace that takes variables always
             # updates the variables of its first call.
             self._compiled([x.handle for x in (weight, m, v)], weight.dtype, *arguments)
         else:
