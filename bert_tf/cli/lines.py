@@ -15,7 +15,7 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import ANY_TEXT, TEXT_A, TEXT_B, BadRows, Columns, Layout
+from bert_tf.data.columns import BadRows, Layout, is_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationOptions
@@ -142,8 +142,8 @@ def _answer(predictor, chunks, write):
     return num_invalid
 
 
-# Files with these extensions are tables even if their column names are unknown.
-_ENDINGS = (".csv", *tables.ENDINGS)
+# Files with these extensions are tables; others have lines of texts, unless flags say otherwise.
+_ENDINGS = (".csv", ".tsv", *tables.ENDINGS)
 
 # Inputs whose columns may have any of the usual names.
 _USUAL_INPUTS = (["text"], ["text_a", "text_b"])
@@ -169,32 +169,31 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     from bert_tf.tasks.classification.glue import custom_dataset
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    is_auto, ending = header == "auto", tables.file_extension(path)
-    is_table = text_columns or delimiter or not is_auto or ending in _ENDINGS
-    if "endings" in inputs:
-        if is_table:
-            raise UserError(f"{path}: multiple choice reads lines or `json` objects, no tables")
-        return None
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
-    is_saved = "text_columns" in saved and not text_columns
-    texts = text_columns or saved.get("text_columns") or (inputs not in _USUAL_INPUTS and inputs)
+    texts, saved_header = text_columns, "auto"
+    if not texts and header != "no":
+        texts = saved.get("text_columns") or (() if inputs in _USUAL_INPUTS else inputs)
+        saved_header = saved.get("header", "auto")
     layout = Layout(
-        tuple(texts or ()),
-        header=saved.get("header", "auto") if is_auto and not text_columns else header,
+        tuple(texts),
+        header=saved_header if header == "auto" else header,
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
         numeric_as="vector" if metadata.get("numbers") else "text",
-        delimiter=delimiter or saved.get("delimiter"),
-        restored=(*["text"] * is_saved, *["header"] * is_auto),
+        num_texts=len(inputs),
     )
-    table = tables.open_table(path, layout.delimiter, layout.likely_names)
-    first = list(itertools.islice(table.rows, 1))
-    if not is_table and not (first and _has_columns(first[0][1], ending, inputs, layout)):
+    is_table = tables.file_extension(path) in _ENDINGS
+    if not (is_table or text_columns or delimiter or header != "auto"):
+        _check_lines(path, layout)
         return None
-    rows = [*first, *table.rows]
+    if "endings" in inputs:
+        raise UserError(f"{path}: multiple choice reads lines (.txt) or `json` objects, no tables")
+    table = tables.open_table(path, delimiter, saved.get("delimiter"))
+    rows = list(table.rows)
     table = table._replace(rows=iter(rows))
-    dataset, train = custom_dataset(layout=layout), Columns((), header=True, width=len(inputs) + 1)
-    examples, columns = examples_of(table, dataset, "test", BadRows(skip=None), train=train)
+    examples, columns = examples_of(
+        table, custom_dataset(layout=layout), "test", BadRows(skip=None)
+    )
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))
         raise UserError(
@@ -211,17 +210,18 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     return Inputs(path, table_format, columns.names, cells, values)
 
 
-def _has_columns(row, ending, inputs, layout):
-    """Return whether the first row names the text columns; otherwise it is plain text."""
-    names = {name.strip().lower() for name in row}
-    if ending == ".tsv" and len(row) > len(inputs) + len(layout.numbers):
-        return True
-    if any(name.isdecimal() for name in layout.text):
-        return len(row) > max(len(inputs), *map(int, layout.text))
-    # A line of text may be a single name such as "message".
-    usual = (TEXT_A if len(row) == 1 else ANY_TEXT, TEXT_B)[: len(inputs)]
-    groups = [[(name.lower(),) for name in layout.text], usual * (inputs in _USUAL_INPUTS)]
-    return any(group and all(names.intersection(x) for x in group) for group in groups)
+def _check_lines(path, layout):
+    """Raise UserError if the first line has column names, by the rule for tables."""
+    line = next(files.read_lines(path), "").removeprefix("\ufeff").strip()
+    names = [x.strip() for x in line.split("\t")]
+    if line.startswith("{"):
+        with contextlib.suppress(ValueError):
+            names = json_files.loads(line)
+    if is_header(names, layout.given_names) or (len(names) > 1 and is_header([*names, "label"])):
+        raise UserError(
+            f"{path}, line 1: found the column names {', '.join(names)} in a file of lines; use "
+            "`header=yes` to read a table, or `header=no` if the line is an example"
+        )
 
 
 def answer_table(predictor, table, output_file, write):

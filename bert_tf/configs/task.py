@@ -67,6 +67,17 @@ class FileOptions(TaskOptions):
     test_file: str | None = option(None, "Test set. Default: the file in data_dir.")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableOptions(FileOptions):
+    """Data files that may be delimited."""
+
+    delimiter: str | None = option(
+        None,
+        "Column delimiter of delimited files: comma, semicolon, tab, pipe, or any other character. "
+        "Default: comma in .csv, tab in other files.",
+    )
+
+
 # Options of files, of all tasks that also read TFDS.
 _FILE_OPTIONS = (
     "task_name", "data_dir", "train_file", "dev_file", "test_file", "predict_file", "header",

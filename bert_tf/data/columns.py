@@ -1,5 +1,6 @@
 """Columns of a table by name, and the handling of bad rows."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -186,10 +187,10 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The columns that the user names, by name or position; `find_columns` detects the others.
+    """The columns that are given, by name or position; `find_columns` finds the others.
 
-    `restored` has the names of the attributes that a training run saved. They are ignored for a
-    file without the text columns.
+    A delimiter that a training run saved, `saved_delimiter`, is for delimited files only.
+    `num_texts` is the number of texts of a trained model, for test files without a header.
     """
 
     text: tuple = ()
@@ -200,29 +201,29 @@ class Layout:
     numbers: tuple = ()
     numeric_as: str = "vector"
     delimiter: str | None = None
-    restored: tuple = ()
+    saved_delimiter: str | None = None
+    num_texts: int | None = None
 
     @property
     def given_names(self):
         given = (*self.text, *self.label, *([self.id] if self.id else []), *self.numbers)
         return [name for name in given if not name.isdecimal()]
 
-    @property
-    def likely_names(self):
-        """Lowercase names that identify a header; () if the file has no header."""
-        if self.header == "no":
-            return ()
-        return (*_HEADER, *(name.lower() for name in self.given_names))
+    def after_training(self, columns):
+        """Return the layout of the other files of a run, given the training file's `Columns`."""
+        if columns.names:
+            texts, labels = (tuple(map(columns.name, x)) for x in (columns.texts, columns.labels))
+            return dataclasses.replace(self, text=texts, label=labels)
+        return dataclasses.replace(self, header="no", num_texts=len(columns.texts))
 
 
-# Any of these names marks the first line as a header.
+# Any of these names of texts marks the first line as a header.
 TEXT_A = ("text", "text_a", "sentence", "sentence1")
 TEXT_B = ("text_b", "sentence2", "text_pair")
 LABEL = ("label",)
 ID = ("index", "id", "idx")
-_HEADER = (*TEXT_A, *TEXT_B, *LABEL, *ID)
 
-# Other common names. Each could be a word of an example, so one alone does not mark a header.
+# Other common names. Each could be a word of an example, so only names of both kinds mark a header.
 _MORE_TEXT = ("review", "comment", "content", "message", "tweet", "document", "body")
 _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
@@ -233,66 +234,29 @@ _PASS_COLUMNS = '; or pass the columns one by one, such as df["body"], df["verdi
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
-def find_columns(table, row, second, layout, split, train=None, separator=None):
-    """Find the columns of a table, given its first two rows.
+def find_columns(table, row, layout, split, separator=None):
+    """Find the columns of a table, given its first row.
 
-    With known names, columns that `layout` does not name are found by name, in any order. Without
-    them, the columns are text, label or text_a, text_b, label. A test file may lack the label; it
-    then has one column less than the training file, whose `Columns` are `train`. `separator` is the
-    character between labels, if a cell may have several.
+    With a header, columns that `layout` does not give are found by their usual names, in any order.
+    Without one, they are given by number, or are text, label or text_a, text_b, label. A test file
+    may lack the label. `separator` is the character between labels, if a cell may have several.
     """
     place, names = table.header_place, tuple(name.strip() for name in row)
-    layout = _fitting_layout(place, names, layout)
-    has_names, named = table.format.has_names, layout.given_names
-    if has_names and layout.header == "no":
-        raise UserError(f"`header=no`: found column names in {place}, whose format requires them")
-    if layout.header == "no" and named:
-        raise UserError(f"`header=no`: the column {named[0]!r} is given by name; use its number")
-    has_header = layout.header == "yes" or has_names or bool(named)
-    is_auto = layout.header == "auto" and not has_header
-    # The index of a DataFrame has no name. Columns without names have numbers.
-    first = int(is_auto and not names[0] and is_number(next(iter(second), "")))
-    is_numbered = is_auto and names[first:] == tuple(map(str, range(len(names) - first)))
-    is_numbered &= bool(layout.restored or len(names) > 1 or (train and names[0] in train.names))
-    is_same = is_auto and train is not None and names == train.names
-    # Labels, which reveal a header, are missing or ignored in a test file. A file with one column
-    # and no other delimiter may have lines of text, and saved numbers are those of a file without
-    # a header.
-    needs_names = is_auto and split == "test" and not is_same
-    needs_names &= len(names) > 1 or table.format.delimiter != "\t"
-    needs_names &= not (layout.text and "text" in layout.restored)
-    needs_names &= train is None or train.header
-    lowered = {name.lower() for name in names}
-    has_more = not lowered.isdisjoint(_MORE_TEXT)
-    has_more &= needs_names or not lowered.isdisjoint(_MORE_LABEL)
-    is_known = (
-        has_more or not lowered.isdisjoint(_HEADER) or (layout.text and (first or is_numbered))
-    )
-    if has_header or (is_auto and is_known):
-        columns = _by_layout(place, names, layout, split)
-    elif needs_names and not is_numbered and not (first and len(names) == 2):
-        raise UserError(
-            f"{place}: found {', '.join(names)}, expected the name of a text column; give the name "
-            "as `text_columns`, or use `header=no` if this is not a header"
-        )
+    if layout.header == "no":
+        if table.format.has_names:
+            raise UserError(
+                f"`header=no`: found column names in {place}, whose format requires them; use "
+                "`header=yes`, and name other columns with `text_columns` and `label_column`"
+            )
+        if named := layout.given_names:
+            raise UserError(
+                f"`header=no`: the column {named[0]!r} is given by name; use its number"
+            )
+    has_header = table.format.has_names or _has_header(table, names, layout, split, separator)
+    if has_header or layout.text:
+        columns = _by_layout(place, names if has_header else (), layout, split)
     else:
-        if layout.text:
-            columns = _by_layout(place, (), layout, split)
-        else:
-            # Neither count includes the index.
-            num_train = train.width - (train.names[:1] == ("",)) if train else None
-            columns = _by_count(place, range(first, len(names)), layout, split, num_train)
-        why = None
-        if is_same or first or is_numbered:
-            why = "as in the training file" if is_same else "as pandas writes it"
-        elif is_auto and _has_unique_label(table, names, columns.labels, separator):
-            why = f"because the label {names[columns.labels[0]]!r} occurs nowhere else"
-        if why:
-            console.info(
-                "%s: the first line, %s, is a header, %s; use `header=no` to read it as an example",
-                table.name, ", ".join(names), why,
-            )  # fmt: skip
-            columns = dataclasses.replace(columns, header=True, names=names)
+        columns = _by_count(place, len(names), layout, split)
     counts = Counter([*columns.texts, *columns.labels])
     counts.update({*columns.labels}.intersection(columns.numbers))
     if twice := [columns.name(position) for position, count in counts.items() if count > 1]:
@@ -303,13 +267,55 @@ def find_columns(table, row, second, layout, split, train=None, separator=None):
     return dataclasses.replace(columns, width=len(names))
 
 
-def _has_unique_label(table, names, labels, separator):
-    """Return whether the first row has a label that must be the name of its column.
+def is_header(names, given=()):
+    """Return whether the cells of a line, in any case, are column names.
+
+    They are if one is `given`, or one of the first list of texts, or if they have both one of the
+    list of other texts and one of the list of labels.
+    """
+    found = {name.lower() for name in names}
+    if not found.isdisjoint([*map(str.lower, given), *TEXT_A, *TEXT_B]):
+        return True
+    return not (found.isdisjoint(_MORE_TEXT) or found.isdisjoint(ANY_LABEL))
+
+
+def _has_header(table, names, layout, split, separator):
+    if layout.header != "auto":
+        return layout.header == "yes"
+    if is_header(names, layout.given_names):
+        return True
+    place, line = table.header_place, ", ".join(names)
+    if layout.text and not layout.given_names:
+        numbers = tuple(map(str, range(len(names))))
+        # A DataFrame's index has no name, and its columns may have numbers.
+        is_pandas = not names[0] or names == numbers
+        label = layout.label[0] if layout.label and split != "test" else len(names)
+        if is_pandas or _has_unique_label(table, names, int(label), separator):
+            raise UserError(
+                f"{place}: {line} may be a header or an example; use `header=yes` or `header=no`"
+            )
+        return False
+    wanted = layout.given_names or ["the usual name of a text column, such as text"]
+    label = "" if split == "test" else " and `label_column=NAME`"
+    example = "with `text_columns` by number, from 0"
+    with contextlib.suppress(UserError):
+        roles = _by_count(place, len(names), layout, split).roles()
+        example = (
+            f"which reads {', '.join(f'{x} {names[i]!r:.40}' for i, x in sorted(roles.items()))}"
+        )
+    raise UserError(
+        f"{place}: found {line}, expected {' or '.join(wanted)}; if this is a header, use "
+        f"`header=yes` with `text_columns=NAME`{label}; if it is an example, use `header=no` "
+        f"{example}"
+    )
+
+
+def _has_unique_label(table, names, position, separator):
+    """Return whether the first row has a label that is probably the name of its column.
 
     It is not a number and occurs only there, while the other labels are numbers or a few values
     that repeat.
     """
-    position = labels[0] if labels else len(names)
     if position >= len(names) or not names[position] or is_number(names[position]):
         return False
     # Read the file twice: all its rows may take much more memory than the examples.
@@ -321,19 +327,6 @@ def _has_unique_label(table, names, labels, separator):
     if counts.pop(names[position], 0) != 1 or counts.total() < 2:
         return False
     return 2 <= len(counts) <= counts.total() / 2 or all(map(is_number, counts))
-
-
-def _fitting_layout(place, names, layout):
-    known = {*map(str.lower, names), *map(str, range(len(names)))}
-    missing = [name for name in layout.text if name.lower() not in known]
-    if not missing or "text" not in layout.restored:
-        return layout
-    console.info(
-        "%s: found no column %r, unlike the training file; detecting its columns",
-        place, missing[0],
-    )  # fmt: skip
-    restored = {"text", "label", "id", "header"}.intersection(layout.restored)
-    return dataclasses.replace(layout, **{name: getattr(Layout(), name) for name in restored})
 
 
 def _by_layout(place, names, layout, split):
@@ -374,17 +367,18 @@ def _by_layout(place, names, layout, split):
     )
 
 
-def _by_count(place, positions, layout, split, num_train):
-    count = len(positions)
-    has_labels = not (split == "test" and (count == 1 or num_train == count + 1))
-    num_texts = count - 1 if has_labels else min(count, 2)
-    if num_texts not in (1, 2):
+def _by_count(place, count, layout, split):
+    """Return the `Columns` text, label or text_a, text_b, label; a test file may lack the label."""
+    num_texts = count - 1
+    if split == "test":
+        num_texts = layout.num_texts or (1 if count == 1 else 0)
+    if num_texts not in (1, 2) or not num_texts <= count <= num_texts + 1:
         raise UserError(
-            f"{place}: found {count} columns without a header, expected text, label or "
-            "text_a, text_b, label, or a header line with these names, or `text_columns`"
+            f"{place}: found {counted(count, 'column')} without a header, expected text, label or "
+            "text_a, text_b, label; select columns by number with `text_columns` and `label_column`"
         )
     if layout.label or layout.id or layout.numbers:
         raise UserError(
             "`label_column`, `id_column` and `numeric_columns` require `text_columns` or a header"
         )
-    return Columns(tuple(positions[:num_texts]), tuple(positions[num_texts:]) if has_labels else ())
+    return Columns(tuple(range(num_texts)), tuple(range(num_texts, count)))

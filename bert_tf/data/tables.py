@@ -97,14 +97,17 @@ class Table(NamedTuple):
         return self.name if self.format.has_names else self.place(1)
 
 
-def open_table(path, delimiter=None, names=()):
+def open_table(path, delimiter=None, saved_delimiter=None):
     """Return the `Table` of a file.
 
-    JSON and Parquet are recognized by extension or first characters, Excel by extension. Other
-    files have the delimiter that separates the likely column `names` (in lower case) in the first
-    line, or that divides the first lines of a .csv without tabs most consistently, or else tabs.
+    Its format is that of `find_format`. Raises UserError if the file has no columns with the given
+    `delimiter`; a `saved_delimiter` is for delimited files only.
     """
-    table_format = _find_format(path, delimiter, names)
+    table_format = find_format(path, delimiter or saved_delimiter)
+    if delimiter and table_format.kind != "delimited":
+        raise UserError(
+            f"`delimiter={delimiter}`: {path} is {table_format}, expected delimited text"
+        )
     return Table(path, table_format, _with_quotes_checked(path, table_format))
 
 
@@ -136,7 +139,13 @@ def file_extension(path):
     return os.path.splitext(path.lower().removesuffix(".gz"))[1]
 
 
-def _find_format(path, delimiter, names):
+def find_format(path, delimiter=None):
+    """Return the `TableFormat` of a file.
+
+    Parquet is recognized by extension or content, Excel by extension, JSON by extension or a first
+    character { or [, unless the file is .csv or .tsv or the `delimiter` is given. Other files are
+    delimited, .csv by commas and others by tabs.
+    """
     with files.reading(path) as reader:
         start = reader.read(_SAMPLE_BYTES)
     ending = file_extension(path)
@@ -153,8 +162,7 @@ def _find_format(path, delimiter, names):
     files.check_encoding(path, start[:100])
     text = start.decode("utf-8-sig", "replace")
     first = text.lstrip()[:1]
-    is_object = first == "{" and ending not in (".csv", ".tsv") and _is_object(text)
-    if kind or is_object:
+    if kind or (first in ("{", "[") and ending not in (".csv", ".tsv") and not delimiter):
         return TableFormat("json" if first == "[" else "json_lines")
     if delimiter:
         return TableFormat("delimited", parse_delimiter(delimiter))
@@ -163,51 +171,44 @@ def _find_format(path, delimiter, names):
         return TableFormat("delimited", match[1])
     if len(start) == _SAMPLE_BYTES and len(lines) > 1:
         del lines[-1]  # incomplete
-    return TableFormat("delimited", _find_delimiter(lines, ending == ".csv", set(names)))
+    table_format = TableFormat("delimited", "," if ending == ".csv" else "\t")
+    _check_delimiter(path, [f"{x}\n" for x in lines if x.strip("\r")], table_format.delimiter)
+    return table_format
 
 
-def _is_object(text):
-    try:
-        return isinstance(json_files.loads(text.lstrip().splitlines()[0]), dict)
-    except (ValueError, IndexError):
-        return False
+def _check_delimiter(path, lines, used):
+    """Raise UserError if only another usual delimiter divides all lines into as many columns."""
 
+    def num_columns(delimiter):
+        counts = {len(row) for _, row, problem in _split(iter(lines), delimiter) if not problem}
+        return counts.pop() if len(counts) == 1 else 0
 
-def _find_delimiter(lines, is_csv, names):
-    lines = [f"{line}\n" for line in lines if line.strip("\r")]
-    default = "," if is_csv else "\t"
-    if not lines or (not is_csv and "\t" in lines[0]):
-        return default
-    tables = {}
-    for delimiter in DELIMITERS.values():
-        rows = itertools.takewhile(lambda row: not row[2], _split(iter(lines), delimiter))
-        tables[delimiter] = [row for _, row, _ in rows]
-    for delimiter, rows in tables.items():
-        header = rows[0] if rows and len(rows[0]) > 1 else ()
-        if names.intersection(name.strip().lower() for name in header):
-            return delimiter
-    if not is_csv or all(len(row) > 1 for row in tables["\t"]):
-        return "\t"
-
-    def consistency(delimiter):
-        counts = [len(row) for row in tables[delimiter]] or [0]
-        is_divided = counts[0] > 1
-        return is_divided * counts.count(counts[0]) / len(counts), is_divided * counts[0]
-
-    return max(tables, key=consistency)  # the comma wins ties
+    if num_columns(used) > 1:
+        return
+    for name, delimiter in DELIMITERS.items():
+        if delimiter != used and (count := num_columns(delimiter)) > 1:
+            default = next(x for x, y in DELIMITERS.items() if y == used)
+            raise UserError(
+                f"{path}: the {name}, not the {default}, divides all lines into {count} columns; "
+                f"use `delimiter={name}`, or `delimiter={default}` if this is right"
+            )
 
 
 def read_rows(path, table_format):
     """Yield the rows of a file, see `Table`; not with pandas, which has no line numbers."""
     kind, delimiter = table_format
+    other = "" if file_extension(path) in ENDINGS else "; use `delimiter=tab` if it is not JSON"
     if kind == "parquet":
         yield from _parquet_rows(path)
     elif kind == "excel":
         yield from _excel_rows(path)
     elif kind == "json_lines":
-        yield from object_rows(_json_lines(path))
+        yield from object_rows(_json_lines(path, other))
     elif kind == "json":
-        rows = enumerate(json_files.read(path, list), 1)
+        try:
+            rows = enumerate(json_files.read(path, list), 1)
+        except UserError as error:
+            raise UserError(f"{error}{other}") from None
         yield from object_rows((number, value, None) for number, value in rows)
     else:
         lines = _lines(path)
@@ -294,7 +295,7 @@ def object_rows(rows):
             yield number, [], problem or "expected an object of columns by name"
 
 
-def _json_lines(path):
+def _json_lines(path, advice):
     """Yield (number, value, problem or None) for each line."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
@@ -304,7 +305,7 @@ def _json_lines(path):
             try:
                 value = json_files.loads(line)
             except json.JSONDecodeError as error:
-                problem = f"invalid JSON ({error.msg})"
+                problem = f"invalid JSON ({error.msg}){advice}"
         yield number, value, problem
 
 

@@ -55,12 +55,12 @@ REVIEWS = {"text_columns": ["review"], "label_column": ["stars"]}
 def test_csv(answer, tmp_path, caplog):
     model = Fake("text", columns=REVIEWS)
     text = 'nr;review\n1;"a; x"\n2;"b ""c"""\n'
-    assert answer("a.csv", text, model).decode() == (
+    assert answer("a.csv", text, model, delimiter="semicolon").decode() == (
         "nr;review;prediction;probability_no;probability_yes\n"
         '1;"a; x";yes;0.25;0.75\n'
         '2;"b ""c""";no;0.75;0.25\n'
     )
-    assert answer("a.csv", "text,n\nx,1\n", model).startswith(b"text,n,prediction,")
+    assert answer("a.csv", "text,n\nx,1\n", Fake("text")).startswith(b"text,n,prediction,")
     expected, printed = "a,no,0.75,0.25\nx,yes,0.25,0.75\n", []
     assert answer("a.csv", "a\nx\n", Fake("text"), header="no").decode() == expected
     table = open_table(model, str(tmp_path / "a.csv"), header="no")
@@ -107,7 +107,7 @@ def test_parquet(answer, tmp_path):
 
 def test_pairs_and_numbers(answer):
     model = Fake("text_a", "text_b", columns={"text_columns": ["5", "6"]})
-    answer("sts-test.csv", 'g\tf\ty\t1\t4.0\tA "x, y\tb\ng\tf\ty\t1\t4.0\ta\tb\ts\tt\n', model)
+    answer("sts-test.tsv", 'g\tf\ty\t1\t4.0\tA "x, y\tb\ng\tf\ty\t1\t4.0\ta\tb\ts\tt\n', model)
     assert sorted(model.rows) == [('A "x, y', "b"), ("a", "b")]
     model = Fake("text_a", "text_b")
     answer("a.csv", "sentence2,sentence1\nb,a\n", model)
@@ -127,27 +127,40 @@ def test_pairs_and_numbers(answer):
     ("name", "data", "inputs"),
     [
         ("lines.txt", "good, x\n{bad\n", ("text",)),
-        ("lines.tsv", "a\tb\nc\td\n", ("text_a", "text_b")),
+        ("lines", "a\tb\nc\td\n", ("text_a", "text_b")),
         ("lines", '{"review": "a"', ("text",)),
         ("lines", b"\xff\xfa\n", ("text",)),
-        ("lines.tsv", "message\nb\n", ("text",)),
+        ("lines.txt", "message\nb\n", ("text",)),
     ],
 )
 def test_plain_lines_are_no_table(answer, name, data, inputs):
     assert answer(name, data, Fake(*inputs)) is None
 
 
-def test_headers(answer):
-    for name, data, options in (
-        ("a.csv", "date,review\n1,x\n", {}),
-        ("a.tsv", "id\treview\n1\tx\n", {}),
-        ("a.csv", ",summary,label\n0,x,a\n", {}),
-        ("a.txt", "date\tMessage\n1\tx\n", {}),
-        ("a.csv", "foo,bar\n1,x\n", {"text_columns": ["1"], "header": "yes"}),
-    ):
-        model = Fake("text")
-        answer(name, data, model, **options)
-        assert model.rows == [("x",)]
+@pytest.mark.parametrize(
+    ("name", "data", "columns", "options"),
+    [
+        ("a.csv", "date,review\n1,x\n", REVIEWS, {}),
+        ("a.csv", "foo,bar\n1,x\n", {}, {"text_columns": ["1"], "header": "yes"}),
+        ("a.csv", "foo,x\n", {}, {"text_columns": ["1"]}),
+        ("a.csv", "foo,x\n", {"text_columns": ["1"], "header": "no"}, {}),
+        ("a.csv", "x,y\n", {"header": "no"}, {}),
+        ("a.csv", "x\n", REVIEWS, {"header": "no"}),
+        ("a.tsv", "x\n", {}, {"header": "no"}),
+        # Lines do not have column names.
+        ("a.txt", "date\tMessage\n1\tx\n", {}, {"header": "yes", "text_columns": ["Message"]}),
+        ("a.txt", "n\treview\n1\tx\n", REVIEWS, {"header": "yes"}),
+        ("a.txt", "text\nx\n", {}, {"header": "yes"}),
+        ("a.txt", '{"text": "x"}\n', {}, {"header": "yes"}),
+    ],
+)
+def test_headers(answer, name, data, columns, options):
+    model = Fake("text", columns=columns)
+    if name == "a.txt":
+        with pytest.raises(bert_tf.UserError, match=r"found the column names .*`header=yes`"):
+            answer(name, data, model)
+    answer(name, data, model, **options)
+    assert model.rows == [("x",)]
 
 
 @pytest.mark.parametrize(
@@ -156,13 +169,12 @@ def test_headers(answer):
         ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
         ("a.csv", "review\n", {}, "no examples"),
         ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
-        ("a.csv", "n,review\n", {"text_columns": ["x"]}, r"\['n', 'review'\], expected 'x'"),
+        ("a.csv", "n,review\n", {"text_columns": ["x"]}, "line 1: found n, review, expected x;"),
         ("a.csv", "n,review\na,b\n", {"text_columns": ["n", "review"]}, "n, review, expected"),
-        ("a.csv", "text,text_b\na,b\n", {}, "text, text_b, expected"),
-        ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns`.*`header=no`"),
+        ("a.csv", "text,text_b\na,b\n", {"text_columns": ["text", "text_b"]}, "text_b, expected"),
+        ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns=NAME`.*`header=no`"),
         ("a.tsv", "n\tFeedback\n1\tx\n", {}, "line 1: found n, Feedback"),
-        ("a.csv", "n,Feedback\n1,x\n", {"text_columns": ["1"]}, "line 1: found n, Feedback"),
-        ("a.csv", "a,b,x\n", {"header": "no"}, "0, 1, expected"),
+        ("a.csv", "a,b,x\n", {"header": "no"}, "line 1: found 3 columns without a header"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
     ],
 )

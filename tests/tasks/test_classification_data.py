@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 import bert_tf
+from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
 from bert_tf.tasks.classification.source import FileSource, make_source
@@ -12,27 +13,29 @@ from tests.common import TINY, read_data, write_files
 
 
 def test_unknown_labels(tmp_path):
-    folder = write_files(tmp_path, train__tsv="a\tx\nb\ty\n", dev__tsv="a\tx\nb\tz\nc\tz\n")
+    folder = write_files(
+        tmp_path, train__tsv="text\tlabel\na\tx\nb\ty", dev__tsv="text\tlabel\na\tx\nb\tz\nc\tz"
+    )
     source = FileSource(custom_dataset(), folder)
-    with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 2: .*'z', expected one of x, y"):
+    with pytest.raises(bert_tf.UserError, match=r"dev\.tsv, line 3: .*'z', expected one of x, y"):
         read_data(source, ["train", "dev"])
     data = read_data(source, ["dev"], skip_bad_rows=True)  # as in train.tsv
     assert [x.text_a for x in data.examples["dev"]] == ["a"]
     source = FileSource(custom_dataset(labels=("z", "y", "x")), folder)
     assert read_data(source, ["train", "dev"]).labels == ("z", "y", "x")
     source = FileSource(custom_dataset(labels=("w",)), folder)
-    with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 1: .*'x'"):
+    with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 2: .*'x'"):
         read_data(source, ["train"], skip_bad_rows=True)
 
 
 def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
-    folder = write_files(tmp_path, dev__tsv="a\tx\n")
+    folder = write_files(tmp_path, dev__tsv="text\tlabel\na\tx\n")
     stored = ClassificationConfig(TINY, "", labels=("w", "x"))
     options = ClassificationOptions(data_dir=folder, task_name="tsv")
     source = make_source(options, stored)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
-    write_files(tmp_path, train__tsv="a\ty\n")
-    with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 1: .*'y', expected one of w, x"):
+    write_files(tmp_path, train__tsv="text\tlabel\na\ty\n")
+    with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 2: .*'y', expected one of w, x"):
         read_data(make_source(options, stored), ["train"], stored)
     write_files(tmp_path, test__csv="text,p,q\na,0.75,0.25\n")
     columns = {"label_column": ("p", "q"), "dev_file": f"{folder}/test.csv"}
@@ -45,15 +48,15 @@ def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
 
 def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     folder = write_files(tmp_path, train__csv="a,x\nb,y\n", other__tsv="b\ty\n")
-    source = FileSource(custom_dataset(), folder, {"dev": str(tmp_path / "other.tsv")})
+    dataset = custom_dataset(layout=Layout(header="no"))
+    source = FileSource(dataset, folder, {"dev": str(tmp_path / "other.tsv")})
     assert read_data(source, ["train"]).examples["train"][0].text_a == "a"
     assert source.read("dev")[0].text_a == "b"
     with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.tsv or dev\.csv"):
-        FileSource(custom_dataset(), folder).splits("dev")
-    # Two columns are two texts if the training file has three, whatever its path.
-    write_files(tmp_path, three__csv="a,b,x\n", test__csv="c,d\n")
-    for paths in ({"train": str(tmp_path / "three.csv")}, {}):
-        if not paths:
-            write_files(tmp_path, train__csv="a,b,x\n")
-        (example,) = FileSource(custom_dataset(), folder, paths).read("test")
-        assert (example.text_a, example.text_b) == ("c", "d")
+        FileSource(dataset, folder).splits("dev")
+    # A model of pairs reads two columns as two texts.
+    write_files(tmp_path, test__csv="c,d\n")
+    options = ClassificationOptions(data_dir=folder, task_name="tsv", header="no")
+    stored = ClassificationConfig(TINY, "", labels=("x", "y"), num_texts=2)
+    (example,) = make_source(options, stored).read("test")
+    assert (example.text_a, example.text_b) == ("c", "d")

@@ -10,8 +10,8 @@ from bert_tf import console
 from bert_tf.data import records, tables
 from bert_tf.data.columns import ANY_LABEL, BadRows, base_split, find_columns, required_text
 from bert_tf.data.features import Features, encode_batches
-from bert_tf.data.labels import Labels, is_number, read_number
-from bert_tf.errors import UserError, abbreviate, counted
+from bert_tf.data.labels import Labels, read_number
+from bert_tf.errors import UserError, counted
 from bert_tf.tasks.classification.options import NumericFeature
 from bert_tf.tokenization.packing import pack_pair
 
@@ -89,13 +89,22 @@ def normalize(values, numeric_features):
     return (values - means) / scales
 
 
-def examples_of(table, dataset, split, bad=None, columns=None, train=None):
-    """Return the list of `Example` of a table, and its `Columns`.
+def examples_of(table, dataset, split, bad=None, columns=None):
+    """Return the list of `Example` of a table, and its `Columns`, found unless they are given.
 
     The examples of "test" splits have no labels. `bad`, a `BadRows`, collects invalid rows.
-    `columns` and `train` are those of `read_header`.
     """
-    columns, rows = read_header(table, dataset, split, columns, train)
+    first = number, cells, problem = next(table.rows, (0, [], None))
+    if not (cells or problem):
+        raise UserError(f"{table.name}: found no examples")
+    if columns is not None:
+        if columns.header:
+            _warn_of_example(table, dataset, columns, cells)
+    elif problem:
+        raise UserError(f"{table.place(number)}: {problem}")
+    else:
+        columns = _find_columns(table, dataset, split, cells)
+    rows = table.rows if columns.header else itertools.chain([first], table.rows)
     surplus, quoted = BadRows(skip=True), BadRows(skip=True)
     has_quotes = dataset.layout and table.format.delimiter == "\t"
     with_label = base_split(split) != "test"
@@ -121,51 +130,38 @@ def examples_of(table, dataset, split, bad=None, columns=None, train=None):
     name = f"{table.name} in {columns.language[1]}" if columns.language else table.name
     examples = collect_examples(name, dataset, places, make, bad)
     surplus.report("rows with extra columns, which are ignored")
-    if with_label and dataset.layout and not (columns.names or dataset.layout.text):
-        _check_order(table, columns, examples)
     if dataset.layout:
         quoted.report("texts in quotes (tab-separated files keep quotes; use .csv to remove them)")
         _report(table, columns, examples)
     return examples, columns
 
 
-def read_header(table, dataset, split, columns=None, train=None):
-    """Return the `Columns` of a table, and an iterator of its rows without the header.
-
-    By default, the columns are found by `find_columns`; `train` has those of the training file.
-    """
-    first, *rest = start = list(itertools.islice(table.rows, 2)) or [(0, [], None)]
-    number, names, problem = first
-    if not (names or problem):
-        raise UserError(f"{table.name}: found no examples")
-    if columns is None:
-        if problem:
-            raise UserError(f"{table.place(number)}: {problem}")
-        layout, second = dataset.layout, rest[0][1] if rest else ()
-        labels = dataset.labels or ()
-        if table.format.has_names and len(labels) > 1 and {*labels} <= {*names}:
-            others = {name.lower() for name in names if name not in labels}
-            if not (layout.label or others & {*ANY_LABEL}):
-                layout = dataclasses.replace(layout, label=tuple(labels))
-        separator = layout.separator if dataset.task_type == "multi_label" else None
-        columns = find_columns(table, names, second, layout, split, train, separator)
-    elif columns.header and _is_example(dataset, table, columns, names):
-        console.info("%s: the first line is an example, not a header", table.name)
-        columns = dataclasses.replace(columns, header=False)
-    return columns, itertools.chain(rest if columns.header else start, table.rows)
+def _find_columns(table, dataset, split, names):
+    layout, labels = dataset.layout, dataset.labels or ()
+    if table.format.has_names and len(labels) > 1 and {*labels} <= {*names}:
+        others = {name.lower() for name in names if name not in labels}
+        if not (layout.label or others & {*ANY_LABEL}):
+            layout = dataclasses.replace(layout, label=tuple(labels))
+    separator = layout.separator if dataset.task_type == "multi_label" else None
+    return find_columns(table, names, layout, split, separator)
 
 
-def _is_example(dataset, table, columns, row):
-    """Return whether the row of a header is an example, which has a label or a numeric id."""
-    if table.format.has_names:
-        return False
+def _warn_of_example(table, dataset, columns, row):
+    """Warn if the header, which the release skips, has a label or a numeric id."""
     try:
         if columns.labels:
-            dataset.reader().read_cells([get_cell(row, x, "label") for x in columns.labels])
-            return True
-        return get_cell(row, columns.id, "id").isdecimal()
+            cells = [get_cell(row, x, "label") for x in columns.labels]
+            dataset.reader().read_cells(cells)
+        else:
+            cells = [get_cell(row, columns.id, "id")]
+            int(cells[0])
     except ValueError:
-        return False
+        return
+    console.warning(
+        "%s: the first line is skipped as the header, as in the release, but has the %s %s; if it "
+        "is an example, write a header before it",
+        table.name, "label" if columns.labels else "id", ", ".join(cells),
+    )  # fmt: skip
 
 
 def collect_examples(name, dataset, rows, make, bad):
@@ -188,23 +184,6 @@ def collect_examples(name, dataset, rows, make, bad):
     examples = (bad or BadRows()).examples(name, rows, checked)
     empty.report("rows with an empty text")
     return examples
-
-
-def _check_order(table, columns, examples):
-    """Warn if the texts of a file without a header may be labels; UserError for ids of texts."""
-    texts, labels = {x.text_a for x in examples}, {x.label for x in examples}
-    half = max(len(examples) / 2, 1)
-    are_names = len(texts) <= half < len(labels) and isinstance(examples[0].label, str)
-    are_numbers = all(map(is_number, texts))
-    if (are_names and half > 1) or are_numbers:
-        used = " ".join(f"`{name}={','.join(x)}`" for name, x in columns.named().items())
-        message = (
-            f"{table.name}: the first column has {abbreviate(sorted(texts))}, expected texts; "
-            f"select the columns by number ({used} if this reading is right)"
-        )
-        if are_numbers and any(x.text_b and not is_number(x.text_b) for x in examples):
-            raise UserError(message)
-        console.warning("%s", message)
 
 
 def _report(table, columns, examples):

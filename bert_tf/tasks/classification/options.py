@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated, NamedTuple
 
 from bert_tf.configs.base import OF_MODEL, derived, option, redeclared
-from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
+from bert_tf.configs.task import TableOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Count, Finite, Fraction, Limits, Positive
 
@@ -29,7 +29,7 @@ class NumericFeature(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationOptions(FileOptions, TfdsOptions):
+class ClassificationOptions(TableOptions, TfdsOptions):
     """The options of classification and regression."""
 
     data_dir: str | None = option(
@@ -69,12 +69,10 @@ class ClassificationOptions(FileOptions, TfdsOptions):
     id_column: str | None = option(None, "Column that identifies predictions.")
     label_separator: str = option(",", "Separator between the labels in a cell.")
     header: str = option(
-        "auto", "Whether the first line names the columns.", choices=("auto", "yes", "no")
-    )
-    delimiter: str | None = option(
-        None,
-        "Column delimiter of custom files: comma, semicolon, tab, pipe, or any other character. "
-        "Default: detected.",
+        "auto",
+        "Whether the first line of a delimited or Excel file names the columns. Default: yes if it "
+        "has a known name, no if the columns are given by number.",
+        choices=("auto", "yes", "no"),
     )
     numeric_columns: tuple[str, ...] = option(
         (), "Columns of numeric features, by name or by number from 0.", fixed=True

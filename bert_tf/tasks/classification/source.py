@@ -14,12 +14,7 @@ from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
-from bert_tf.tasks.classification.examples import (
-    examples_of,
-    hold_out,
-    measure_numbers,
-    read_header,
-)
+from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.processor import ProcessorSource
 
@@ -56,35 +51,16 @@ class FileSource:
     def read(self, split, bad=None):
         """Return the list of `Example` of a split; `bad`, a `BadRows`, collects invalid rows."""
         path = self._paths.get(base_split(split))
-        path = find_file(split, self.dataset.files[split].names, self._data_dir, path)
+        file, layout = self.dataset.files[split], self.dataset.layout
+        path = find_file(split, file.names, self._data_dir, path)
         self.files.append(path)
-        table, train = self._open(path), self.columns.get("train")
-        columns = self.dataset.files[split].columns
-        if columns is None and train is None and split == "test":
-            train = self._train_columns()
-        examples, self.columns[split] = examples_of(table, self.dataset, split, bad, columns, train)
+        given = (layout.delimiter, layout.saved_delimiter) if layout else (None, "tab")
+        table = open_table(path, *given)
+        examples, columns = examples_of(table, self.dataset, split, bad, file.columns)
+        self.columns[split] = columns
+        if split == "train" and layout:
+            self.dataset = dataclasses.replace(self.dataset, layout=layout.after_training(columns))
         return examples
-
-    def _open(self, path):
-        layout = self.dataset.layout
-        if layout is None:
-            return open_table(path)
-        table = open_table(path, layout.delimiter, layout.likely_names)
-        is_restored = "delimiter" in layout.restored
-        if layout.delimiter and not is_restored and table.format.kind != "delimited":
-            raise UserError(
-                f"`delimiter={layout.delimiter}`: {path} is {table.format}, expected delimited text"
-            )
-        return table
-
-    def _train_columns(self):
-        """Return the `Columns` of the training file, if it exists."""
-        names = self.dataset.files["train"].names
-        try:
-            path = find_file("train", names, self._data_dir, self._paths.get("train"))
-            return read_header(self._open(path), self.dataset, "train")[0]
-        except UserError:
-            return None
 
 
 class TfdsSource:
@@ -114,7 +90,7 @@ class TfdsSource:
             layout, text=dataset.features if dataset else text, label=label
         )
         table = Table(name, TableFormat("tfds"), iter(()))
-        self._columns = find_columns(table, list(features), (), wanted, "train")
+        self._columns = find_columns(table, list(features), wanted, "train")
         if not dataset:
             label = self._columns.name(self._columns.labels[0])
             feature = features[label]
@@ -156,11 +132,16 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
 
 
 def make_source(options, stored=None, restored=()):
-    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of `ClassificationOptions`."""
+    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of `ClassificationOptions`.
+
+    `restored` has the names of the options that are those of the trained model `stored`.
+    """
     layout = {field: getattr(options, name) for name, field in _LAYOUT.items()}
     layout["numbers"] = layout["numbers"] or (stored.numeric_names if stored else ())
     layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
-    layout = Layout(**layout, restored=tuple(_LAYOUT[name] for name in restored))
+    if "delimiter" in restored:
+        layout["saved_delimiter"] = layout.pop("delimiter")
+    layout = Layout(**layout, num_texts=stored and stored.num_texts)
     labels = options.labels or (stored.labels if stored else ()) or None
     task_type = options.task_type or (stored and stored.task_type)
     if options.processor:
@@ -195,8 +176,12 @@ def with_restored_columns(options, stored):
     is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
     taken = {name: value for name, value in columns.items() if not options.is_given(name)}
+    if options.is_given("header") and options.header == "no":
+        taken = {name: x for name, x in taken.items() if name in ("delimiter", "label_separator")}
+    elif options.is_given("text_columns"):
+        taken.pop("header", None)
     for name, value in columns.items():
-        if name not in taken and getattr(options, name) != value:
+        if options.is_given(name) and getattr(options, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
                 name, _flag_text(getattr(options, name)), _flag_text(value),
@@ -217,7 +202,7 @@ def columns_to_save(options, source):
     if source.dataset.layout is None or columns is None:
         return {}
     given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
-    return {**(columns.named() if columns.names else {}), **given}
+    return {**(columns.named() if columns.names else {"header": "no"}), **given}
 
 
 def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
@@ -250,7 +235,7 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
-    source.dataset = dataclasses.replace(dataset, labels=labels)
+    source.dataset = dataclasses.replace(source.dataset, labels=labels)
     examples = {
         split: train if split == "train" else source.read(split, BadRows(skip_bad_rows))
         for split in splits

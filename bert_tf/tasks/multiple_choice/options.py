@@ -3,11 +3,11 @@
 import dataclasses
 
 from bert_tf.configs.base import option
-from bert_tf.configs.task import FileOptions, TaskConfig
+from bert_tf.configs.task import TableOptions, TaskConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(FileOptions):
+class MultipleChoiceOptions(TableOptions):
     """The options of multiple choice."""
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")

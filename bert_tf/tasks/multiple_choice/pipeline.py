@@ -184,7 +184,7 @@ def read(options, pretrained, splits, stored=None):
         path = getattr(options, f"{split}_file")
         path = find_file(split, _FILES[split], options.data_dir, path)
         paths.append(path)
-        table = open_table(path)
+        table = open_table(path, options.delimiter)
         examples[split], endings[split] = make_examples(table, options, split != "test")
     config = MultipleChoiceConfig.of_model(options, pretrained)
     return MultipleChoiceData(examples, endings, config, paths)

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated
 
 from bert_tf.configs.base import OF_MODEL, derived, option
-from bert_tf.configs.task import FileOptions, TaskConfig
+from bert_tf.configs.task import TableOptions, TaskConfig
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits, Positive
 
@@ -31,7 +31,7 @@ SINGLE_LOSSES = ("cosine", "triplet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceEmbeddingOptions(FileOptions):
+class SentenceEmbeddingOptions(TableOptions):
     """The options of sentence embedding."""
 
     data_dir: str | None = option(

@@ -208,7 +208,7 @@ def read(options, pretrained, splits, stored=None):
         path = getattr(options, f"{split}_file")
         names = [f"{split}{ending}" for ending in _ENDINGS]
         paths.append(find_file(split, names, options.data_dir, path))
-        examples[split] = make_examples(open_table(paths[-1]), options)
+        examples[split] = make_examples(open_table(paths[-1], options.delimiter), options)
     names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "include_prompt",
              "max_seq_length")  # fmt: skip
     given = {x: getattr(options, x) for x in names if options.is_given(x)}
