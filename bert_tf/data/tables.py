@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf import console
-from bert_tf.errors import UserError, check_unicode, counted, reason
+from bert_tf.errors import UserError, check_unicode, reason
 from bert_tf.io import files, json_files
 
 # Names of delimiters, in messages and as values of `delimiter`.
@@ -108,22 +107,7 @@ def open_table(path, delimiter=None, saved_delimiter=None):
         raise UserError(
             f"`delimiter={delimiter}`: {path} is {table_format}, expected delimited text"
         )
-    return Table(path, table_format, _with_quotes_checked(path, table_format))
-
-
-def _with_quotes_checked(path, table_format):
-    """Yield the rows of a file; warn about quoted lines, which an unbalanced quote may join."""
-    delimiter, joined = table_format.delimiter, []
-    for number, row, problem in read_rows(path, table_format):
-        lines = "\t".join(row).split("\n")[1:-1] if delimiter else ()
-        if lines and all(line.count(delimiter) == len(row) - 1 > 0 for line in lines):
-            joined.append(number)
-        yield number, row, problem
-    if joined:
-        console.warning(
-            "%s, line %d: %s with quoted lines that look like rows; is a quote missing?",
-            path, joined[0], counted(len(joined), "row"),
-        )  # fmt: skip
+    return Table(path, table_format, read_rows(path, table_format))
 
 
 def parse_delimiter(text):

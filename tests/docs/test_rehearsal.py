@@ -136,7 +136,7 @@ def write_data(folder):
         ("corpus.txt", "train.txt", "mine.txt"): documents["corpus"],
         ("heldout.txt", "held_out.txt"): documents["heldout"],
         ("input.txt", "sentences.txt", "lines.txt"): "a fine inn\na cab\n",
-        ("pairs.tsv",): "a fine inn\ta cab\nb\tc\n",
+        ("pairs.txt",): "a fine inn\ta cab\nb\tc\n",
         ("words.txt",): "lynx\n",
         ("reviews.csv", "held_out.csv", "new.csv", "sales.csv"):
             "id,text,review,label,again,age,price\n"

@@ -195,9 +195,7 @@ def test_only_csv_has_quotes(read, caplog):
     assert [x[::2] for x in rows] == [('good, "very"\nsoup', "yes"), ("bad", "no")]
     rows = read('"good\tyes\n"b""a""d"\t"no"\n', header="no")
     assert [x[::2] for x in rows] == [('"good', "yes"), ('"b""a""d"', '"no"')]
-    assert "texts in quotes" in caplog.text and "1 row with" not in caplog.text
-    rows = read('text,label\n"a,x\ngood,y\nfine,z\nb",w\nlast,v', name="data.csv")
-    assert len(rows) == 2 and "data.csv, line 2: 1 row with quoted" in caplog.text
+    assert "texts in quotes" in caplog.text
 
 
 @pytest.mark.parametrize(
