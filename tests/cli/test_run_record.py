@@ -21,7 +21,7 @@ def flags(tmp_path):
     """Flags of run_classifier.py without --output_dir."""
     write_files(tmp_path, train__tsv=TEXT, dev__tsv=TEXT)
     model = write_model(tmp_path, initializer_range=0.2, num_hidden_layers=1)
-    return ["--task_name=tsv", f"--data_dir={tmp_path}", *QUICK_RUN, *model]
+    return ["--task_name=tsv", "--header=no", f"--data_dir={tmp_path}", *QUICK_RUN, *model]
 
 
 def read(folder):

@@ -21,8 +21,8 @@ datasets, pd = pytest.importorskip("datasets"), pytest.importorskip("pandas")
 
 def test_lines_are_answered_in_order(run_script, classifier, predictor, tmp_path):
     lines = [f"{' '.join('abcdefghij'[: 1 + i % 10])}\t{i}\t0.5" for i in range(50)]
-    (tmp_path / "in.tsv").write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
-    run_script("predict.py", f"--model={classifier}", f"--input_file={tmp_path}/in.tsv",
+    (tmp_path / "in.txt").write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
+    run_script("predict.py", f"--model={classifier}", f"--input_file={tmp_path}/in.txt",
                "--batch_size=7", f"--output_file={tmp_path}/out.jsonl")  # fmt: skip
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert predictor.inputs == ("text", "numbers") and len(answers) == 50

@@ -77,7 +77,10 @@ class ColumnFiles:
         """Return the list of `Sentence` of a split; `bad`, a `BadRows`, collects invalid ones."""
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
-        if (found := tables.find_format(path, "tab")).kind != "delimited":
+        found = tables.find_format(path, "tab")
+        if next(files.read_lines(path), "").startswith('{"'):
+            found = tables.TableFormat("json_lines")
+        if found.kind != "delimited":
             raise UserError(f"{path}: found {found}, expected a word and its tag per line")
         bad = bad or BadRows()
         sentences = self._sentences(path, split != "test", bad)
