@@ -20,6 +20,14 @@ from bert_tf.errors import UserError, check_unicode, counted, shown
 _WARNING_SECONDS = 10.0
 
 
+# What the first argument of `fit` and `predict` may be.
+_FORMS = (
+    "texts in a list, tuple, Series, array or tensor; a list of tuples or a tuple of columns of "
+    "texts; a list of dicts; a dict of columns; a DataFrame or another table; a tf.data.Dataset or "
+    "PyDataset; or a list of InputExample"
+)
+
+
 def read_table(columns, arguments, names, required, known=(), known_labels=()):
     """Return the `Table` of the first arguments of `fit`, and the other arguments.
 
@@ -30,7 +38,7 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
       names: the name of each argument's column in the table, or a tuple of names if it may have
         several columns.
       required: the number of arguments that must be given, unless the first is a table.
-      known: lower-case column names; a DataFrame without any of them has only texts.
+      known: lower-case column names; the columns of a table without any of them are read in order.
       known_labels: those that cannot be columns of texts.
     """
     first, *others = columns
@@ -40,38 +48,51 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
     if len(others) >= len(arguments):
         count = 1 + len(others)
         raise UserError(f"`{arguments[0]}`: found {count} columns, expected {len(arguments)}")
+    rest, others = others[: len(names) - 1], others[len(names) - 1 :]
+    given = {
+        x: y for x, *y in zip(names[1:], arguments[1:], rest, strict=False) if y[1] is not None
+    }
     table = from_columns(first, arguments[0])
     if table is not None:
-        header = next(table.rows, (0, [], None))
-        found = [str(name) for name in header[1]]
-        lower_names = {x.lower() for x in found}
-        is_text = hasattr(first, "to_numpy") and known and not lower_names & {*known}
-        is_given = any(x is not None for x in others[: len(names) - 1])
-        if not is_given and (not is_text or required > 1):
-            rows = itertools.chain([header], table.rows)
-            return table._replace(rows=rows), others[len(names) - 1 :]
-        if is_given and len(found) > 1 and lower_names & {*known_labels}:
+        _, header, _ = next(table.rows, (0, [], None))
+        found = [str(name).lower() for name in header]
+        is_by_name = not known or not {*found}.isdisjoint(known)
+        if not given and (is_by_name or required > 1):
+            return table._replace(rows=itertools.chain([(0, header, None)], table.rows)), others
+        if given and not {*found}.isdisjoint(known_labels):
             raise UserError(
-                f"`{arguments[1]}` cannot be combined with the columns {', '.join(found)} of "
-                f"`{arguments[0]}`, which contain it; pass the texts only"
+                f"`{arguments[1]}` cannot be combined with the columns "
+                f"{', '.join(map(str, header))} of `{arguments[0]}`, which contain it; pass the "
+                "texts only"
             )
-        if len(found) > 1:
-            used = f"columns of `{arguments[0]}`: {', '.join(found)}"
-            if isinstance(names[0], tuple) and len(found) > len(names[0]):
+        rows = [cells for _, cells, _ in table.rows]
+        if known and is_by_name:
+            for name, (argument, column) in given.items():
+                values = check_list(column, argument)
+                check_same_length(arguments[0], rows, argument, values)
+                header = [*header, name]
+                rows = [
+                    [*cells, x] for cells, (_, x, _) in zip(rows, plain_rows(values), strict=True)
+                ]
+            rows = itertools.chain([(0, header, None)], ((i, x, None) for i, x in enumerate(rows)))
+            return table._replace(rows=rows), others
+        if len(header) > 1:
+            used = f"columns of `{arguments[0]}`: {', '.join(map(str, header))}"
+            if isinstance(names[0], tuple) and len(header) > len(names[0]):
                 raise UserError(f"{used}; expected at most {len(names[0])} columns of texts")
             console.notice("%s; all are read as texts, in this order", used)
-        rows = [tuple(cells) for _, cells, _ in table.rows]
-        first = [row[0] for row in rows] if len(found) == 1 else rows
-    columns = (first, *others)
-    if (count := sum(x is not None for x in columns[:required])) < required:
-        if len({*arguments}) < len(arguments):  # a tuple
-            raise UserError(f"`{arguments[0]}`: found {count} columns, expected {required}")
+        first = [row[0] for row in rows] if len(header) == 1 else list(map(tuple, rows))
+    if (count := (first is not None) + len(given)) < required:
+        if len({*arguments}) < len(arguments):  # validation data
+            raise UserError(
+                f"`{arguments[0]}`: found {count} columns, expected a tuple of {required}"
+            )
         missing = next(x for x, y in itertools.zip_longest(arguments, columns) if y is None)
-        raise UserError(f"`{missing}` must be given")
+        advice = "; of a list of tuples, pass the columns: `texts, labels = zip(*data)`"
+        are_tuples = isinstance(first, list) and first and isinstance(first[0], tuple)
+        raise UserError(f"`{missing}` must be given{advice * are_tuples}")
     values = {}
-    for column, argument, name in zip(columns, arguments, names, strict=False):
-        if column is None:
-            continue
+    for name, (argument, column) in {names[0]: (arguments[0], first), **given}.items():
         if isinstance(name, tuple):
             parts = split_texts(column, argument, range(1, len(name) + 1))
             values |= dict(zip(name, parts, strict=False))
@@ -79,7 +100,7 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
         else:
             values[name] = parts = check_list(column, argument)
         check_same_length(arguments[0], next(iter(values.values())), argument, parts)
-    return from_columns(values, arguments[0]), columns[len(names) :]
+    return from_columns(values, arguments[0]), others
 
 
 def _watched(items, argument):
@@ -94,48 +115,49 @@ def _watched(items, argument):
 
 
 def _read_dataset(dataset, others, arguments):
-    """Read a dataset of batches of tuples; return its first column and the others."""
+    """Read a dataset of tuples or single values; return its first column and the others."""
     is_py = isinstance(dataset, keras.utils.PyDataset)
     if (dataset.num_batches if is_py else dataset.cardinality()) in (None, -1):
         raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
     if is_py:
-        batches = [dataset[i] for i in range(dataset.num_batches)]
+        items, is_batch = [dataset[i] for i in range(dataset.num_batches)], True
     else:
-        if isinstance(dataset.element_spec, dict):
-            return dataset, others
-        if not tf.nest.flatten(dataset.element_spec)[0].shape.rank:
-            dataset = dataset.batch(1)
-        batches = list(_watched(dataset.as_numpy_iterator(), arguments[0]))
-        if not batches:
-            raise UserError(f"`{arguments[0]}`: found an empty dataset")
-    for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
-        raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
-    batches = [x if isinstance(x, tuple) else (x,) for x in batches]
-    columns = []
-    for parts in zip(*batches, strict=True):
-        # A pair of texts is a tuple.
-        parts = [x if isinstance(x, tuple) else (x,) for x in parts]
-        values = [np.concatenate([*map(np.atleast_1d, x)]) for x in zip(*parts, strict=True)]
-        columns.append(tuple(values) if len(values) > 1 else values[0])
+        items = list(_watched(dataset.as_numpy_iterator(), arguments[0]))
+        spec = dataset.element_spec
+        texts = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
+        is_batch = all(x.shape.rank != 0 for x in texts)
+    if not items:
+        raise UserError(f"`{arguments[0]}`: found an empty dataset")
+    columns = _concatenate([x if isinstance(x, tuple) else (x,) for x in items], is_batch)
+    if len(columns) > 1:
+        for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
+            raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
     return columns[0], [*columns[1:], *others[len(columns) - 1 :]]
+
+
+def _concatenate(items, is_batch):
+    """Return the rows of batches, or of single rows, in the structure of an item."""
+    if isinstance(items[0], Mapping):
+        return {name: _concatenate([x[name] for x in items], is_batch) for name in items[0]}
+    if isinstance(items[0], tuple):
+        return tuple(_concatenate(x, is_batch) for x in zip(*items, strict=True))
+    if not is_batch:
+        return list(items)
+    # A ragged batch is not iterable.
+    is_ragged = hasattr(items[0], "to_list")
+    return [x for rows in items for x in (rows.to_list() if is_ragged else np.atleast_1d(rows))]
 
 
 def from_columns(values, argument):
     """Return the `Table` of a container with named columns; None if `values` is not one.
 
     A container is a DataFrame of pandas or Polars, a table of Arrow, a `datasets.Dataset`, a
-    `tf.data.Dataset` of dicts or of batches of them, a structured array, a mapping from names to
-    columns or, for a single row, to cells, or a list or another iterable of dicts.
+    mapping from names to columns or, for a single row, to cells, or a list or another iterable of
+    dicts.
     """
     _check_loaded(values, argument)
     names_by_column = {}
-    if isinstance(values, tf.data.Dataset):
-        if not isinstance(values.element_spec, Mapping):
-            return None
-        if all(spec.shape.rank != 0 for spec in tf.nest.flatten(values.element_spec)):
-            values = values.unbatch()
-        rows = _rows_of_dicts(_watched(values.as_numpy_iterator(), argument))
-    elif isinstance(values, Mapping):
+    if isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
         rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)
     elif isinstance(getattr(values, "format", None), Mapping):  # datasets.Dataset
@@ -148,8 +170,6 @@ def from_columns(values, argument):
         is_pandas = hasattr(values, "items")
         columns = values.items() if is_pandas else zip(names, values, strict=True)
         rows = _rows_of_columns(columns, argument)
-    elif names := getattr(getattr(values, "dtype", None), "names", None):  # a structured array
-        rows = _rows_of_columns(((name, values[name]) for name in names), argument)
     elif _is_cell(values) or not isinstance(values, Iterable):
         return None
     elif isinstance(next(iter(values), None), Mapping):
@@ -188,9 +208,11 @@ def _is_cell(value):
 
 
 def _check_loaded(values, argument):
-    """Raise UserError for a lazy table of Polars or Dask."""
+    """Raise UserError for a lazy table of Polars or Dask, and for a structured array."""
     if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
         raise UserError(f"`{argument}`: found a {type(values).__name__}; pass its .{method}()")
+    if getattr(getattr(values, "dtype", None), "names", None):
+        raise UserError(f"`{argument}`: found a structured array, expected {_FORMS}")
 
 
 def check_list(values, argument, expected="a list"):
@@ -258,7 +280,7 @@ def split_texts(texts, argument, counts):
             check_same_length(f"{argument}[0]", columns[0], f"{argument}[{i}]", column)
         texts = list(zip(*columns, strict=True))
     rows = []
-    for i, item in enumerate(check_list(texts, argument, f"a list of {numbers} texts")):
+    for i, item in enumerate(check_list(texts, argument, _FORMS)):
         where = f"`{argument}`: item {i}"
         value = plain(item, "replace")
         row = value if isinstance(value, list) else [value]

@@ -13,7 +13,6 @@ from bert_tf.errors import UserError, abbreviate, shown
 
 _MISSING = "the label is missing"
 _USE_SETS = "; for any number of labels per text, use `task_type=multi_label`"
-_BOOLEANS = {True: ("true", "True", "1"), False: ("false", "False", "0")}
 # Maximum number of labels in a message.
 _MAX_LABELS = 20
 # How much the sum of a distribution may differ from 1.
@@ -47,22 +46,20 @@ class Labels:
 
     * A text is a label as written, except for white space around it.
     * A number is the label that is its plain form: 1 and 1.0 are "1", but not "01". Without such
-      a label, 1.0 is "1.0".
-    * A boolean is the first of "true", "True" and "1" ("false", "False" and "0") that is a label.
-    * A whole number is an index if no label is a number. A text is never an index.
+      a label, 1.0 is "1.0". It is an index if no label is a number. A text is never an index.
+    * A boolean is the label "True" or "False".
     * A row of L numbers is, for "classification", a distribution over the labels or has a single 1;
       for "multi_label", it has a 1 for each label of the example.
-    * None, NaN, pandas' NA and NaT, and a blank text are a missing label, and so is -1 unless it is
-      a label. For "multi_label", a blank text is an example without labels.
+    * None, NaN, pandas' NA and NaT, and a blank text are a missing label. For "multi_label", a
+      blank text is an example without labels.
 
     Before the labels are known, `names` is (), and `read` returns the plain form of a number.
 
     Args:
       names: the labels.
       task_type: "classification", "multi_label" or "regression", which reads scores.
-      class_names: for integers of a `ClassLabel` (datasets or tensorflow-datasets), its names.
-        Integers are these names if they are among the labels, in upper or lower case. If none is,
-        and there are as many as labels, integers are indices of the labels, which is logged.
+      class_names: for integers of a `ClassLabel` (datasets or tensorflow-datasets), its names,
+        which must be among the labels, in upper or lower case.
       separator: the character between the labels in a text, for "multi_label".
       aliases: dict from other spellings to labels.
 
@@ -80,16 +77,15 @@ class Labels:
         self._has_numbers = any(map(is_number, self.names))
         self._class_names = tuple(class_names)
         if self.names and class_names:
-            lowered = {name.lower(): name for name in self.names}
-            known = [x if x in self._ids else lowered.get(x.lower()) for x in class_names]
-            if None not in known:
-                self._class_names = tuple(known)
-                return
-            data, labels = (abbreviate(x, _MAX_LABELS) for x in (self._class_names, self.names))
-            if any(known) or len(known) != len(self.names):
-                raise UserError(f"`labels`: the data has {data}, expected {labels}")
-            console.notice("the labels %s of the data are read as %s, in this order", data, labels)
-            self._class_names = self.names
+            lowered = {name.lower(): label for name, label in self._texts.items()}
+            known = [self._texts.get(x, lowered.get(x.lower())) for x in class_names]
+            if None in known:
+                data, labels = (abbreviate(x, _MAX_LABELS) for x in (class_names, self.names))
+                raise UserError(
+                    f"`labels`: the names of the labels in the data are {data}, expected {labels}; "
+                    "integers without names are read as labels or indices"
+                )
+            self._class_names = tuple(known)
 
     def read(self, value):
         """Return the canonical form of a label, in any type and container; None if it is missing.
@@ -110,9 +106,6 @@ class Labels:
             return None
         if self.task_type == "regression":
             return read_number(shown(value) if isinstance(value, bool) else value, "the score")
-        is_known = self._class_names or (self.names and "-1" not in self._texts)
-        if is_known and isinstance(value, numbers.Number) and value == -1:
-            return None
         if self.task_type == "multi_label":
             return (self._read_name(value),)
         return self._read_distribution(value) if isinstance(value, list) else self._read_name(value)
@@ -227,14 +220,14 @@ class Labels:
                 count = len(self._class_names)
                 raise ValueError(f"the label is {value}, expected an index less than {count}")
             return self._class_names[int(value)]
-        texts = (_plain_form(value), name) if is_number else _BOOLEANS.get(value, (name,))
-        for text in texts:
+        for text in (_plain_form(value), name) if is_number else (name,):
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)
         if is_number and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
-        raise ValueError(f"the label is {shown(value)}, expected one of {names}")
+        advice = "; convert booleans to these labels" * isinstance(value, bool)
+        raise ValueError(f"the label is {shown(value)}, expected one of {names}{advice}")
 
     def _read_distribution(self, row):
         row = list(map(_simplify, row))

@@ -350,8 +350,6 @@ def as_text(value):
         return value
     if is_missing(value):
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, list) and len(value) == 1:  # a row of an array (N, 1)
         return as_text(value[0])
     if isinstance(value, (list, dict, bytes)):

@@ -161,7 +161,9 @@ class Trainable(TaskSpec):
             examples = split_last(examples["train"], config.validation_split)
         elif validation_data is not None:
             names = ["validation_data"] * len(self.arguments)
-            examples["dev"] = self._examples(self._columns(validation_data), names, "dev")
+            is_tuple = isinstance(validation_data, tuple)
+            columns = validation_data if is_tuple else (validation_data,)
+            examples["dev"] = self._examples(columns, names, "dev")
         for name in ("validation_batch_size", "validation_steps", "validation_freq"):
             if "dev" not in examples and name in config.given | options.keys():
                 raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
@@ -294,14 +296,6 @@ class Trainable(TaskSpec):
         finally:
             self.model.skip_padding = skip_padding
         return run.epochs.callbacks._history
-
-    def _columns(self, data):
-        """Return `validation_data` as the first arguments of `fit`; a list may be like a tuple."""
-        is_list = isinstance(data, list) and 1 < len(data) <= len(self.arguments)
-        is_list = is_list and all(isinstance(x, (list, tuple)) or hasattr(x, "ndim") for x in data)
-        # For a class without labels, a list of lists of str is a list of pairs.
-        is_list = is_list and (self.has_head or not isinstance(next(iter(data[-1]), ""), str))
-        return tuple(data) if is_list or isinstance(data, tuple) else (data,)
 
     def _batches(self, records, task, config):
         """Return the results of `FitInput.batches`, with the number of steps in between."""

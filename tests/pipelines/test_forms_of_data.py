@@ -31,6 +31,14 @@ class Batches(keras.utils.PyDataset):
         return np.array(TEXTS[part]), IDS[part]
 
 
+class Dicts(Batches):
+    """The same as dicts of columns with labels beside them."""
+
+    def __getitem__(self, index):
+        texts, labels = super().__getitem__(index)
+        return {"text": texts}, labels
+
+
 COLUMN = [[x] for x in TEXTS]
 IDS, WEIGHTS = np.array([1, 0] * 6), np.arange(12.0)
 TABLE = {"text": TEXTS, "label": LABELS}
@@ -68,7 +76,9 @@ FORMS = {
         (slices((TEXTS, np.eye(2)[IDS])).batch(6),), (slices((TEXTS, np.eye(2)[IDS])),),
         (Batches(),), (pa.table(TABLE),), (pa.array(TEXTS), pa.chunked_array([LABELS])),
         (hf(TABLE).to_iterable_dataset(),), (list(slices(TABLE).as_numpy_iterator()),),
-        (Frame(TABLE).to_records(),), (tuple(Frame(TABLE).to_dict("records")),),
+        (slices(({"text": TEXTS}, LABELS)),), (slices(({"text": TEXTS}, LABELS)).batch(5),),
+        (Frame({"id": IDS, "text": TEXTS}), LABELS), (Dicts(),),
+        (tuple(Frame(TABLE).to_dict("records")),),
         (pd.Series(Frame(TABLE).to_dict("records")),), (list(map(tf.constant, TEXTS)), IDS),
         *((x, IDS) for x in (tf.ragged.constant(COLUMN), np.array(COLUMN), tf.constant(COLUMN))),
         ({x: np.array(y)[:, None] for x, y in TABLE.items()},),
@@ -78,6 +88,7 @@ FORMS = {
     "weights": ("TextClassifier", {"labels": ["neg", "pos"]}, [
         (TEXTS, LABELS, WEIGHTS), (TEXTS, LABELS, pd.Series(WEIGHTS)),
         (slices((TEXTS, IDS[:, None], WEIGHTS[:, None])).batch(5),),
+        (slices(({"text": TEXTS}, IDS, WEIGHTS)).batch(5),),
         ({"text": TEXTS, "label": LABELS}, None, WEIGHTS),
     ]),
     "pairs": ("TextClassifier", {"labels": ["neg", "pos"]}, [
@@ -162,9 +173,6 @@ def test_columns_are_reported(encoder_folder, caplog):
     assert "columns of `texts`: ticket, reply; all are read as texts" in caplog.text
     captured_fit(make(encoder_folder), Frame({"id": [7], "Text": ["a"], "label": ["pos"]}))
     assert "columns id (id), Text (text), label (label)" in caplog.text
-    names = class_labels({"text": ["a"], "label": [0]}, "label", ["yes", "no"])
-    captured_fit(make(encoder_folder), names)
-    assert "the labels yes, no of the data are read as neg, pos" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -208,6 +216,11 @@ def pipelines(encoder_folder):
     [
         ("TextClassifier", *case) for case in (
             (([], []), {}, "`texts`"),
+            ((class_labels({"text": ["a"], "label": [0]}, "label", ["yes", "no"]),), {},
+             "`labels`: .*yes, no, expected neg, pos"),
+            ((Frame(TABLE).to_records(),), {}, "`texts`: found a structured array, expected texts"),
+            (([("a", "pos"), ("b", "neg")],), {}, "`labels` .*texts, labels = zip"),
+            (OK, {"validation_data": [["a"], ["pos"]]}, "`validation_data`.*tuple of 2"),
             (("a", ["pos"]), {}, "`texts`.*single str"),
             ((np.array("a"), ["pos"]), {}, "`texts`.*array"),
             ((["a", 3], ["pos", "neg"]), {}, "`texts`: item 1 is 3"),

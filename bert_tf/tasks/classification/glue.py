@@ -25,7 +25,7 @@ class DatasetSpec:
         or test set has a suffix, as in "dev_mismatched", and so do its result files.
       labels: the labels in the order of their ids; None for the labels of the training set.
       features: names of the texts in tensorflow-datasets.
-      label_aliases: dict from other spellings in the files to labels.
+      label_aliases: dict from names in the files or in tensorflow-datasets to labels.
       layout: the `Layout` of custom files; None if `files` has the columns.
     """
 
@@ -69,12 +69,13 @@ _PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
 _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
 
 
-def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
-    """Make a GLUE dataset from the columns of its files."""
+def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, names=(), **options):
+    """Make a GLUE dataset from the columns of its files; TFDS has the `names` of its labels."""
     test = Columns(test_texts, id=0, header=True)
     columns = {"train": labelled, "dev": labelled, "test": test}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
-    return DatasetSpec(files, labels, features=features, **options)
+    aliases = dict(zip(names, labels, strict=bool(names)))
+    return DatasetSpec(files, labels, features=features, label_aliases=aliases, **options)
 
 
 def _mnli(*suffixes):
@@ -102,25 +103,38 @@ def _xnli(language="zh"):
 
 # Add new datasets here. Examples and the order of labels are as in the release.
 DATASETS = {
-    "CoLA": _glue(Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
-    "SST-2": _glue(Columns((0,), (1,), header=True), ("sentence",), (1,)),
-    "MRPC": _glue(Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
-    "STS-B": _glue(
-        Columns((7, 8), (9,), id=0, header=True),
+    "CoLA": _glue(
+        Columns((3,), (1,)),
+        ("sentence",),
+        (1,),
+        names=("unacceptable", "acceptable"),
+        metrics=("matthews",),
+    ),
+    "SST-2": _glue(
+        Columns((0,), (1,), header=True), ("sentence",), (1,), names=("negative", "positive")
+    ),
+    "MRPC": _glue(
+        Columns((3, 4), (0,), header=True),
         _SENTENCES,
-        (7, 8),
-        labels=(),
-        task_type="regression",
+        (3, 4),
+        names=("not_equivalent", "equivalent"),
+        metrics=("f1",),
+    ),
+    "STS-B": _glue(
+        Columns((7, 8), (9,), id=0, header=True), _SENTENCES, (7, 8), (), task_type="regression"
     ),
     "QQP": _glue(
-        Columns((3, 4), (5,), id=0, header=True), ("question1", "question2"), metrics=("f1",)
+        Columns((3, 4), (5,), id=0, header=True),
+        ("question1", "question2"),
+        names=("not_duplicate", "duplicate"),
+        metrics=("f1",),
     ),
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),
     "MNLI-mismatched": _mnli("mismatched"),
     "QNLI": _glue(_PAIR, ("question", "sentence"), labels=_RTE),
     "RTE": _glue(_PAIR, _SENTENCES, labels=_RTE),
-    "WNLI": _glue(_PAIR, _SENTENCES),
+    "WNLI": _glue(_PAIR, _SENTENCES, names=("not_entailment", "entailment")),
     # The diagnostic set, for a model of MNLI.
     "AX": DatasetSpec(
         {"test_ax": File(("diagnostic.tsv", "AX.tsv"), dataclasses.replace(_PAIR, labels=()))},
