@@ -271,7 +271,7 @@ _TITLES = {
     "Data": "",
     "TensorFlow Datasets": "tfds_name tfds_data_dir tfds_split tfds_splits",
     "Columns and labels": (
-        "text_columns score_column id_column word_column tag_column tag_scheme learn_scheme "
+        "text_columns score_column id_column word_column tag_column learn_scheme "
         "output_scheme context_columns ending_columns label_column labels label_separator header "
         "delimiter numeric_columns numeric_as"
     ),

@@ -13,7 +13,11 @@ import bert_tf
 from bert_tf.data.columns import BadRows
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tasks.token_classification import examples, schemes, served, task
-from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.options import (
+    Tags,
+    TokenClassificationConfig,
+    TokenClassificationOptions,
+)
 from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY, tiny, write_tfds, write_vocab
 from tests.tasks.task_helpers import first_batch
@@ -39,7 +43,6 @@ def test_spans_and_tags_round_trip(scheme):
     for spans in (random_spans(rng, 9) for _ in range(300)):
         tags = schemes.tags_from_spans(spans, 9, scheme)
         assert schemes.spans_from_tags(tags, scheme) == spans, tags
-        assert schemes.first_invalid_tag(tags, scheme) is None
         for other in ("iob1", "iob2", "iobes"):
             expected = schemes.tags_from_spans(spans, 9, other)
             assert schemes.convert_tags(tags, scheme, other) == expected
@@ -53,23 +56,20 @@ def test_tags_of_adjacent_spans():
 
 
 @pytest.mark.parametrize(
-    ("scheme", "sentences"),
+    ("scheme", "tags"),
     [
-        ("iob1", [["O", "I-PER"], ["I-PER", "B-PER"]]),
-        ("iob2", [["O", "B-PER"], ["B-PER", "I-PER"]]),
-        ("iob2", [["O", "B_PER", "I_PER"]]),
-        ("iobes", [["O", "S-PER"], ["B-LOC", "E-LOC"]]),
-        ("iobes", [["O", "U-PER"], ["B-PER", "I-PER", "L-PER"]]),
-        ("none", [["NN", "VB-D", "."]]),
-        ("io", [["O", "PER", "I_am"]]),
-        # One odd tag among spans does not change the scheme.
-        *(("iob1", [["O", "I-PER"], ["I-PER", "B-PER"], [x]]) for x in ("PER", "I-", "M-PER")),
+        ("iob2", "O B-PER I-PER"),
+        ("iob2", "O B_PER I_PER"),
+        ("iob2", "O"),
+        ("iob2", "O B-PER PER"),
+        ("iobes", "O I-PER B-PER E-LOC"),
+        ("iobes", "O U-PER"),
+        ("none", "NN VB-D ."),
+        ("io", "O PER I_am"),
     ],
 )
-def test_infer_scheme(scheme, sentences):
-    assert schemes.infer_scheme(sentences) == scheme
-    invalid = [schemes.first_invalid_tag(["O", *tags], scheme) for tags in sentences]
-    assert invalid == [None, None, 1][: len(sentences)]
+def test_infer_scheme(scheme, tags):
+    assert schemes.infer_scheme(tags.split()) == scheme
 
 
 # Tags of the data, predicted tags, and the numbers of right, true and found spans of the official
@@ -176,25 +176,20 @@ def test_comments_and_line_ends(tmp_path, text, words):
 
 
 def test_invalid_tags(tmp_path):
-    (tmp_path / "train.txt").write_text("a O\nb I-X\n\nc B-X\n")
-    sentences = examples.ColumnFiles(tmp_path).read("train")
-    tags = task.infer_tags(sentences, "iob2")
-    with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 2: .* I-X .* iob2"):
-        task.valid_sentences(sentences, tags, BadRows())
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = examples.ColumnFiles(tmp_path).read("train")
-    odd = task.infer_tags(sentences)
-    assert odd == (("O", "B-X", "I-X"), "iob2", "iob2")
-    with pytest.raises(bert_tf.UserError, match=r"train\.txt, line 4: .* PER .* iob2"):
-        task.valid_sentences(sentences, odd, BadRows())
+    tags = task.infer_tags(sentences)
+    assert tags == (("O", "B-X", "I-X"), "iob2", "iob2")
+    with pytest.raises(
+        bert_tf.UserError, match=r"train\.txt, line 4: .* PER, .*`learn_scheme=none`"
+    ):
+        task.valid_sentences(sentences, tags, BadRows())
+    assert task.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
     # The next sentence starts the document.
-    (kept,) = task.valid_sentences(sentences, odd, BadRows(skip=True))
+    (kept,) = task.valid_sentences(sentences, tags, BadRows(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
-    sentences = [examples.Sentence("x", ("a", "b"), ("O", "I-NEW"), lines=(1, 2))]
-    with pytest.raises(bert_tf.UserError, match=r"x, line 2: .* I-NEW.*, expected one of O, "):
-        task.valid_sentences(sentences, tags._replace(data_scheme="iob1"), BadRows())
-    with pytest.raises(bert_tf.UserError, match=r"I-X, B-X in the scheme iob2, expected one of O,"):
-        Tags(("O", "I-X"), "iob2", "iob1").convert(sentence(["a"], ["I-X"]))
+    with pytest.raises(bert_tf.UserError, match="I-N, B-N in the scheme iob2, expected one of O, "):
+        tags.convert(sentence(["a"], ["I-N"]))
 
 
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
@@ -203,16 +198,31 @@ def test_words_that_columns_cannot_hold(tmp_path, word):
         task.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
 
 
-def test_infer_tags():
-    spans = [examples.Sentence("x", ("a",) * 3, ("I-B", "B-B", "I-A"))]
-    assert task.infer_tags(spans) == (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob1")
-    names = [examples.Sentence("x", ("a",) * 2, ("VB", "NN"))]
-    assert task.infer_tags(names) == (("NN", "VB"), "none", "none")
-    plain = [examples.Sentence("x", ("a",) * 3, ("O", "X", "Y"))]
-    assert task.infer_tags(plain)[1:] == ("iob2", "io")
-    assert task.infer_tags(plain, "none") == (("O", "X", "Y"), "none", "none")
-    with pytest.raises(bert_tf.UserError, match=r"`learn_scheme=iob2` .* none$"):
-        task.infer_tags(names, None, "iob2")
+@pytest.mark.parametrize(
+    ("given", "scheme", "expected", "converted"),
+    [
+        ("I-B B-B I-A", None, (("O", "B-A", "I-A", "B-B", "I-B"), "iob2", "iob2"), "B-B B-B B-A"),
+        ("VB NN", None, (("NN", "VB"), "none", "none"), "VB NN"),
+        ("VB NN", "iob2", (("O", "B-NN", "I-NN", "B-VB", "I-VB"), "iob2", "io"), "B-VB B-NN"),
+        ("O X X", None, (("O", "B-X", "I-X"), "iob2", "io"), "O B-X I-X"),
+        ("O X Y", "none", (("O", "X", "Y"), "none", "none"), "O X Y"),
+        ("I-X E-X E-X", None, (("O", "B-X", "I-X"), "iob2", "iobes"), "B-X I-X B-X"),
+    ],
+)
+def test_infer_tags(given, scheme, expected, converted):
+    sentences = [sentence("abc"[: len(given.split())], given.split())]
+    tags = task.infer_tags(sentences, scheme)
+    assert tags == expected and tags.convert(sentences[0]) == converted.split()
+    assert tags.of_data(sentences) == tags
+
+
+def test_iob1_is_kept_on_request(caplog):
+    sentences = [sentence("ab", ["O", "I-X"])]
+    for scheme in ("iob2", "iob1"):
+        options = TokenClassificationOptions(output_scheme=scheme)
+        tags = task._infer_tags(options, None, sentences)
+        assert tags.data_scheme == scheme and tags.of_data(sentences) == tags
+    assert caplog.text.count("`output_scheme=iob1` keeps iob1") == 1
 
 
 def test_tfds_sentences(tmp_path):
@@ -304,19 +314,6 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
         # Most words have context on both sides.
         places = [i for row in rows for i, x in enumerate(row["word_starts"]) if x]
         assert sum(3 <= i <= 9 for i in places) > len(places) / 2
-
-
-@pytest.mark.parametrize("change", ["scheme", "data_scheme"])
-def test_features_depend_on_the_schemes(tokenizer, change):
-    """The tags of iob1 and iob2 have the same names."""
-    tags = NAMES._replace(scheme="iob2", data_scheme="iob2")
-    first, second = (
-        task.make_features(
-            [sentence("a", "O")], tokenizer, TokenClassificationConfig(TINY, "", tags=x)
-        ).fingerprint
-        for x in (tags, tags._replace(**{change: "iob1"}))
-    )
-    assert first != second
 
 
 @pytest.mark.parametrize(

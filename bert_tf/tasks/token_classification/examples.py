@@ -18,7 +18,7 @@ from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
-from bert_tf.tasks.token_classification.schemes import OUTSIDE, Span, split_tag, tags_from_spans
+from bert_tf.tasks.token_classification.schemes import Span, tags_from_spans
 from bert_tf.tokenization.graph import HostTokenizer
 from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
 from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
@@ -189,8 +189,6 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     if config is None or config.tags.scheme == "none":
         raise UserError(f"`{arguments[0]}`: found strings, expected lists of words")
     texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
-    scheme = config.tags.scheme
-    entity_labels = sorted({split_tag(name, scheme)[1] for name in known if name != OUTSIDE})
     num_cut = 0
 
     def make(where, _, row):
@@ -199,7 +197,7 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
         words = tuple(text[i:j] for i, j in zip(starts, ends, strict=True))
         if not words or not with_tags:
             return Sentence(where, words) if words else None
-        spans, cut = _locate(_read_entities(entities, entity_labels), text, starts, ends)
+        spans, cut = _locate(_read_entities(entities), text, starts, ends)
         num_cut += cut
         tags = tags_from_spans(spans, len(words), config.tags.data_scheme)
         return Sentence(where, words, tuple(tags))
@@ -260,27 +258,17 @@ def _split_texts(rows, config):
             yield where, (text, *edges, entities)
 
 
-def _read_entities(entities, labels):
+def _read_entities(entities):
     """Return a sorted list of (start, end, label) for the entities of a text."""
     try:
-        if isinstance(entities, Mapping):
-            entities = entities["entities"]
-        parsed = []
-        for entity in entities:
-            if isinstance(entity, Mapping):
-                entity = [entity[name] for name in ("start", "end", "label")]
-            start, end, label = entity
-            parsed.append((operator.index(start), operator.index(end), label))
-        parsed.sort()
+        values = operator.itemgetter("start", "end", "label")
+        rows = (values(entity) if isinstance(entity, Mapping) else entity for entity in entities)
+        return sorted((operator.index(i), operator.index(j), label) for i, j, label in rows)
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"found {shown(entities)}, expected entities with start, end and label; start and "
-            "end must be integers"
+            f"found {shown(entities)}, expected a list of dicts with start, end and label, or of "
+            "tuples (start, end, label); start and end must be integers"
         ) from None
-    for *_, label in parsed:
-        if label not in labels:
-            raise ValueError(f"the label is {label}, expected one of {', '.join(labels)}")
-    return parsed
 
 
 def _locate(entities, text, word_starts, word_ends):

@@ -15,31 +15,43 @@ NUM_SPECIAL_TOKENS = 2
 
 
 class Tags(NamedTuple):
-    """Tags in the order of their ids, and the tagging schemes of the model and the data."""
+    """Tags in the order of their ids, and the tagging schemes of the model and the data.
+
+    `data_scheme` is the default of `output_scheme`. Data in IOB1 are read like "iob2"; it is "iob1"
+    if training requested this output, and in folders of version 0.3 and earlier.
+    """
 
     names: tuple
     scheme: str
     data_scheme: str
 
     def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is invalid."""
-        invalid = schemes.first_invalid_tag(sentence.tags, self.data_scheme)
-        if invalid is not None:
-            advice = "; set `tag_scheme` to the scheme of the data"
-            raise UserError(
-                f"{sentence.location(invalid)}: the tag {sentence.tags[invalid]} is not valid here "
-                f"in the scheme {self.data_scheme}{advice * (not sentence.where.startswith('`'))}"
-            )
-        tags = schemes.convert_tags(sentence.tags, self.data_scheme, self.scheme)
+        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is unknown."""
+        spans = schemes.spans_from_tags(sentence.tags, self.data_scheme)
+        tags = schemes.tags_from_spans(spans, len(sentence.tags), self.scheme)
         names = {schemes.normalize(name, self.scheme): name for name in self.names}
         for i, (tag, given) in enumerate(zip(tags, sentence.tags, strict=True)):
-            if tag not in names:
-                found = tag if tag == given else f"{given}, {tag} in the scheme {self.scheme}"
+            is_tag = schemes.is_tag(given, self.data_scheme)
+            if not is_tag or tag not in names:
+                is_same = not is_tag or tag == given
+                found = given if is_same else f"{given}, {tag} in the scheme {self.scheme}"
+                advice = "; add a prefix such as B- to every tag but O, or use `learn_scheme=none`"
                 raise UserError(
                     f"{sentence.location(i)}: the tag is {found}, expected one of "
-                    f"{', '.join(self.names)}"
+                    f"{', '.join(self.names)}{advice * (not is_tag)}"
                 )
         return [names[tag] for tag in tags]
+
+    def of_data(self, sentences):
+        """Return the tags with the `data_scheme` of `sentences`.
+
+        "iob1" is kept for tags with B and I, and any scheme for sentences without entities.
+        """
+        found = {tag for sentence in sentences for tag in sentence.tags or ()}
+        data_scheme = schemes.infer_scheme(found, self.scheme)
+        is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
+        keep = is_iob or found <= {schemes.OUTSIDE}
+        return self if keep else self._replace(data_scheme=data_scheme)
 
     @classmethod
     def of_labels(cls, labels, scheme=None):
@@ -48,13 +60,9 @@ class Tags(NamedTuple):
         The labels are all tags if they include "O", without a `scheme` that requires prefixes, or
         if the scheme is "none".
         """
-        found = schemes.infer_scheme([[label] for label in labels])
-        has_prefixes = found not in schemes.PLAIN_SCHEMES
-        if has_prefixes:
-            is_iobes = any(schemes.split_tag(label)[0] in ("E", "S") for label in labels)
-            found = "iobes" if is_iobes else "iob2"
+        found = schemes.infer_scheme(labels)
         if scheme not in (None, "none", found):
-            if has_prefixes:
+            if found not in schemes.PLAIN_SCHEMES:
                 raise UserError(f"`scheme={scheme}`: the labels are tags in the scheme {found}")
             labels = [label for label in labels if label != schemes.OUTSIDE]
             labels = schemes.tag_names(labels, scheme)
@@ -82,18 +90,15 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
         "Index of the tag column, or name of the feature, as for word_column. Default: -1 or, "
         "with tfds_name, ner or tags.",
     )
-    tag_scheme: str | None = option(
-        None,
-        "Tagging scheme of the data; io for labels without prefixes, none for tags that do not "
-        "mark spans, such as parts of speech. Default: inferred from the training set.",
-        choices=("iob1", "iob2", "iobes", "io", "none"),
-    )
     learn_scheme: str | None = option(
-        None, "Tagging scheme of the model. Default: iob2.", choices=("iob1", "iob2", "iobes")
+        None,
+        "Tagging scheme of the model; none for tags as they are, such as parts of speech. Default: "
+        "iob2, or none for tags without prefixes and O.",
+        choices=("iob2", "iobes", "none"),
     )
     output_scheme: str | None = option(
         None,
-        "Tagging scheme of the predictions. Default: the scheme of the data.",
+        "Tagging scheme of the predictions. Default: that of the data, iob2 for iob1.",
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")

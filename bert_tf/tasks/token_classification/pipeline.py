@@ -14,7 +14,7 @@ from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.token_classification.examples import sentences_of_table
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.schemes import OUTSIDE, infer_scheme
+from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.served import (
     token_classification_answer,
     token_classification_servable,
@@ -78,24 +78,19 @@ class TokenClassification(Pipeline):
     @classmethod
     def _config_values(cls, files, stored, values):
         labels, scheme = (values.pop(name, None) for name in cls.preset_options)
+        if scheme not in (None, "iob2", "iobes", "io", "none") or (scheme and labels is None):
+            raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none, with `labels`")
         if labels is not None:
             labels = label_names(labels)
-            if scheme not in (None, "iob2", "iobes", "io", "none"):
-                raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none")
             if OUTSIDE not in labels:
                 scheme = scheme or "iob2"
             tags = values["tags"] = Tags.of_labels(labels, scheme)
             if OUTSIDE not in tags.names and tags.scheme != "none":
                 raise UserError(f"`labels`: found tags such as {labels[0]} without {OUTSIDE}")
-        elif scheme is not None:
-            raise UserError("`scheme` requires `labels`")
-        if stored:
-            for name in values:
-                name = name.replace("tags", "labels")
-                raise UserError(
-                    f"`{name}` cannot be combined with the settings in {files.checkpoint}"
-                )
-        elif "tags" not in values:
+        if stored and values:
+            name = next(iter(values)).replace("tags", "labels")
+            raise UserError(f"`{name}` cannot be combined with the settings in {files.checkpoint}")
+        if not stored and "tags" not in values:
             metadata = read_metadata(files.checkpoint)
             if "BertForTokenClassification" not in metadata.get("architectures", ()):
                 raise UserError(
@@ -151,15 +146,12 @@ class TokenClassification(Pipeline):
         return sentences
 
     def _trained_config(self, examples):
-        config = self.config
-        tags = [sentence.tags for sentence in examples["train"]]
-        data_scheme = infer_scheme(tags, config.tags.data_scheme)
-        return dataclasses.replace(config, tags=config.tags._replace(data_scheme=data_scheme))
+        # `evaluate` and `predict` have only a "dev" split, `predict` without tags.
+        tags = self.config.tags.of_data(examples.get("train") or examples["dev"])
+        return dataclasses.replace(self.config, tags=tags)
 
     def _data(self, examples, class_weight=None):
-        config, weights = self.config, None
-        if "train" not in examples and examples["dev"][0].tags:  # for `evaluate`
-            config = self._trained_config({"train": examples["dev"]})
+        config, weights = self._trained_config(examples), None
         if class_weight is not None:
             converted = map(config.tags.convert, examples["train"])
             labels = Labels(config.tags.names)

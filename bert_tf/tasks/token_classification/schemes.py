@@ -3,9 +3,9 @@
 A tag is "O" for a word outside of any span, or a prefix, a hyphen and the label of the span:
 "B-PER". The scheme defines the prefixes (Ramshaw and Marcus 1995, cmp-lg/9505040):
 
-- iob1: I for all words of a span, but B for the first word if the span immediately follows a span
-  with the same label. CoNLL-2003 uses it.
 - iob2: B for the first word of every span, I for the others.
+- iob1: as iob2, but B only if the span immediately follows a span with the same label. CoNLL-2003
+  uses it. The same rule reads both; only the output differs.
 - iobes: B for the first, E for the last and I for the other words of a span; S for a span of one
   word. BILOU is the same with L for E and U for S.
 - io: tags are plain labels and "O". Neighboring words with one label are a span.
@@ -17,8 +17,6 @@ Tags may have an underscore instead of the hyphen.
 import functools
 import re
 from typing import NamedTuple
-
-from bert_tf.errors import UserError
 
 OUTSIDE = "O"
 
@@ -53,28 +51,20 @@ def split_tag(tag, scheme="iob2"):
     return prefix, label
 
 
-def starts_span(tag, previous, scheme="iob2"):
-    """Return whether a span starts at a tag, given the previous tag.
-
-    B and I follow conlleval, E and S seqeval. An I after O or a different label starts a span.
-    """
-    prefix, label = split_tag(tag, scheme)
-    previous_prefix, previous_label = split_tag(previous, scheme)
-    if tag == OUTSIDE:
-        return False
-    if previous == OUTSIDE or label != previous_label:
-        return True
-    return prefix in ("B", "S") or previous_prefix in ("E", "S")
-
-
 def spans_from_tags(tags, scheme="iob2"):
-    spans, previous = [], OUTSIDE
-    for i, tag in enumerate(tags):
-        if starts_span(tag, previous, scheme):
-            spans.append(Span(split_tag(tag, scheme)[1], i, i + 1))
-        elif tag != OUTSIDE:
+    """Return the `Span`s of the tags of a sentence; any order of tags is valid.
+
+    B and I follow conlleval, E and S seqeval: an I after O or a different label starts a span, as
+    in IOB1.
+    """
+    spans, previous = [], split_tag(OUTSIDE)
+    for i, (prefix, label) in enumerate(split_tag(tag, scheme) for tag in tags):
+        starts = label != previous[1] or prefix in ("B", "S") or previous[0] in ("E", "S")
+        if label and starts:
+            spans.append(Span(label, i, i + 1))
+        elif label:
             spans[-1] = spans[-1]._replace(end=i + 1)
-        previous = tag
+        previous = prefix, label
     return spans
 
 
@@ -102,42 +92,25 @@ def convert_tags(tags, source_scheme, target_scheme):
     return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
 
 
-def first_invalid_tag(tags, scheme):
-    """Return the index of the first tag that is invalid in the scheme, None if all are valid."""
-    if scheme in PLAIN_SCHEMES:
-        return None
-    tags = [normalize(tag) for tag in tags]
-    valid = tags_from_spans(spans_from_tags(tags), len(tags), scheme)
-    for i, tag in enumerate(tags):
-        if tag != valid[i] or (tag != OUTSIDE and not split_tag(tag)[1]):
-            return i
-    return None
+def is_tag(tag, scheme="iob2"):
+    """Return whether a tag is O or has a label, after a prefix if the scheme has prefixes."""
+    return tag == OUTSIDE or scheme in PLAIN_SCHEMES or _PREFIXED.fullmatch(tag) is not None
 
 
-def infer_scheme(sentences, default="iob1"):
-    """Return the scheme in which most sentences are valid.
+def infer_scheme(tags, scheme=None):
+    """Return the scheme of a set of tags: "iob2" also for IOB1, which has the same tags.
 
-    It is "none" or, if there is an O, "io" only if no tag has a prefix. Sentences without spans are
-    valid in all schemes; `default` wins ties.
+    Tags are plain if none has a prefix with a hyphen. "I_love" may be a plain label, unless all
+    tags but O have this form. The `scheme` of the model decides whether plain tags mark entities;
+    if it is None, they do if there is an O.
     """
-    found = {tag for sentence in sentences for tag in sentence}
-    tags = found - {OUTSIDE}
-    prefixed = set(filter(_PREFIXED.fullmatch, tags))
-    if not tags:
-        return default
-    # "I_love" may be a label, unless all tags are of this form.
-    if prefixed != tags and not any(tag[1] == "-" for tag in prefixed):
-        return "io" if OUTSIDE in found else "none"
-    return max(
-        (default, *_PREFIXES) if default != "io" else _PREFIXES,
-        key=lambda scheme: sum(first_invalid_tag(tags, scheme) is None for tags in sentences),
-    )
-
-
-def check_compatible(argument, scheme, other):
-    """Raise UserError if only one of two schemes has spans; `argument` names the first."""
-    if (scheme == "none") != (other == "none"):
-        raise UserError(f"`{argument}={scheme}` cannot be combined with tags in the scheme {other}")
+    if scheme == "none":
+        return "none"
+    labels = {tag for tag in tags if tag != OUTSIDE}
+    prefixed = set(filter(is_tag, labels))
+    if prefixed != labels and not any(tag[1] == "-" for tag in prefixed):
+        return "io" if scheme or OUTSIDE in tags else "none"
+    return "iob2" if all(tag[0] in "BI" for tag in prefixed) else "iobes"
 
 
 def tag_names(labels, scheme):

@@ -98,7 +98,7 @@ class _TagTable:
         self._closes = tf.constant([prefix in ("E", "S") for prefix in prefixes])
 
     def begins(self, tags, texts):
-        """Return whether an entity begins at each word, bool (N,); see `schemes.starts_span`."""
+        """Return whether an entity begins at each word, bool (N,), as in `spans_from_tags`."""
         labels = tf.gather(self.labels, tags)
         previous = tf.concat([[0], labels[:-1]], 0)
         closed = tf.concat([[False], tf.gather(self._closes, tags)[:-1]], 0)

@@ -33,17 +33,15 @@ from bert_tf.training.task import Task, TaskData, argmax
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
 
 
-def infer_tags(sentences, data_scheme=None, scheme=None):
+def infer_tags(sentences, scheme=None):
     """Return the `Tags` of a training set, with the labels in alphabetical order."""
-    data_scheme = data_scheme or schemes.infer_scheme([sentence.tags for sentence in sentences])
+    labels = {tag for sentence in sentences for tag in sentence.tags}
+    data_scheme = schemes.infer_scheme(labels, scheme)
     scheme = scheme or ("none" if data_scheme == "none" else "iob2")
-    schemes.check_compatible("learn_scheme", scheme, data_scheme)
-    # An invalid tag adds no label; `valid_sentences` reports it.
-    valid = [s.tags for s in sentences if schemes.first_invalid_tag(s.tags, data_scheme) is None]
-    if data_scheme == "none":  # with "O", if it is one of the labels
-        labels = {tag for tags in valid for tag in tags}
-    else:
-        labels = {span.label for tags in valid for span in spans_from_tags(tags, data_scheme)}
+    if scheme != "none":
+        # An invalid tag adds no label; `valid_sentences` reports it.
+        valid = (tag for tag in labels - {schemes.OUTSIDE} if schemes.is_tag(tag, data_scheme))
+        labels = {schemes.split_tag(tag, data_scheme)[1] for tag in valid}
     return Tags(schemes.tag_names(sorted(labels), scheme), scheme, data_scheme)
 
 
@@ -79,9 +77,7 @@ def make_features(sentences, tokenizer, config):
         num_labels=len(tags.names),
         options={"config": config},
         fingerprint={
-            "tags": list(tags.names),
-            "learn_scheme": tags.scheme,
-            "tag_scheme": tags.data_scheme,
+            "tags": list(tags),
             "doc_stride": config.doc_stride,
             "document_context": config.document_context,
         },
@@ -193,13 +189,12 @@ class TokenClassificationTask(Task):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
         num_words = max(sum(map(len, labels)), 1)
         loss = float(predictions["loss"].sum(dtype="float64")) / num_words
-        schemes = self._tags.scheme, self._tags.data_scheme
-
-        def words(sentences):
-            """Return the tags in the scheme of the data, as conlleval for the accuracy."""
-            return itertools.chain(*(convert_tags(tags, *schemes) for tags in sentences))
-
-        is_correct = [x == y for x, y in zip(words(labels), words(predicted), strict=True)]
+        # The accuracy compares tags in the scheme of the data, as conlleval does.
+        words = (
+            itertools.chain(*(convert_tags(x, *self._tags[1:]) for x in sentences))
+            for sentences in (labels, predicted)
+        )
+        is_correct = [x == y for x, y in zip(*words, strict=True)]
         scores = ()
         if self._tags.scheme != "none":
             scores = SpanCounts(labels, predicted, self._tags.scheme).precision_recall_f1()
@@ -264,9 +259,14 @@ def read(options, pretrained, splits, stored=None):
     bad = {split: BadRows(options.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
-    tags = _stored_tags(options, stored) if stored else _infer_tags(options, source, train)
-    if options.output_scheme:
-        schemes.check_compatible("output_scheme", options.output_scheme, tags.scheme)
+    if stored:
+        tags, scheme = stored.tags.of_data(sentences.get("dev", ())), options.learn_scheme
+        if scheme not in (None, tags.scheme):
+            raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
+    else:
+        tags = _infer_tags(options, source, train)
+    if options.output_scheme and tags.scheme == "none":
+        raise UserError(f"`output_scheme={options.output_scheme}`: the tags are not entities")
     for split in splits:
         sentences[split] = valid_sentences(sentences[split], tags, bad[split])
         bad[split].report("invalid sentences skipped")
@@ -281,25 +281,23 @@ def read(options, pretrained, splits, stored=None):
     return TokenClassificationData(sentences, config, data_files=source.files)
 
 
-def _stored_tags(options, stored):
-    """Return the `Tags` of a trained model, with the scheme of the data if it is given."""
-    tags, scheme = stored.tags, options.learn_scheme
-    if scheme not in (None, tags.scheme):
-        raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
-    if options.tag_scheme:
-        schemes.check_compatible("tag_scheme", options.tag_scheme, tags.scheme)
-        tags = tags._replace(data_scheme=options.tag_scheme)
-    return tags
-
-
 def _infer_tags(options, source, train):
     """Return the `Tags` of the training set `train`; read it first if it is None."""
     bad = BadRows(skip=True)
     sentences = train or source.read("train", bad)
-    tags = infer_tags(sentences, options.tag_scheme, options.learn_scheme)
-    if not train:
-        valid_sentences(sentences, tags, bad)
-        bad.report("invalid sentences skipped while collecting the tags of the training set")
+    tags = infer_tags(sentences, options.learn_scheme)
+    bad.report("invalid sentences skipped while collecting the tags of the training set")
+    if tags.data_scheme == "iob2" and any(
+        convert_tags(s.tags, "iob1", "iob2") != convert_tags(s.tags, "iob2", "iob2")
+        for s in sentences
+    ):
+        if options.output_scheme == "iob1":
+            tags = tags._replace(data_scheme="iob1")
+        else:
+            console.notice(
+                "entities of the training set begin with I-, as in IOB1; predictions and "
+                "eval_accuracy are in iob2; `output_scheme=iob1` keeps iob1"
+            )
     console.info(
         "tag scheme of the data: %s; the model learns %s: %s",
         tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
