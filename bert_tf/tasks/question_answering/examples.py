@@ -207,7 +207,7 @@ def _answers(value, context, where):
             if len(texts) != len(starts):
                 raise UserError(f"{where}: 'text' and 'answer_start' have different lengths")
             value = [dict(zip(names, x, strict=True)) for x in zip(texts, starts, strict=True)]
-        case str(text) | [str(text), None]:
+        case str(text):
             value = dict(zip(names, _find(text, context), strict=True)) if text.strip() else []
         case [str(text), int() | float() as start]:
             value = {"text": text, "answer_start": start}

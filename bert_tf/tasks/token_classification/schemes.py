@@ -92,6 +92,11 @@ def convert_tags(tags, source_scheme, target_scheme):
     return tags_from_spans(spans_from_tags(tags, source_scheme), len(tags), target_scheme)
 
 
+def is_iob1(tags):
+    """Return whether a span of a sentence with B and I tags begins with I."""
+    return convert_tags(tags, "iob1", "iob2") != convert_tags(tags, "iob2", "iob2")
+
+
 def is_tag(tag, scheme="iob2"):
     """Return whether a tag is O or has a label, after a prefix if the scheme has prefixes."""
     return tag == OUTSIDE or scheme in PLAIN_SCHEMES or _PREFIXED.fullmatch(tag) is not None

@@ -287,10 +287,7 @@ def _infer_tags(options, source, train):
     sentences = train or source.read("train", bad)
     tags = infer_tags(sentences, options.learn_scheme)
     bad.report("invalid sentences skipped while collecting the tags of the training set")
-    if tags.data_scheme == "iob2" and any(
-        convert_tags(s.tags, "iob1", "iob2") != convert_tags(s.tags, "iob2", "iob2")
-        for s in sentences
-    ):
+    if tags.data_scheme == "iob2" and any(schemes.is_iob1(x.tags) for x in sentences):
         if options.output_scheme == "iob1":
             tags = tags._replace(data_scheme="iob1")
         else:
