@@ -130,10 +130,6 @@ setup(
         ],
         # create_pretraining_data.py --runner.
         "beam": ["apache-beam>=2.60"],
-        # bert-tf check compile. The command uses private functions of this version of JAX, which
-        # requires Python 3.11.
-        "tpu-compiler": ["jax==0.10.2; python_version >= '3.11'", "libtpu==0.0.42.1"],
-        "gpu-compiler": ["jax[cuda12]==0.10.2; python_version >= '3.11'"],
         # Data files in Excel format.
         "excel": ["openpyxl>=3.1"],
         # hf://OWNER/NAME.

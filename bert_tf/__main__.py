@@ -11,7 +11,6 @@ COMMANDS = {
     "embed": ("embed", "Write sentence vectors, or search for the nearest sentences."),
     "fill-mask": ("fill_mask", "Predict [MASK] words."),
     "check": ("check", "Check the results of this machine's devices."),
-    "check compile": ("check_compile", "Compile a training step for an absent TPU or GPU."),
     "convert": ("convert", "Convert weights between the release and Hugging Face."),
     "vocab learn": ("vocab_learn", "Learn a WordPiece vocabulary from text."),
     "vocab add": ("vocab_add", "Add words to a vocabulary in its [unusedN] slots."),

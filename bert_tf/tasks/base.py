@@ -54,8 +54,7 @@ class Pipeline(Trainable):
     pretrained_head = ""  # the prefix of weights that a model must have
     # Whether predictions use all weights, apart from a pooler that the model declares unused.
     uses_all_weights = True
-    # For `bert-tf check compile`: options of `from_preset` and columns of `fit`, or None.
-    sample: tuple[dict[str, Any], tuple] | None = None
+
     keep_special_tokens = False
 
     def __new__(cls: type[_Pipeline], model: Any, config: Any = None) -> _Pipeline:

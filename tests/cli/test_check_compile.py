@@ -1,13 +1,12 @@
-"""`bert-tf check compile`: compilers of devices that are not there."""
+"""`tools/check_compile.py`: compilers of devices that are not there."""
 
 import json
 from importlib import metadata
 
 import pytest
 
-import bert_tf
-from bert_tf.device_check import compilation, compilers
 from tests.common import TINY, run_python
+from tools import compilation
 
 
 @pytest.mark.parametrize(
@@ -32,48 +31,6 @@ def test_the_largest_batch(memory, first, most, found, compiled):
     assert (best_plan or {"memory": 100})["memory"] == memory(best)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ("exceeds available HBM (15.75G)", None),
-        ("no such operation", "no such operation"),
-        ("", "1 TiB"),
-    ],
-)
-def test_the_memory_of_a_device_is_known(answer, expected):
-    pytest.importorskip("jax")
-    compiler = object.__new__(compilers.Compiler)
-
-    def compile():
-        if answer:
-            raise RuntimeError(answer)
-
-    compiler.name, compiler.divided = "v5e:2x2", lambda *_: ("", compile)
-    if expected is None:
-        assert compiler._ask_for_memory() == 15.75 * 2**30
-    else:
-        with pytest.raises(bert_tf.UserError, match=f"v5e:2x2.*{expected}"):
-            compiler._ask_for_memory()
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (["--device=v5e:2x2"], r"'\.\[tpu-compiler\]'"),
-        (["--device=H100"], r"'\.\[gpu-compiler\]'"),
-        (["--device=v3-8"], "device=v3-8.*v5e:1x1"),
-        (["--device=4xH100"], "device=4xH100.*with :N"),
-    ],
-)
-def test_missing_packages_and_unknown_devices_are_named(run_script, monkeypatch, flags, named):
-    def version(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", version)
-    with pytest.raises(bert_tf.UserError, match=named):
-        run_script("bert-tf check compile", *flags)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "package", "backend", "task"),
@@ -91,7 +48,7 @@ def test_tiny_models_compile(tmp_path, device, package, backend, task):
         pytest.skip(f"{package} is not installed")
     (tmp_path / "bert_config.json").write_text(TINY.to_json_string())
     run_python(
-        "-m", "bert_tf", "check", "compile", f"--device={device}", f"--task={task}",
+        "-m", "tools.check_compile", f"--device={device}", f"--task={task}",
         f"--bert_config_file={tmp_path}/bert_config.json", "--max_seq_length=12",
         "--max_predictions_per_seq=2",
         "--train_batch_size=8", "--dtype=bfloat16", "--nolargest_batch",

@@ -14,11 +14,11 @@ from tensorflow.python.framework import kernels, op_def_registry
 import bert_tf
 from bert_tf import configs, optimization, training
 from bert_tf.data import records
-from bert_tf.device_check.compilation import nodes_of, unfit
 from bert_tf.tasks.multiple_choice.pipeline import MultipleChoiceTask
 from bert_tf.training.pretraining import PretrainingTask
 from tests.common import tiny
 from tests.tasks.task_helpers import classification_task, span_task, tag_task
+from tools.compilation import nodes_of, unfit
 
 # One layer is enough, since all layers have the same operations.
 CONFIG = tiny(num_hidden_layers=1)

@@ -262,7 +262,7 @@ class MultipleChoice(Pipeline):
     )
     make_servable = staticmethod(multiple_choice_servable)
     served: ClassVar = {"multiple_choice": ServedTask(multiple_choice_answer)}
-    sample = ({}, (["a"], [["b", "c"]], [0]))
+
     arguments = ("contexts", "endings", "labels")
 
     def predict(self, contexts: Any, endings: Any = None, batch_size: int | None = None) -> Any:

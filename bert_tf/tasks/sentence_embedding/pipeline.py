@@ -102,7 +102,7 @@ class SentenceEncoder(StreamingPipeline):
     read = staticmethod(task.read)
     make_model = staticmethod(task.make_model)
     make_servable = staticmethod(sentence_embedding_servable)
-    sample = ({"pooling": "mean", "normalize": True}, ([("a", "b"), ("c", "d")], [1.0, 0.0]))
+
     arguments = ("texts", "scores")
     preset_options = ("prompts", "include_prompt")
     fit_options = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")

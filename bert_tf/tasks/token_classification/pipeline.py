@@ -71,7 +71,7 @@ class TokenClassification(Pipeline):
     )
     make_servable = staticmethod(token_classification_servable)
     served: ClassVar = {"token_classification": ServedTask(token_classification_answer)}
-    sample = ({"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2")}, ([["a", "b"]], [["B-X", "O"]]))
+
     preset_options = ("labels", "scheme")
     fit_options = ("class_weight",)
     config: TokenClassificationConfig

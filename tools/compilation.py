@@ -19,17 +19,29 @@ from bert_tf import console
 from bert_tf.configs.task import check_length
 from bert_tf.data import records
 from bert_tf.device_check.checks import vocabulary
-from bert_tf.device_check.compilers import memory_limit
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import PIPELINES
+from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.pretraining import PretrainingTask
 from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import check_batch_size
+from tools.compilers import memory_limit
 
-_SAMPLED = {x.name: x for x in PIPELINES.values() if x.sample}
+# Options of `from_preset` and columns of `fit` for each task.
+_SAMPLES = {
+    "classification": ({"labels": ("x", "y")}, (["a b", "c"], ["x", "y"])),
+    "multiple_choice": ({}, (["a"], [["b", "c"]], [0])),
+    "question_answering": ({}, (["a"], ["b c"], ["c"])),
+    "sentence_embedding": (
+        {"pooling": "mean", "normalize": True}, ([("a", "b"), ("c", "d")], [1.0, 0.0])
+    ),
+    "token_classification": (
+        {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2")}, ([["a", "b"]], [["B-X", "O"]])
+    ),
+}  # fmt: skip
 
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 _HOST = "infeed|outfeed|send|recv"
@@ -49,7 +61,7 @@ class Step:
           optimizer: an `OptimizerConfig`.
           compiler: a `compilers.Compiler`.
         """
-        if task not in (names := ["pretraining", *_SAMPLED]):
+        if task not in (names := ["pretraining", *_SAMPLES]):
             raise UserError(f"`task={task}`: expected one of {', '.join(names)}")
         check_length(lengths.max_seq_length, bert_config)
         self._config, self._compiler = train, compiler
@@ -60,7 +72,7 @@ class Step:
         self._replicas = _Replicas(compiler.count)
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():
-            make = _fine_tuning if task in _SAMPLED else _pretraining
+            make = _fine_tuning if task in _SAMPLES else _pretraining
             self._task, schema, sizes = make(task, bert_config, lengths, train.dtype_policy)
             self._optimizer = make_optimizer(optimizer, 1000)
             self._program = self._of_jax() if self._is_jax else self._of_tensorflow()
@@ -160,9 +172,9 @@ def _pretraining(task, bert_config, lengths, dtype):
 
 
 def _fine_tuning(task, bert_config, lengths, dtype):
-    """Return the same for the sample of a class on strings."""
-    pipeline_class = _SAMPLED[task]
-    options, columns = pipeline_class.sample
+    """Return the task of a class on strings, and the schema and the lengths of its records."""
+    pipeline_class = next(x for x in PIPELINES.values() if x.name == task)
+    options, columns = _SAMPLES[task]
     options = {"max_seq_length": lengths.max_seq_length, "do_lower_case": True, **options}
     with tempfile.TemporaryDirectory() as folder:
         files.write_text(path := os.path.join(folder, "vocab.txt"), "\n".join(vocabulary()) + "\n")

@@ -75,8 +75,8 @@ class Compiler:
         )
         if not re.fullmatch(r"\w+(:[1-9]\d*)?" if self.is_gpu else r"v\d\w*:\d+(x\d+)+", name):
             raise UserError(f"`device={name}`: {expected}")
-        extra, package = ("gpu", "jax-cuda12-pjrt") if self.is_gpu else ("tpu", "libtpu")
-        self.versions = _versions(["keras", "jax", package], f"{extra}-compiler")
+        package = "jax-cuda12-pjrt" if self.is_gpu else "libtpu"
+        self.versions = _versions(["keras", "jax", package])
         from jax.experimental import topologies
 
         try:
@@ -165,15 +165,17 @@ def memory_limit(error):
     return match and int(float(match[1] or match[2]) * 2**30)
 
 
-def _versions(packages, extra):
+_INSTALL = "pip install 'jax[cuda12]==0.10.2' libtpu==0.0.42.1"
+
+
+def _versions(packages):
     try:
         versions = {name: importlib.metadata.version(name) for name in packages}
     except importlib.metadata.PackageNotFoundError as error:
-        install = f"pip install '.[{extra}]' in a clone"
-        raise UserError(f"`device` requires {error.name}: {install}") from None
+        raise UserError(f"`device` requires {error.name}: {_INSTALL}") from None
     if versions["jax"] not in TRIED:
         raise UserError(
             f"`device` requires jax {' or '.join(TRIED)}, found {versions['jax']}, because private "
-            f"functions of JAX are used: pip install '.[{extra}]' in an environment of its own"
+            f"functions of JAX are used: {_INSTALL} in an environment of its own"
         )
     return versions

@@ -1,14 +1,14 @@
 r"""Compile the training step of a run for a TPU or a GPU that this machine does not have.
 
 The real compiler of the device says whether it accepts the step, how much memory the step takes,
-and which batch fits. A compilation takes minutes.
+and which batch fits. A compilation takes minutes. tools/check_compile.md describes the results.
 
-    bert-tf check compile --device=v5e:2x2 --model=uncased_L-12_H-768_A-12 \
+    python -m tools.check_compile --device=v5e:2x2 --model=uncased_L-12_H-768_A-12 \
       --task=classification --train_batch_size=128 --dtype=bfloat16
 
 With KERAS_BACKEND=jax, it is the step of Keras' `fit` on JAX instead of the step of the scripts:
 
-    KERAS_BACKEND=jax bert-tf check compile --device=H100 --task=pretraining \
+    KERAS_BACKEND=jax python -m tools.check_compile --device=H100 --task=pretraining \
       --bert_config_file=bert_config.json --max_seq_length=512
 """
 
@@ -18,12 +18,12 @@ from absl import flags
 
 import bert_tf
 from bert_tf import console
-from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.model import ModelConfig
 from bert_tf.configs.pretraining import RecordConfig
 from bert_tf.configs.train import DeviceConfig, OptimizerConfig, TrainConfig
 from bert_tf.console import write
-from bert_tf.device_check.compilers import ENVIRONMENT, Compiler
+from tools.compilers import ENVIRONMENT, Compiler
 
 flags.DEFINE_string(
     "device", None, "TPU topology, such as v5e:2x2, or GPUs, such as H100 or H100:8.", required=True
@@ -51,7 +51,7 @@ def main():
     compiler = Compiler(FLAGS.device, backend)
     DeviceConfig(use_tpu=not compiler.is_gpu).check_dtype(train.dtype)
     model = bert_tf.checkpoints.resolve(from_flags(ModelConfig), needs=["bert_config_file"])
-    from bert_tf.device_check.compilation import Step, largest_batch
+    from tools.compilation import Step, largest_batch
 
     with console.at_level("ERROR", "bert_tf", "absl", "tensorflow"):
         step = Step(FLAGS.task, model.bert_config, lengths, train, optimizer, compiler)
@@ -102,3 +102,7 @@ def _size(count):
 
 def _show(values):
     write("".join(f"{name:<17}{value}\n" for name, value in values.items()))
+
+
+if __name__ == "__main__":
+    run(main, backends=BACKENDS)
