@@ -172,9 +172,11 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
     texts, saved_header = text_columns, "auto"
-    if not texts and header != "no":
+    if not texts:
         texts = saved.get("text_columns") or (() if inputs in _USUAL_INPUTS else inputs)
         saved_header = saved.get("header", "auto")
+        if header == "no" and not "".join(texts).isdecimal():  # names require a header
+            texts = ()
     layout = Layout(
         tuple(texts),
         header=saved_header if header == "auto" else header,

@@ -299,10 +299,8 @@ def _has_header(table, names, layout, split, separator):
     label = "" if split == "test" else " and `label_column=NAME`"
     example = "with `text_columns` by number, from 0"
     with contextlib.suppress(UserError):
-        roles = _by_count(place, len(names), layout, split).roles()
-        example = (
-            f"which reads {', '.join(f'{x} {names[i]!r:.40}' for i, x in sorted(roles.items()))}"
-        )
+        roles = sorted(_by_count(place, len(names), layout, split).roles().items())
+        example = "to read " + ", ".join(f"{role} {names[i]!r:.40}" for i, role in roles)
     raise UserError(
         f"{place}: found {line}, expected {' or '.join(wanted)}; if this is a header, use "
         f"`header=yes` with `text_columns=NAME`{label}; if it is an example, use `header=no` "

@@ -83,7 +83,7 @@ class Labels:
                 data, labels = (abbreviate(x, _MAX_LABELS) for x in (class_names, self.names))
                 raise UserError(
                     f"`labels`: the names of the labels in the data are {data}, expected {labels}; "
-                    "integers without names are read as labels or indices"
+                    'to read integers without names, pass data["text"] and data["label"]'
                 )
             self._class_names = tuple(known)
 
@@ -226,7 +226,7 @@ class Labels:
         if is_number and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
-        advice = "; convert booleans to these labels" * isinstance(value, bool)
+        advice = "; convert booleans, for example to int" * isinstance(value, bool)
         raise ValueError(f"the label is {shown(value)}, expected one of {names}{advice}")
 
     def _read_distribution(self, row):

@@ -177,7 +177,12 @@ def with_restored_columns(options, stored):
     columns = stored.columns if stored and is_custom else {}
     taken = {name: value for name, value in columns.items() if not options.is_given(name)}
     if options.is_given("header") and options.header == "no":
-        taken = {name: x for name, x in taken.items() if name in ("delimiter", "label_separator")}
+        # Columns by name require a header.
+        taken = {
+            name: x
+            for name, x in taken.items()
+            if name in ("delimiter", "label_separator") or "".join(x).isdecimal()
+        }
     elif options.is_given("text_columns"):
         taken.pop("header", None)
     for name, value in columns.items():
