@@ -178,7 +178,7 @@ def test_three_devices_give_the_results_of_one(encoder_folder, name, data):
 
 @of_each_class
 def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
-    """`evaluate` before `fit` works, and a list of columns is validation data like a tuple."""
+    """`evaluate` before `fit` works, and gives the results of `fit`."""
     pipeline = make(encoder_folder, name)
     metrics = [keras.metrics.SparseCategoricalAccuracy(name="own")]
     if name == "SentenceEncoder":
@@ -187,7 +187,7 @@ def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
     pipeline.compile(metrics=metrics)
     before = pipeline.evaluate(*data)
     assert np.isfinite(list(before.values())).all() and "loss" in before
-    form = list(data) if len(data) > 1 else data[0]
+    form = data if len(data) > 1 else data[0]
     options = {"learning_rate": 0.0, "epochs": 1, "batch_size": 2, "verbose": 0}
     history = pipeline.fit(*data, validation_data=form, **options).history
     for key, value in before.items():
