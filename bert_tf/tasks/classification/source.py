@@ -1,6 +1,7 @@
 """Sources of examples: files, tensorflow-datasets and processors; their splits and labels."""
 
 import dataclasses
+import itertools
 import os
 from typing import ClassVar
 
@@ -207,7 +208,10 @@ def columns_to_save(options, source):
     if source.dataset.layout is None or columns is None:
         return {}
     given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
-    return {**(columns.named() if columns.names else {"header": "no"}), **given}
+    named = columns.named() if columns.names else {"header": "no"}
+    if not any(map(str.isdecimal, itertools.chain(*named.values()))):
+        given.pop("header", None)  # names say that there is a header
+    return {**named, **given}
 
 
 def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
