@@ -267,6 +267,14 @@ def find_columns(table, row, layout, split, separator=None):
     return dataclasses.replace(columns, width=len(names))
 
 
+def saved_header(saved, texts):
+    """Return the `header` of files with other columns of texts than the `saved` ones of a run."""
+    trained = saved.get("text_columns", ())
+    if not all(map(str.isdecimal, texts)):
+        return "auto"
+    return saved.get("header", "auto") if all(map(str.isdecimal, trained)) else "yes"
+
+
 def is_header(names, given=()):
     """Return whether the cells of a line, in any case, are column names.
 

@@ -65,23 +65,24 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
                 f"{', '.join(map(str, header))} of `{arguments[0]}`, which contain it; pass the "
                 "texts only"
             )
-        rows = [cells for _, cells, _ in table.rows]
+        rows = list(table.rows)
         if known and is_by_name:
             for name, (argument, column) in given.items():
                 values = check_list(column, argument)
                 check_same_length(arguments[0], rows, argument, values)
                 header = [*header, name]
-                rows = [
-                    [*cells, x] for cells, (_, x, _) in zip(rows, plain_rows(values), strict=True)
-                ]
-            rows = itertools.chain([(0, header, None)], ((i, x, None) for i, x in enumerate(rows)))
-            return table._replace(rows=rows), others
+                pairs = zip(rows, plain_rows(values), strict=True)
+                rows = [(i, [*row, x], problem or y) for (i, row, problem), (_, x, y) in pairs]
+            return table._replace(rows=iter([(0, header, None), *rows])), others
+        for number, _, problem in rows:
+            if problem:
+                raise UserError(f"{table.place(number)}: {problem}")
         if len(header) > 1:
             used = f"columns of `{arguments[0]}`: {', '.join(map(str, header))}"
             if isinstance(names[0], tuple) and len(header) > len(names[0]):
                 raise UserError(f"{used}; expected at most {len(names[0])} columns of texts")
             console.notice("%s; all are read as texts, in this order", used)
-        first = [row[0] for row in rows] if len(header) == 1 else list(map(tuple, rows))
+        first = [row[0] if len(header) == 1 else tuple(row) for _, row, _ in rows]
     if (count := (first is not None) + len(given)) < required:
         if len({*arguments}) < len(arguments):  # validation data
             raise UserError(
@@ -143,9 +144,8 @@ def _concatenate(items, is_batch):
         return tuple(_concatenate(x, is_batch) for x in zip(*items, strict=True))
     if not is_batch:
         return list(items)
-    # A ragged batch is not iterable.
-    is_ragged = hasattr(items[0], "to_list")
-    return [x for rows in items for x in (rows.to_list() if is_ragged else np.atleast_1d(rows))]
+    rows = (x.to_list() if hasattr(x, "to_list") else x for x in items)  # of a ragged batch
+    return [x for row in rows for x in (row if isinstance(row, list) else np.atleast_1d(row))]
 
 
 def from_columns(values, argument):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS, base_split
-from bert_tf.data.columns import BadRows, Layout, find_columns, find_file
+from bert_tf.data.columns import BadRows, Layout, find_columns, find_file, saved_header
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
@@ -184,8 +184,10 @@ def with_restored_columns(options, stored):
             for name, x in taken.items()
             if name in ("delimiter", "label_separator") or "".join(x).isdecimal()
         }
-    elif options.is_given("text_columns"):
-        taken.pop("header", None)
+    elif options.is_given("text_columns") and not options.is_given("header"):
+        taken["header"] = saved_header(columns, options.text_columns)
+        if taken["header"] == "auto":
+            del taken["header"]
     for name, value in columns.items():
         if options.is_given(name) and getattr(options, name) != value:
             console.info(
