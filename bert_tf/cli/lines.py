@@ -15,7 +15,7 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, Layout, is_header, saved_header
+from bert_tf.data.columns import Layout, RowErrors, is_header, saved_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationOptions
@@ -119,7 +119,7 @@ def stdin_chunks(inputs, title):
 
 
 def _answer(predictor, chunks, write):
-    num_invalid, number, empty = 0, 0, BadRows(skip=True)
+    num_invalid, number, empty = 0, 0, RowErrors(skip=True)
     for chunk in chunks:
         rows, errors = [], {}
         for i, line in enumerate(chunk):
@@ -194,7 +194,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     rows = list(table.rows)
     table = table._replace(rows=iter(rows))
     examples, columns = examples_of(
-        table, custom_dataset(layout=layout), "test", BadRows(skip=None)
+        table, custom_dataset(layout=layout), "test", RowErrors(skip=None)
     )
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))
