@@ -35,7 +35,7 @@ ONE = [
     (WORDS, [1, 1.0, np.int64(1), np.uint8(1), np.float32(1), decimal.Decimal(1)], "pos"),
     (WORDS, [2, -2, 0.5, 1e300, float("inf"), np.int64(2)], Fails("one of neg, pos")),
     (WORDS, ["1", "Pos", "0", b"1"], Fails("one of neg, pos")),  # a text is never an index
-    (WORDS, [True, np.bool_(False)], Fails("one of neg, pos; convert booleans")),
+    (WORDS, [True, np.bool_(False)], Fails("one of neg, pos; convert it")),
     (WORDS, [-1, -1.0], Fails("one of neg, pos")),
     (WORDS, [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, "", " \t", b""], None),
     (WORDS, ["-1", "nan", "None", "NA"], Fails("one of neg, pos")),

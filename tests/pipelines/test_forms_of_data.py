@@ -64,8 +64,8 @@ FORMS = {
         (TEXTS, LABELS), (np.array(TEXTS), IDS[:, None]), (tf.constant(TEXTS), tf.constant(IDS)),
         (TEXTS, np.eye(2)[IDS]), (pd.Series(TEXTS), pd.Series(LABELS)),
         (Frame({"text": TEXTS}), Frame({"label": LABELS})),
-        *((TEXTS, Frame(np.eye(2)[1 - IDS], columns=[f"{x}pos", f"{x}neg"]))
-          for x in ("", "label_")), (TEXTS, Frame(np.eye(2)[IDS])),
+        (TEXTS, Frame(np.eye(2)[1 - IDS], columns=["pos", "neg"])),
+        (TEXTS, Frame(np.eye(2)[IDS])),
         (Frame([[x, 1, 2, y] for x, y in zip(TEXTS, LABELS, strict=True)],
                columns=["text", "x", "x", "label"]),),
         (TABLE,), (Frame(TABLE),), (Frame(TABLE).astype("string"),),
@@ -227,7 +227,7 @@ def pipelines(encoder_folder):
             (({"a"}, ["pos"]), {}, "`texts`.*set"),
             (((("a", "b"), ("c", "d")), [0, 1]), {}, "`texts`.*ambiguous"),
             (((["a", "b"], ["c"]), [0, 1]), {}, r"`texts\[0\]`.*2 and 1"),
-            ((Frame([["a", "b", "c"]]), [0]), {}, "columns of `texts`: 0, 1, 2; expected"),
+            ((Frame([["a", "b", "c"]]), [0]), {}, "`labels` .*columns 0, 1, 2 of `texts`; pass"),
             (([""], ["pos"]), {}, "`texts`, item 0.*empty"),
             *((([x], ["pos"]), {}, r"`texts`, item 0: text is missing; .*df\.dropna")
               for x in (None, np.nan, pd.NA)),
@@ -235,7 +235,9 @@ def pipelines(encoder_folder):
             (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'.*; or pass the columns"),
             (({"text": ["a"], "label": [0, 1]},), {}, "`texts`.*text 1, label 2"),
             (([{"text": "a", "label": 0}, "b"],), {}, "`texts`, item 1"),
-            (({},), {}, "`texts`"),
+            *((x, {}, "`labels` cannot be combined") for x in (  # other columns, or another order
+                (Frame({"reviews": ["a"], "comment": ["b"]}), [0]),
+                (Frame({"text_b": ["a"], "text_a": ["b"]}), [0]))),
             ((type("LazyFrame", (), {"collect": None})(),), {}, r"`texts`: .*LazyFrame.*\.collect"),
             (({"text": [b"\xff"], "label": [0]},), {}, "`texts`, item 0: not UTF-8"),
             ((Frame(TABLE).to_dict(),), {}, "`texts`.*dict"),

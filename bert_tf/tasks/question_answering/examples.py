@@ -114,7 +114,7 @@ class JsonSource:
 
 def _read_articles(path):
     """Return the list "data" of a SQuAD file, or the `TableFormat` of a file of rows."""
-    if tables.ENDINGS.get(tables.file_extension(path)) == "parquet":
+    if tables.find_format(path, "tab").kind == "parquet":
         return tables.TableFormat("parquet")
     text = files.read_text(path)
     try:
