@@ -163,10 +163,11 @@ def _named_columns(values, argument):
     else:
         rows = list(values)
         if rows and hasattr(rows[0], "text_a"):  # InputExample
+            names = ("text_a", "text_b", "label")
+            rows = [(x.text_a, x.text_b or None, x.label) for x in rows]
             rows = [
-                {"text_a": x.text_a, "text_b": x.text_b or None, "label": x.label} for x in rows
+                {x: y for x, y in zip(names, row, strict=True) if y is not None} for row in rows
             ]
-            rows = [{name: x for name, x in row.items() if x is not None} for row in rows]
         if not rows or not isinstance(rows[0], Mapping):
             return None
         for i, row in enumerate(rows):
@@ -212,8 +213,8 @@ def check_list(values, argument, expected="a list"):
     if isinstance(values, _DATASETS):
         values, *_ = _read_dataset(values, argument)
     if isinstance(values, (Mapping, Set)) or _is_cell(values):  # `list` would return keys
-        found = type(values).__name__
-        raise UserError(f"`{argument}`: found a single {found}, expected {expected}")
+        found = "None" if values is None else f"a single {type(values).__name__}"
+        raise UserError(f"`{argument}`: found {found}, expected {expected}")
     if hasattr(values, "columns"):
         _, lists, _ = _named_columns(values, argument)
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
@@ -231,14 +232,16 @@ def ordered_columns(labels, names, argument):
     if not hasattr(labels, "columns"):
         return labels
     found, lists, _ = _named_columns(labels, argument)
-    if len(found) > 1 and sorted(found) == sorted(names):
+    if sorted(found) == sorted(names):
         lists = [lists[found.index(name)] for name in names]
-    elif len(found) > 1 and [*found] != [*map(str, range(len(found)))]:
+    elif len(found) == 1:
+        return lists[0]
+    elif found != tuple(map(str, range(len(found)))):
         raise UserError(
             f"`{argument}`: found the columns {abbreviate(found, 20)}, expected one, or one for "
             f"each of the labels {abbreviate(names, 20)}"
         )
-    return lists[0] if len(found) == 1 else [*zip(*lists, strict=True)]
+    return list(zip(*lists, strict=True))
 
 
 def label_names(labels):
