@@ -6,30 +6,31 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import class_names, plain_rows
+from bert_tf.data.columns import ID, class_names, plain_rows
 from bert_tf.data.labels import as_name, read_number
-from bert_tf.data.tables import TO_PYTHON, to_python
-from bert_tf.errors import UserError, check_unicode, counted, shown
+from bert_tf.data.tables import to_python
+from bert_tf.errors import UserError, abbreviate, check_unicode, counted, shown
 
 # Seconds after which a warning reports that data may be endless.
 _WARNING_SECONDS = 10.0
 
-
-# What the first argument of `fit` and `predict` may be.
+# What the first argument of `fit`, `evaluate` and `predict` may be.
 _FORMS = (
     "texts in a list, tuple, Series, array or tensor; a list of tuples or a tuple of columns of "
     "texts; a list of dicts; a dict of columns; a DataFrame or another table; a tf.data.Dataset or "
     "PyDataset; or a list of InputExample"
 )
+_DATASETS = (tf.data.Dataset, keras.utils.PyDataset)
 
 
-def read_table(columns, arguments, names, required, known=(), known_labels=()):
+def read_table(columns, arguments, names, required, texts=(), labels=(), others=ID):
     """Return the `Table` of the first arguments of `fit`, and the other arguments.
+
+    The columns of a table are read by name if any name is known, else in order, as texts.
 
     Args:
       columns: the values of the arguments, None if not given. The first may be a table that also
@@ -38,70 +39,66 @@ def read_table(columns, arguments, names, required, known=(), known_labels=()):
       names: the name of each argument's column in the table, or a tuple of names if it may have
         several columns.
       required: the number of arguments that must be given, unless the first is a table.
-      known: lower-case column names; the columns of a table without any of them are read in order.
-      known_labels: those that cannot be columns of texts.
+      texts: for each column of texts, its known lower-case names; by default, those in `names`.
+      labels: known names of the second argument in a table.
+      others: known names of columns that a table of texts may have.
     """
-    first, *others = columns
-    first = list(_watched(first, arguments[0])) if isinstance(first, Iterator) else first
-    if isinstance(first, (tf.data.Dataset, keras.utils.PyDataset)):
-        first, others = _read_dataset(first, others, arguments)
-    if len(others) >= len(arguments):
-        count = 1 + len(others)
-        raise UserError(f"`{arguments[0]}`: found {count} columns, expected {len(arguments)}")
-    rest, others = others[: len(names) - 1], others[len(names) - 1 :]
-    given = {
-        x: y for x, *y in zip(names[1:], arguments[1:], rest, strict=False) if y[1] is not None
-    }
-    table = from_columns(first, arguments[0])
-    if table is not None:
-        _, header, _ = next(table.rows, (0, [], None))
-        found = [str(name).lower() for name in header]
-        is_by_name = not known or not {*found}.isdisjoint(known)
-        if not given and (is_by_name or required > 1):
-            return table._replace(rows=itertools.chain([(0, header, None)], table.rows)), others
-        if given and not {*found}.isdisjoint(known_labels):
+    first, *rest = columns
+    argument, num_others = arguments[0], len(names) - 1
+    if isinstance(first, _DATASETS):
+        for other in (x for x, y in zip(arguments[1:], rest, strict=False) if y is not None):
             raise UserError(
-                f"`{arguments[1]}` cannot be combined with the columns "
-                f"{', '.join(map(str, header))} of `{arguments[0]}`, which contain it; pass the "
-                "texts only"
+                f"`{other}` cannot be combined with a dataset as `{argument}`; use a dataset of "
+                "tuples that contain it"
             )
-        rows = list(table.rows)
-        if known and is_by_name:
-            for name, (argument, column) in given.items():
-                values = check_list(column, argument)
-                check_same_length(arguments[0], rows, argument, values)
-                header = [*header, name]
-                pairs = zip(rows, plain_rows(values), strict=True)
-                rows = [(i, [*row, x], problem or y) for (i, row, problem), (_, x, y) in pairs]
-            return table._replace(rows=iter([(0, header, None), *rows])), others
-        for number, _, problem in rows:
-            if problem:
-                raise UserError(f"{table.place(number)}: {problem}")
-        if len(header) > 1:
-            used = f"columns of `{arguments[0]}`: {', '.join(map(str, header))}"
-            if isinstance(names[0], tuple) and len(header) > len(names[0]):
-                raise UserError(f"{used}; expected at most {len(names[0])} columns of texts")
-            console.notice("%s; all are read as texts, in this order", used)
-        first = [row[0] if len(header) == 1 else tuple(row) for _, row, _ in rows]
-    if (count := (first is not None) + len(given)) < required:
-        if len({*arguments}) < len(arguments):  # validation data
+        first, *rest = _read_dataset(first, argument)
+        if isinstance(first, dict) and rest:  # (dict, labels), as in Keras
+            rest = [None] * (num_others - 1) + rest
+    elif isinstance(first, Iterator):
+        first = list(_watched(first, argument))
+    if len(rest) >= len(arguments):
+        raise UserError(f"`{argument}`: found {1 + len(rest)} columns, expected {len(arguments)}")
+    rest += [None] * (len(arguments) - 1 - len(rest))
+    given = [x for x in zip(names[1:], arguments[1:], rest, strict=False) if x[2] is not None]
+    found, lists, label_names = _named_columns(first, argument) or ((), (), {})
+    lowered, roles = [x.lower() for x in found], texts or [(x,) for x in names]
+    is_by_name = not {*itertools.chain(*roles), *labels, *others}.isdisjoint(lowered)
+    parts = names[0] if isinstance(names[0], tuple) else names[:1]
+    if is_by_name or len(found) > len(parts) or (found and required > 1 and not given):
+        in_order = [x for role in roles for x in lowered if x in role]
+        if given and texts and in_order != [x for x in lowered if x not in others]:
             raise UserError(
-                f"`{arguments[0]}`: found {count} columns, expected a tuple of {required}"
+                f"`{given[0][1]}` cannot be combined with the columns {', '.join(found)} of "
+                f'`{argument}`; pass only the texts, such as df["text"], or a tuple of two '
+                'columns, such as (df["question"], df["answer"])'
             )
-        missing = next(x for x, y in itertools.zip_longest(arguments, columns) if y is None)
-        advice = "; of a list of tuples, pass the columns: `texts, labels = zip(*data)`"
-        are_tuples = isinstance(first, list) and first and isinstance(first[0], tuple)
-        raise UserError(f"`{missing}` must be given{advice * are_tuples}")
-    values = {}
-    for name, (argument, column) in {names[0]: (arguments[0], first), **given}.items():
-        if isinstance(name, tuple):
-            parts = split_texts(column, argument, range(1, len(name) + 1))
-            values |= dict(zip(name, parts, strict=False))
-            parts = parts[0]
+        values = list(zip(found, lists, strict=True))
+    else:
+        if found:
+            first = lists[0] if len(found) == 1 else tuple(lists)
+        if len(found) > 1:
+            message = "columns of `%s`: %s; all are read as texts, in this order"
+            console.notice(message, argument, ", ".join(found))
+        given_columns = zip(arguments[:required], [first, *rest], strict=False)
+        for missing in (x for x, y in given_columns if y is None):
+            if missing == argument and first is not None:  # validation data
+                raise UserError(f"`{argument}`: expected a table or a tuple of {required} columns")
+            columns = ", ".join(arguments[:required])
+            raise UserError(
+                f"`{missing}` must be given; split a list of tuples by `{columns} = zip(*data)`"
+            )
+        if parts is names[0]:
+            lists = _split_texts(first, argument, len(parts))
         else:
-            values[name] = parts = check_list(column, argument)
-        check_same_length(arguments[0], next(iter(values.values())), argument, parts)
-    return from_columns(values, arguments[0]), others
+            lists = [check_list(first, argument)]
+        values = list(zip(parts, lists, strict=False))
+    for name, other, column in given:
+        values.append((name, check_list(column, other)))
+        check_same_length(argument, lists[0], other, values[-1][1])
+    header = (0, [name for name, _ in values], None)
+    rows = itertools.chain([header], plain_rows(zip(*(x for _, x in values), strict=True)))
+    table_format = tables.TableFormat("columns")
+    return tables.Table(f"`{argument}`", table_format, rows, label_names), rest[num_others:]
 
 
 def _watched(items, argument):
@@ -115,96 +112,91 @@ def _watched(items, argument):
         yield item
 
 
-def _read_dataset(dataset, others, arguments):
-    """Read a dataset of tuples or single values; return its first column and the others."""
+def _read_dataset(dataset, argument):
+    """Return the columns of a dataset of tuples or single values, as lists.
+
+    The first may be a tuple or a dict of columns.
+    """
     is_py = isinstance(dataset, keras.utils.PyDataset)
-    if (dataset.num_batches if is_py else dataset.cardinality()) in (None, -1):
-        raise UserError(f"`{arguments[0]}`: found an endless dataset, expected a finite one")
-    if is_py:
-        items, is_batch = [dataset[i] for i in range(dataset.num_batches)], True
-    else:
-        items = list(_watched(dataset.as_numpy_iterator(), arguments[0]))
-        spec = dataset.element_spec
-        texts = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
-        is_batch = all(x.shape.rank != 0 for x in texts)
+    size = dataset.num_batches if is_py else dataset.cardinality()
+    if size in (None, -1):
+        raise UserError(f"`{argument}`: found an endless dataset, expected a finite one")
+    items = map(dataset.__getitem__, range(size)) if is_py else dataset.as_numpy_iterator()
+    items = [x if isinstance(x, tuple) else (x,) for x in _watched(items, argument)]
     if not items:
-        raise UserError(f"`{arguments[0]}`: found an empty dataset")
-    columns = _concatenate([x if isinstance(x, tuple) else (x,) for x in items], is_batch)
-    if len(columns) > 1:
-        for argument in (x for x, y in zip(arguments[1:], others, strict=False) if y is not None):
-            raise UserError(f"`{argument}` cannot be combined with a dataset as `{arguments[0]}`")
-    return columns[0], [*columns[1:], *others[len(columns) - 1 :]]
+        raise UserError(f"`{argument}`: found an empty dataset")
+    texts = items[0][0]
+    parts = texts.values() if isinstance(texts, Mapping) else texts
+    is_single = any(map(_is_cell, parts if isinstance(texts, (Mapping, tuple)) else [texts]))
+    return _joined(items, is_single)
 
 
-def _concatenate(items, is_batch):
-    """Return the rows of batches, or of single rows, in the structure of an item."""
+def _joined(items, is_single):
+    """Return the rows of all batches, or single rows, in the structure of an item."""
     if isinstance(items[0], Mapping):
-        return {name: _concatenate([x[name] for x in items], is_batch) for name in items[0]}
+        return {name: _joined([x[name] for x in items], is_single) for name in items[0]}
     if isinstance(items[0], tuple):
-        return tuple(_concatenate(x, is_batch) for x in zip(*items, strict=True))
-    if not is_batch:
-        return list(items)
-    rows = (x.to_list() if hasattr(x, "to_list") else x for x in items)  # of a ragged batch
-    return [x for row in rows for x in (row if isinstance(row, list) else np.atleast_1d(row))]
+        return tuple(_joined(x, is_single) for x in zip(*items, strict=True))
+    rows = ([x] if is_single or _is_cell(x) else check_list(x, "dataset") for x in items)
+    return list(itertools.chain.from_iterable(rows))
 
 
-def from_columns(values, argument):
-    """Return the `Table` of a container with named columns; None if `values` is not one.
+def _named_columns(values, argument):
+    """Return the names and the lists of columns, and the names of class labels by column.
 
-    A container is a DataFrame of pandas or Polars, a table of Arrow, a `datasets.Dataset`, a
-    mapping from names to columns or, for a single row, to cells, or a list or another iterable of
-    dicts.
+    Returns None for a container without names of columns.
     """
     _check_loaded(values, argument)
-    names_by_column = {}
+    features = getattr(values, "features", None) or {}  # of `datasets`
     if isinstance(values, Mapping):
         is_row = any(map(_is_cell, values.values()))
-        rows = _rows_of_dicts([values]) if is_row else _rows_of_columns(values.items(), argument)
+        columns = [(name, [x] if is_row else x) for name, x in values.items()]
     elif isinstance(getattr(values, "format", None), Mapping):  # datasets.Dataset
-        names_by_column = class_names(values.features)
         if values.format["type"] != "custom":  # a transform, whose columns are unknown
             values = values.with_format(None)
-        rows = _rows_of_columns(values[:].items(), argument)
-    elif hasattr(values, "columns"):  # of pandas, Polars or Arrow
+        columns = values[:].items()
+    elif hasattr(values, "columns"):  # of pandas, which has `items`, Polars or Arrow
         names = getattr(values, "column_names", values.columns)
-        is_pandas = hasattr(values, "items")
-        columns = values.items() if is_pandas else zip(names, values, strict=True)
-        rows = _rows_of_columns(columns, argument)
-    elif _is_cell(values) or not isinstance(values, Iterable):
+        columns = values.items() if hasattr(values, "items") else zip(names, values, strict=True)
+    elif _is_cell(values):
         return None
-    elif isinstance(next(iter(values), None), Mapping):
-        names_by_column = class_names(getattr(values, "features", None) or {})
-        rows = _rows_of_dicts(values)
     else:
-        return None
-    return tables.Table(f"`{argument}`", tables.TableFormat("columns"), rows, names_by_column)
-
-
-def _rows_of_columns(columns, argument):
-    columns = [(str(name), _as_list(column, argument)) for name, column in columns]
+        rows = list(values)
+        if rows and hasattr(rows[0], "text_a"):  # InputExample
+            names = ("text_a", "text_b", "label")
+            rows = [(x.text_a, x.text_b or None, x.label) for x in rows]
+            rows = [
+                {x: y for x, y in zip(names, row, strict=True) if y is not None} for row in rows
+            ]
+        if not rows or not isinstance(rows[0], Mapping):
+            return None
+        for i, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise UserError(f"`{argument}`, item {i}: found {shown(row)}, expected a dict")
+        names = dict.fromkeys(itertools.chain.from_iterable(rows))
+        columns = [(name, [row.get(name) for row in rows]) for name in names]
+    columns = [(str(x), check_list(y, argument, "a list for each column")) for x, y in columns]
     if len({len(column) for _, column in columns}) > 1:
         found = ", ".join(f"{name} {len(column)}" for name, column in columns)
         raise UserError(f"`{argument}`: expected columns of the same length, found {found}")
-
-    def rows():
-        yield 0, [name for name, _ in columns], None
-        yield from plain_rows(zip(*(column for _, column in columns), strict=True))
-
-    return rows()
+    names, lists = zip(*columns, strict=True) if columns else ((), ())
+    return names, lists, class_names(features)
 
 
-def _rows_of_dicts(rows):
-    return tables.object_rows(plain_rows(rows))
-
-
-def _as_list(column, argument):
-    method = next((x for x in TO_PYTHON if hasattr(column, x)), None)
-    values = getattr(column, method)() if method else column
-    return check_list(values, argument, "a list for each column")
+def read_rows(values, argument):
+    """Return the rows of a container as a list; dicts, if its columns have names."""
+    if isinstance(values, _DATASETS):
+        values, *_ = _read_dataset(values, argument)
+    if named := _named_columns(values, argument):
+        names, lists, _ = named
+        return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return check_list(values, argument, "a list of rows")
 
 
 def _is_cell(value):
-    return isinstance(value, (str, bytes, int, float)) or getattr(value, "shape", None) == ()
+    if hasattr(value, "shape"):  # () for scalars of NumPy and TensorFlow
+        return value.shape == ()
+    return isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
 
 
 def _check_loaded(values, argument):
@@ -216,20 +208,40 @@ def _check_loaded(values, argument):
 
 
 def check_list(values, argument, expected="a list"):
-    """Convert a list, array or series to a list; raise UserError for anything else."""
+    """Convert a list, array, series or table to a list; raise UserError for anything else."""
     _check_loaded(values, argument)
+    if isinstance(values, _DATASETS):
+        values, *_ = _read_dataset(values, argument)
+    if isinstance(values, (Mapping, Set)) or _is_cell(values):  # `list` would return keys
+        found = "None" if values is None else f"a single {type(values).__name__}"
+        raise UserError(f"`{argument}`: found {found}, expected {expected}")
+    if hasattr(values, "columns"):
+        _, lists, _ = _named_columns(values, argument)
+        return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
     if isinstance(values, tf.Tensor):
         values = values.numpy()
-    if isinstance(values, (str, bytes, Mapping, Set)):  # `list` would return letters or keys
-        found = type(values).__name__
-        raise UserError(f"`{argument}`: found a single {found}, expected {expected}")
-    if hasattr(values, "columns") and hasattr(values, "to_numpy"):  # of pandas or Polars
-        values = values.to_numpy()
-        values = values[:, 0] if values.shape[1] == 1 else values
-    try:
-        return list(values)
-    except TypeError:
-        raise UserError(f"`{argument}`: found {values!r:.50}, expected {expected}") from None
+    # A ragged batch is not iterable.
+    return values.to_list() if hasattr(values, "to_list") else list(values)
+
+
+def ordered_columns(labels, names, argument):
+    """Return labels; a table with a column for each label has its rows in the order of `names`.
+
+    The columns have the names of the labels, or numbers. A single column has any name.
+    """
+    if not hasattr(labels, "columns"):
+        return labels
+    found, lists, _ = _named_columns(labels, argument)
+    if sorted(found) == sorted(names):
+        lists = [lists[found.index(name)] for name in names]
+    elif len(found) == 1:
+        return lists[0]
+    elif found != tuple(map(str, range(len(found)))):
+        raise UserError(
+            f"`{argument}`: found the columns {abbreviate(found, 20)}, expected one, or one for "
+            f"each of the labels {abbreviate(names, 20)}"
+        )
+    return list(zip(*lists, strict=True))
 
 
 def label_names(labels):
@@ -246,9 +258,6 @@ def label_names(labels):
 
 def iterate_texts(texts, argument):
     """Yield the texts of an iterable as str; an iterator is read lazily."""
-    spec = getattr(texts, "element_spec", None)
-    if isinstance(spec, tf.TensorSpec) and spec.shape.rank:  # a dataset of batches
-        texts = texts.unbatch()
     if not isinstance(texts, Iterator):
         texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
@@ -262,14 +271,12 @@ def _check_text(text, where):
     return text
 
 
-def split_texts(texts, argument, counts):
-    """Return the columns of texts, lists of str.
+def _split_texts(texts, argument, limit):
+    """Return at most `limit` columns of texts, lists of str or None.
 
-    `texts` is a list of str, a list of tuples of str, or a tuple of lists of str; `counts` are the
-    valid numbers of columns. A missing text is None.
+    `texts` is a list of str, a list of tuples of str, or a tuple of columns.
     """
-    numbers = " or ".join(map(str, counts))
-    if isinstance(texts, tuple) and len(texts) in counts and all(map(_is_column, texts)):
+    if isinstance(texts, tuple) and 0 < len(texts) <= limit and not any(map(_is_cell, texts)):
         if all(isinstance(x, tuple) and len(x) == len(texts) for x in texts):
             raise UserError(
                 f"`{argument}`: found a tuple of tuples of {len(texts)} texts, which is ambiguous; "
@@ -281,15 +288,13 @@ def split_texts(texts, argument, counts):
         texts = list(zip(*columns, strict=True))
     rows = []
     for i, item in enumerate(check_list(texts, argument, _FORMS)):
-        where = f"`{argument}`: item {i}"
-        value = to_python(item, "replace")
+        where, value = f"`{argument}`: item {i}", to_python(item, "replace")
         row = value if isinstance(value, list) else [value]
-        if len(row) not in counts:
+        if not 0 < len(row) <= limit:
+            numbers = " or ".join(map(str, range(1, limit + 1)))
             raise UserError(f"{where} is {shown(item)}, expected {numbers} texts")
         rows.append([None if tables.is_missing(x) else _check_text(x, where) for x in row])
-    width = max(map(len, rows), default=1)
-    rows = [[*row, *[None] * (width - len(row))] for row in rows]
-    return [list(column) for column in zip(*rows, strict=True)] or [[]]
+    return list(itertools.zip_longest(*rows)) or [[]]
 
 
 def check_same_length(argument, values, other_argument, others):
@@ -298,11 +303,6 @@ def check_same_length(argument, values, other_argument, others):
             f"`{argument}` and `{other_argument}`: found {len(values)} and {len(others)} items, "
             "expected the same number"
         )
-
-
-def _is_column(values):
-    # Scalar strings of NumPy and TensorFlow have the shape ().
-    return isinstance(values, (list, tuple)) or len(getattr(values, "shape", ())) > 0
 
 
 def check_numbers(values, argument, count):

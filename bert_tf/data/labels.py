@@ -21,26 +21,6 @@ _TOLERANCE = 1e-3
 _LARGEST = 3.4e38
 
 
-def ordered_columns(labels, names, argument):
-    """Return labels; the columns of a DataFrame are in the order of the label `names`.
-
-    It has a column for each label, with its name after a common prefix such as "label_", or with
-    its number. A single column has any name.
-    """
-    columns = list(getattr(labels, "columns", ()))
-    found = list(map(str, columns))
-    for column in found:
-        wanted = [column.removesuffix(names[0]) + name for name in names]
-        if sorted(wanted) == sorted(found):
-            return labels[[columns[found.index(name)] for name in wanted]]
-    if len(found) > 1 and found != [*map(str, range(len(found)))]:
-        raise UserError(
-            f"`{argument}`: found the columns {abbreviate(found, _MAX_LABELS)}, expected one, or "
-            f"one for each of the labels {abbreviate(names, _MAX_LABELS)}"
-        )
-    return labels
-
-
 class Labels:
     """The L labels of a model, in the order of their ids, and the one rule to read a label.
 
@@ -226,7 +206,8 @@ class Labels:
         if is_number and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
-        advice = "; convert booleans, for example to int" * isinstance(value, bool)
+        is_bool = isinstance(value, bool)
+        advice = '; convert it, such as df["label"].map({True: ..., False: ...})' * is_bool
         raise ValueError(f"the label is {shown(value)}, expected one of {names}{advice}")
 
     def _read_distribution(self, row):
@@ -276,7 +257,10 @@ def as_name(value):
     if _is_missing(value):
         raise ValueError(_MISSING)
     if isinstance(value, complex) or not isinstance(value, (str, numbers.Number)):
-        raise ValueError(f"found {shown(value)}, expected a label: a text, a number or a boolean")
+        raise ValueError(
+            f"found {shown(value)}, expected a label: a text, a number or a boolean; convert other "
+            'types to text, such as df["label"].astype(str)'
+        )
     return as_text(value).strip() if isinstance(value, str) else str(value)
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import tables
-from bert_tf.data.containers import from_columns
+from bert_tf.data.containers import read_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
@@ -94,15 +94,11 @@ class BasePredictor:
         Raises:
           UserError: if a row is invalid; the message has its index and names the input.
         """
-        if isinstance(rows, (str, bytes)):
-            raise UserError(f"`rows`: found a {type(rows).__name__}, expected a list of rows")
         batch_size = self._batch_size if batch_size is None else batch_size
         if batch_size is not None:
             BatchConfig(batch_size)  # checks it
-        table = None if isinstance(rows, (list, Iterator)) else from_columns(rows, "rows")
-        if table is not None:
-            (_, names, _), *cells = table.rows
-            rows = [dict(zip(names, row, strict=True)) for _, row, _ in cells]
+        if not isinstance(rows, (list, Iterator)):
+            rows = read_rows(rows, "rows")
         rows = list(itertools.starmap(self._check_row, enumerate(rows)))
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]

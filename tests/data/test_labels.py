@@ -1,6 +1,7 @@
 """The one rule for labels: a table of values, in every container."""
 
 import decimal
+import enum
 
 import numpy as np
 import pytest
@@ -31,70 +32,62 @@ def check(expected, function, *arguments):
 
 # (labels, equivalent values, expected)
 ONE = [
-    (WORDS, ["pos", " pos\n", b"pos", np.str_("pos"), np.bytes_(b"pos")], "pos"),
-    (WORDS, [1, 1.0, np.int64(1), np.uint8(1), np.float32(1), decimal.Decimal(1)], "pos"),
-    (WORDS, [2, -2, 0.5, 1e300, float("inf"), np.int64(2)], Fails("one of neg, pos")),
-    (WORDS, ["1", "Pos", "0", b"1"], Fails("one of neg, pos")),  # a text is never an index
-    (WORDS, [True, np.bool_(False)], Fails("one of neg, pos; convert booleans")),
-    (WORDS, [-1, -1.0], Fails("one of neg, pos")),
-    (WORDS, [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, "", " \t", b""], None),
-    (WORDS, ["-1", "nan", "None", "NA"], Fails("one of neg, pos")),
-    (WORDS, [{"a": 1}, {"pos"} | {"neg"}, ["neg", "pos"]], Fails("expected a label|multi_label")),
+    (WORDS, ["pos", " pos\n", b"pos", np.str_("pos"), ["pos"], {"pos"}, np.array([b"pos"])], "pos"),
+    (WORDS, [1, 1.0, np.uint8(1), np.float32(1), decimal.Decimal(1), [1], tf.constant([1])], "pos"),
+    (WORDS, [2, -1, -2.0, 0.5, 1e300, float("inf"), "1", "Pos", "-1", "nan", "NA"],
+     Fails("one of neg, pos")),  # a text is never an index
+    (WORDS, [True, np.bool_(False)], Fails("one of neg, pos; convert it")),
+    (WORDS, [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT, " \t", b""], None),
+    (WORDS, [{"a": 1}, {"pos", "neg"}, ["neg", "pos"]], Fails("expected a label|multi_label")),
+    (WORDS, [pd.Period("2020"), pd.Timestamp("2020"), enum.Enum("Mood", "pos").pos],
+     Fails("expected a label.*to text, .*astype")),
     (WORDS, [b"\xff", "a\0b", "\ud800"], Fails("utf-8|NUL|surrogate")),
-    (WORDS, [["pos"], ("pos",), {"pos"}, [1], np.array([b"pos"]), tf.constant([1])], "pos"),
-    (NUMBERS, ["1", 1, 1.0, np.int8(1), np.float64(1)], "1"),
-    (NUMBERS, [0.5, np.float32(0.5), np.float16(0.5), "0.5", decimal.Decimal("0.50")], "0.5"),
+    (NUMBERS, ["1", 1, 1.0, np.int8(1)], "1"),
+    (NUMBERS, [0.5, np.float32(0.5), "0.5", decimal.Decimal("0.50")], "0.5"),
     (NUMBERS, [0, 3, "01", "1.0", "0.50", True, "１"], Fails("one of 1, 2, 10, 0.5")),
-    (("0.1", "0"), [np.float32(0.1), 0.1, "0.1"], "0.1"),
-    (("0.1", "0"), [0, -0.0, np.float32(-0.0)], "0"),
-    (("-1", "1"), [-1, -1.0, "-1", np.int64(-1)], "-1"),
+    (("0.1", "0"), [np.float32(0.1)], "0.1"),
+    (("-1", "0"), [-0.0, np.float32(-0.0)], "0"),
+    (("-1", "0"), [-1, -1.0, "-1"], "-1"),
     (("01", "02"), [1, 1.0, 0, True], Fails("one of 01, 02")),
     (("1.0", "5.0"), [1.0, "1.0", np.float32(1)], "1.0"),
     (("False", "True"), [True, "True", np.bool_(True), 1], "True"),
     (("false", "true"), [True], Fails("one of false, true; convert")),
     # A row has a probability for each label.
-    (WORDS, [[0, 1], (0.0, 1.0), [False, True], np.eye(2)[1], np.array([0, 1])], "pos"),
-    (BINARY, [[0, 1], [0.0, 1.0], np.float32([0, 1]), tf.constant([0, 1])], "1"),
+    (WORDS, [[0, 1], (0.0, 1.0), [False, True], np.eye(2)[1]], "pos"),
+    (BINARY, [[0, 1]], "1"),
     (WORDS, [[0.25, 0.75], np.float32([0.25, 0.75]), tf.constant([0.25, 0.75])], (0.25, 0.75)),
     (WORDS, [[0.2505, 0.75]], (0.2505, 0.75)),
     (WORDS, [[0.26, 0.75], [1, 1], [0, 0], [-0.5, 1.5], [float("nan"), 1.0]], Fails("sum to 1")),
-    (WORDS, [[0, 0, 1], np.eye(3)[1], []], Fails("[03] numbers, .* 2 labels")),
+    (WORDS, [[0, 0, 1], []], Fails("[03] numbers, .* 2 labels")),
     # Labels of a training set before they are known
-    ((), ["1", 1, 1.0, np.float32(1)], "1"),
-    ((), [-1, "-1", -1.0], "-1"),
-    ((), [True, np.bool_(True), "True"], "True"),
+    ((), ["1", 1, 1.0], "1"),
+    ((), [True, "True"], "True"),
     ((), [1e21], "1" + 21 * "0"),
-    ((), [None, float("nan"), pd.NA, "", " "], None),
     ((), [[0, 1], ["a", "b"]], Fails("multi_label|0 labels")),
 ]  # fmt: skip
 
 SETS = [
-    (WORDS, [["pos"], ("pos",), {"pos"}, np.array(["pos"]), tf.constant(["pos"])], ("pos",)),
-    (WORDS, ["pos", b" pos,", ",pos ,pos"], ("pos",)),
-    (WORDS, ["pos,neg", ["pos", "neg"], ["pos", b"neg", "pos"]], ("pos", "neg")),
+    (WORDS, [["pos"], {"pos"}, np.array(["pos"]), "pos", b" pos,", ",pos ,pos"], ("pos",)),
+    (WORDS, ["pos,neg", ["pos", b"neg", "pos"]], ("pos", "neg")),
     (WORDS, [{0, 1}, frozenset([0, 1])], ("neg", "pos")),  # a set is not a row
-    (WORDS, [[], (), set(), np.array([]), "", " ", [0, 0], np.zeros(2)], ()),
+    (WORDS, [[], set(), np.array([]), "", " ", [0, 0], np.zeros(2)], ()),
     # A row of 0 and 1 in every container
-    (WORDS, [[0, 1], (0, 1), [0.0, 1.0], [False, True], np.array([0, 1]), np.float32([0, 1]),
-             np.array([False, True]), tf.constant([0, 1]), pd.Series([0, 1]), [0, True],
-             np.array([0, 1], object)], ("pos",)),
-    (WORDS, [[1, 1], np.ones(2), [1.0, True]], ("neg", "pos")),
-    (WORDS, [[1], np.array([1]), tf.constant([1]), [1.0], 1], ("pos",)),  # an index
-    (("a", "b", "c"), [[0, 2], (0, 2), {0, 2}, np.array([0, 2]), [0.0, 2.0]], ("a", "c")),
-    (WORDS, [[0, 1, 1], np.zeros(3), [1, 0, 0, 0], tf.constant([0, 1, 0])], Fails("a row of 2")),
-    (WORDS, [[0, 2], [2], [-1], ["x"], "x", "pos;neg", "0,1", [0.5, 0.5], [True]],
+    (WORDS, [[0, 1], (0, 1), [0.0, 1.0], [False, True], np.array([0, 1]), tf.constant([0, 1]),
+             pd.Series([0, 1]), np.array([0, 1], object)], ("pos",)),
+    (WORDS, [[1, 1], [1.0, True]], ("neg", "pos")),
+    (WORDS, [[1], np.array([1]), [1.0], 1], ("pos",)),  # an index
+    (("a", "b", "c"), [[0, 2], {0, 2}, np.array([0, 2]), [0.0, 2.0]], ("a", "c")),
+    (WORDS, [[0, 1, 1], np.zeros(3)], Fails("a row of 2")),
+    (WORDS, [[0, 2], [-1], -1, ["x"], "pos;neg", "0,1", [0.5, 0.5], [True]],
      Fails("one of neg, pos")),
-    (WORDS, [["pos", None], [float("nan")], ["pos", ""]], Fails("missing")),
-    (WORDS, [[["pos"]], {"pos": 1}, [[0, 1]], np.eye(2)], Fails("expected a label")),
+    (WORDS, [["pos", None], ["pos", ""]], Fails("missing")),
+    (WORDS, [[["pos"]], {"pos": 1}, np.eye(2)], Fails("expected a label")),
     (WORDS, [None, float("nan"), pd.NA], None),
     # Labels that are numbers: floats and booleans are rows, and integers are labels.
-    (BINARY, [[0.0, 1.0], [False, True], np.float32([0, 1]), np.array([False, True])], ("1",)),
-    (BINARY, [[0, 1], (0, 1), np.array([0, 1]), tf.constant([0, 1]), pd.Series([0, 1])],
-     Fails("ambiguous")),
-    (BINARY, [["0", "1"], "0,1", [0, "1"], [1, 1], [1.0, 1.0], {"0", "1"}, {0, 1}], ("0", "1")),
-    (BINARY, [[1], [1.0], np.array([1]), "1", 1, ["1"]], ("1",)),
-    (("1", "2"), [[1, 0], [1], np.array([1, 0]), [1.0, 0.0]], ("1",)),
-    (("1", "2"), [[1, 1], [1, 2], [True, True], ["1", 2]], ("1", "2")),
+    (BINARY, [[0.0, 1.0], [False, True]], ("1",)),
+    (BINARY, [[0, 1], np.array([0, 1]), pd.Series([0, 1])], Fails("ambiguous")),
+    (BINARY, [["0", "1"], "0,1", [0, "1"], [1, 1], {0, 1}], ("0", "1")),
+    (BINARY, [[1], [1.0], "1", 1, ["1"]], ("1",)),
     (("5", "6", "7"), [[5, 7], np.array([5, 7]), [1, 0, 1]], ("5", "7")),
     (("5", "6", "7"), [[0, 2], [1]], Fails("one of 5, 6, 7")),
     ((), [["x", 2], ("x", 2.0)], ("x", "2")),
@@ -102,12 +95,9 @@ SETS = [
 ]  # fmt: skip
 
 SCORES = [
-    ((), [2, 2.0, "2", " 2.0 ", b"2", np.float32(2), [2], np.array([2.0]), tf.constant(2.0),
-          decimal.Decimal(2)], 2.0),
-    ((), [-1, "-1"], -1.0),
-    ((), [None, float("nan"), pd.NA, "", " "], None),
-    ((), ["x", "nan", "1_0", "inf", float("inf"), 1e39, "1e39", [1, 2], True, [], {}],
-     Fails("score is")),
+    ((), [2, "2", " 2.0 ", b"2", np.float32(2), [2], tf.constant(2.0)], 2.0),
+    ((), [None, float("nan"), ""], None),
+    ((), ["x", "nan", "1_0", "inf", 1e39, [1, 2], True, [], {}], Fails("score is")),
 ]  # fmt: skip
 
 CASES = [
@@ -132,11 +122,9 @@ def test_the_rule(names, task_type, value, expected):
     [
         (WORDS, MULTI, ["0", " 1 "], ("pos",)),
         (BINARY, MULTI, [0, 1], ("1",)),
-        (WORDS, MULTI, [np.float64(1), True], ("neg", "pos")),
         (WORDS, MULTI, ["1", "2"], Fails("label pos is 2")),
         (WORDS, MULTI, [None, ""], Fails("missing")),
         (WORDS, "classification", ["0.25", "0.75"], (0.25, 0.75)),
-        (WORDS, "classification", ["0", "1.0"], "pos"),
         (WORDS, "classification", ["0.5", "0.6"], Fails("sum to 1")),
     ],
 )
@@ -148,11 +136,9 @@ def test_a_column_for_each_label(names, task_type, cells, expected):
     ("names", "class_names", "values", "expected"),
     [
         (("b", "a"), ("a", "b"), [0, np.int64(1), "a"], ["a", "b", "a"]),
-        (("c", "b", "a"), ("a", "b"), [0, 1], ["a", "b"]),
         (("neg", "pos"), ("Pos", "Neg"), [0, 1, "neg"], ["pos", "neg", "neg"]),
         ((), ("a", "b"), [0, 1], ["a", "b"]),
         (("a", "b"), ("a", "b"), [-1], Fails("less than 2")),
-        (("a", "b"), ("a", "b"), [2], Fails("less than 2")),
         (("0", "1"), ("no", "yes"), [], Fails("data are no, yes, expected 0, 1")),
         (("a", "b"), ("b", "c"), [], Fails("data are b, c")),
     ],
@@ -178,7 +164,6 @@ def test_names_are_sorted_and_aliases_are_read():
         ("classification", (0.25, 0.75), [0.25, 0.75]),
         (MULTI, ("pos",), [0, 1]),
         (MULTI, None, [0, 0]),
-        (SCORE, 2.5, 2.5),
         (SCORE, None, 0),
     ],
 )
@@ -197,20 +182,15 @@ def test_targets(task_type, label, expected):
         ("classification", "balanced", ["x", (0.5, 0.5)], (2 / 3, 2)),
         (MULTI, "balanced", [("x",), ("x", "y"), ("x",), ()], (1 / 3, 3)),
         ("classification", ["2", ".5"], [], (2, 0.5)),
-        ("classification", np.array([2, 0.5]), [], (2, 0.5)),
         ("classification", {"y": 3}, [], (1, 3)),
-        ("classification", {0: "2", 1.0: np.float32(3)}, [], (2, 3)),
-        (MULTI, {" x": 0}, [], (0, 1)),
         (SCORE, "balanced", [1.0], Fails("regression")),
         ("classification", "balanced", ["y", "y"], (1, 1)),  # no "x"
         (MULTI, "balanced", [("x",), ("x",), ("x", "y")], (1, 2)),
         ("classification", ["1"], [], Fails("x, y")),
-        ("classification", ["1", "nan"], [], Fails("x, y")),
         ("classification", "much", [], Fails("x, y")),
         ("classification", {"z": 1}, [], Fails("'z'")),
         ("classification", {"x": -1}, [], Fails(r"-1\.0.* x, y")),
         ("classification", {"x": 1, 0: 2}, [], Fails("twice")),
-        ("classification", {None: 1}, [], Fails("missing")),
     ],
 )
 def test_class_weights(task_type, choice, labels, expected):

@@ -18,17 +18,14 @@ from tests.squad_helpers import dataset, letters
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("[]", r"\[\]"),
+        ("[]", "empty"),
+        ('{"version": 1}', "line 1: context is missing"),
         ('{"data": {}}', "data is {}"),
         ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6"),
         ('{"data": []}\n{', "line 2, character 1"),
-        ('{"version": 1}', "data is missing"),
         ('{"data": [\n["ab', "line 2, character 2.*truncated"),
-        ('{"data": [1', "line 1, character 12.*truncated"),
         ('{"data": [' + "[" * 100_000, "line 1"),
         (b'{"data": ["caf\xe9"]}', "byte 14"),
-        ('{"data": [7]}', r"data\[0\]"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"paragraphs\[0\]: context is missing"),
         ('{"data": [{"paragraphs": [{"context": "", "qas": [{}]}]}]}', r"qas\[0\]: id is missing"),
     ],
 )
@@ -63,12 +60,12 @@ def rows_of(path):
 
 
 @pytest.mark.parametrize("has_negative", [False, True])
-@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.jsonl.gz", "rows.parquet"])
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.jsonl.gz", "rows.data"])
 def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
     original, path = letters(tmp_path / "original.json", has_negative), tmp_path / name
     rows = list(rows_of(original))
     text = json.dumps(rows) if name == "rows.json" else "\n".join(map(json.dumps, rows))
-    if name.endswith(".parquet"):
+    if name == "rows.data":  # recognized by its content
         pyarrow = pytest.importorskip("pyarrow")
         pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
     else:
@@ -81,21 +78,12 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
     assert summaries[0] == summaries[1]
 
 
-def test_numbers_as_ids(tmp_path):
-    text = letters(tmp_path / "data.json").read_text().replace('"0c"', "7")
-    (tmp_path / "data.json").write_text(text)
-    (first, *_) = JsonSource(str(tmp_path / "data.json"), "x").paragraphs()
-    assert first.questions[0].id == "7"
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"id": None}, "id is missing"),
-        ({"context": 5}, "context is 5"),
         ({"answers": {"text": ["a"]}}, r"\(id 0d\)\.answers: answer_start is missing"),
         ({"answers": {"text": ["a"], "answer_start": []}}, "answer_start"),
-        ({"answers": {"text": ["a"], "answer_start": [0.5]}}, "answer_start is 0.5"),
         ({"answers": ["b", 0.5]}, "answer_start is 0.5"),
     ],
 )
@@ -118,8 +106,9 @@ def test_texts_are_located_by_whole_words():
         ("ba a a", ("a a", "b"), [("a a", 3), ("b", 0)]),
         ("他在北京在，在", "在", [("在", 1)]),
     ):
-        row = {"id": "1", "question": "?", "context": context, "answers": answers}
-        assert list(reading.question_of_row("`answers`", row)[1].answers) == expected
+        row = {"id": 1, "question": "?", "context": context, "answers": answers}
+        question = reading.question_of_row("`answers`", row)[1]
+        assert question.id == "1" and list(question.answers) == expected
 
 
 ANSWER = reading.Answer("a", 0)
@@ -129,10 +118,8 @@ ANSWER = reading.Answer("a", 0)
     ("answers", "is_impossible", "purpose", "version_2", "error"),
     [
         ((ANSWER,), False, "train", False, None),
-        ((ANSWER, ANSWER), False, "eval", False, None),
         ((), True, "eval", True, None),
         (None, True, "train", True, None),
-        (None, False, "predict", False, None),
         (None, False, "train", False, "'answers'"),
         ((ANSWER, ANSWER), False, "train", False, "found 2 answers"),
         ((), False, "eval", False, "'answers'.*`version_2_with_negative`"),

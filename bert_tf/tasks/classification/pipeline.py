@@ -15,9 +15,14 @@ from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.base import check_value
 from bert_tf.configs.task import check_labels
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
-from bert_tf.data.containers import check_numbers, iterate_texts, label_names, read_table
+from bert_tf.data.containers import (
+    check_numbers,
+    iterate_texts,
+    label_names,
+    ordered_columns,
+    read_table,
+)
 from bert_tf.data.features import log_long_texts
-from bert_tf.data.labels import ordered_columns
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits, Positive
 from bert_tf.tasks.base import Pipeline
@@ -29,7 +34,6 @@ from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationData, 
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
-_KNOWN = {*ANY_TEXT, *TEXT_B, *ANY_LABEL, *ID}
 
 
 class TextClassifier(Pipeline):
@@ -254,16 +258,12 @@ class TextClassifier(Pipeline):
 
     def _examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
-        if isinstance(texts, list) and texts and hasattr(texts[0], "text_a"):  # InputExample
-            labels = [x.label for x in texts] if labels is None and split != "test" else labels
-            texts = [(x.text_a, x.text_b) if x.text_b else x.text_a for x in texts]
-        if self.config.labels:
-            labels = ordered_columns(labels, self.config.labels, names[1])
+        config, required = self.config, 2 - (split == "test")
+        if config.labels:
+            labels = ordered_columns(labels, config.labels, names[1])
+        known = (ANY_TEXT, TEXT_B), ANY_LABEL, (*ID, *map(str.lower, config.numeric_names))
         columns = texts, labels, weights
-        required = 2 - (split == "test")
-        table, others = read_table(columns, names, _COLUMNS, required, _KNOWN, ANY_LABEL)
-        weights = others[0] if others else None
-        config = self.config
+        table, (weights,) = read_table(columns, names, _COLUMNS, required, *known)
         layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
         dataset = custom_dataset(config.task_type, config.labels or None, layout)
         examples, _ = examples_of(table, dataset, split)

@@ -297,7 +297,7 @@ class FillMask(StreamingPipeline):
         return [self.tokenizer.inv_vocab.get(int(x), "") for x in ids]
 
     def _examples(self, columns, names, split):
-        table, _ = read_table(columns, names, (("text",),), 1, {*ANY_TEXT})
+        table, _ = read_table(columns, names, (("text",),), 1, (ANY_TEXT,))
         _, find, rows = columns_of(table)
         column = find(ANY_TEXT, names[0])
         return RowErrors().examples(

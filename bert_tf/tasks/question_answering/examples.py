@@ -113,8 +113,8 @@ class JsonSource:
 
 
 def _read_articles(path):
-    """Return the list "data" of a SQuAD file, or the `TableFormat` of a file of rows."""
-    if tables.ENDINGS.get(tables.file_extension(path)) == "parquet":
+    """Return the list "data" of a SQuAD file, or the `TableFormat` of other files, of rows."""
+    if tables.find_format(path, "tab").kind == "parquet":
         return tables.TableFormat("parquet")
     text = files.read_text(path)
     try:
@@ -127,15 +127,13 @@ def _read_articles(path):
         raise UserError(
             f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
         ) from None
-    if _is_row(values):
-        return tables.TableFormat("json_lines")
-    if isinstance(values, list) and values and _is_row(values[0]):
+    if isinstance(values, list):
         return tables.TableFormat("json")
-    return _get(values, "data", list, path)
+    return tables.TableFormat("json_lines") if _is_row(values) else _get(values, "data", list, path)
 
 
-def _is_row(values):
-    return isinstance(values, dict) and "context" in values and "data" not in values
+def _is_row(value):
+    return isinstance(value, dict) and "data" not in value
 
 
 def question_of_row(where, row):
@@ -197,8 +195,8 @@ def _answers(value, context, where):
     """Yield the `Answer`s of a cell, which is a list of answers or a single one.
 
     An answer is a text, located by its first occurrence in the context that splits no word, else by
-    its first occurrence; (text, start); a dict of these, or of two lists of them as in Hugging Face
-    datasets; or None, NaN or "" for none.
+    its first occurrence; (text, start); a dict of these, or of two lists of them, as in SQuAD; or
+    None, NaN or "" for none.
     """
     names = "text", "answer_start"
     match value:

@@ -33,7 +33,6 @@ _MODULES = "sentence_transformers.models"
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (tuple(names[0] for names in TEXT_COLUMNS), SCORE_COLUMN[0])
-_KNOWN = {*SCORE_COLUMN, *(name for names in TEXT_COLUMNS for name in names)}
 
 _SCHEMA = {name: records.SENTENCES[name] for name in INPUTS}
 
@@ -189,7 +188,7 @@ class SentenceEncoder(StreamingPipeline):
             yield text, arrays["vectors"]
 
     def _examples(self, columns, names, split):
-        table, _ = read_table(columns, names, _COLUMNS, 1, _KNOWN, SCORE_COLUMN)
+        table, _ = read_table(columns, names, _COLUMNS, 1, TEXT_COLUMNS, SCORE_COLUMN)
         return task.make_examples(table, self.config)
 
     def _data(self, examples, **values):
