@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from typing import Any, ClassVar
 
-from bert_tf import console
 from bert_tf.checkpoints import read_metadata
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import check_list, iterate_texts, label_names, read_table
@@ -15,7 +14,7 @@ from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.token_classification.examples import sentences_of_table
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.schemes import OUTSIDE, is_iob1
+from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.served import (
     token_classification_answer,
     token_classification_servable,
@@ -151,8 +150,6 @@ class TokenClassification(Pipeline):
     def _trained_config(self, examples):
         # `evaluate` and `predict` have only a "dev" split, `predict` without tags.
         tags = self.config.tags.of_data(examples.get("train") or examples["dev"])
-        if tags.data_scheme == "iob2" and any(is_iob1(x.tags) for x in examples.get("train", ())):
-            console.notice("`labels`: found IOB1; `predict` returns tags of words in IOB2")
         return dataclasses.replace(self.config, tags=tags)
 
     def _data(self, examples, class_weight=None):
