@@ -168,7 +168,7 @@ class _OptionParser(flags.ArgumentParser):
 
     def __init__(self, hint):
         self._hint = hint
-        kind, limits, _ = json_files.parts(hint)
+        kind, limits, _ = json_files.unwrap_annotation(hint)
         parsers = {int: flags.IntegerParser, float: flags.FloatParser}
         self._parser = parsers.get(kind, flags.ArgumentParser)()
         self.enum_values = limits.choices
@@ -180,7 +180,7 @@ class _OptionParser(flags.ArgumentParser):
             value = self._parser.parse(argument)
         except ValueError:
             value = argument
-        if json_files.problem(value, self._hint):
+        if json_files.type_error(value, self._hint):
             raise ValueError(f"expected {self._expected}")
         return value
 
@@ -204,7 +204,7 @@ def define_options(config, only=None, skip=()):
         default = getattr(config, name, None)
         default = metadata["flag_default"] if default is None else default
         hint = hints_of(cls)[name]
-        kind, *_ = json_files.parts(hint)
+        kind, *_ = json_files.unwrap_annotation(hint)
         if metadata["repeated"]:
             flags.DEFINE_multi_string(name, list(default), help)
         elif typing.get_origin(kind) is tuple:

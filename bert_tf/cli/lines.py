@@ -15,7 +15,7 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, Layout, is_header
+from bert_tf.data.columns import Layout, RowErrors, is_header, saved_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationOptions
@@ -119,7 +119,7 @@ def stdin_chunks(inputs, title):
 
 
 def _answer(predictor, chunks, write):
-    num_invalid, number, empty = 0, 0, BadRows(skip=True)
+    num_invalid, number, empty = 0, 0, RowErrors(skip=True)
     for chunk in chunks:
         rows, errors = [], {}
         for i, line in enumerate(chunk):
@@ -171,15 +171,15 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     inputs = [name for name in predictor.inputs if name != "numbers"]
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
-    texts, saved_header = text_columns, "auto"
-    if not texts:
-        texts = saved.get("text_columns") or (() if inputs in _USUAL_INPUTS else inputs)
-        saved_header = saved.get("header", "auto")
-        if header == "no" and not "".join(texts).isdecimal():  # names require a header
-            texts = ()
+    texts = text_columns or saved.get("text_columns") or ()
+    if not texts and inputs not in _USUAL_INPUTS:
+        texts = inputs
+    if header == "no" and not text_columns and not "".join(texts).isdecimal():
+        texts = ()  # names require a header
+    trained = saved_header(saved, texts) if text_columns else saved.get("header", "auto")
     layout = Layout(
         tuple(texts),
-        header=saved_header if header == "auto" else header,
+        header=trained if header == "auto" else header,
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
         numeric_as="vector" if metadata.get("numbers") else "text",
         num_texts=len(inputs),
@@ -194,7 +194,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     rows = list(table.rows)
     table = table._replace(rows=iter(rows))
     examples, columns = examples_of(
-        table, custom_dataset(layout=layout), "test", BadRows(skip=None)
+        table, custom_dataset(layout=layout), "test", RowErrors(skip=None)
     )
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))

@@ -77,7 +77,7 @@ def redeclared(cls, name, default):
 
 def check_value(name, value, hint):
     """Raise UserError unless the value of an option or an argument has the annotated type."""
-    if json_files.problem(_without_numpy(value), hint):
+    if json_files.type_error(_without_numpy(value), hint):
         text = shown(value).strip("'\"")
         raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
 
@@ -153,7 +153,7 @@ class Config:
         self.validate()
 
     @classmethod
-    def take(cls, options, **values):
+    def pop_from(cls, options, **values):
         """Remove the attributes of this config from `options`; return the config with them.
 
         `values` are other attributes, None for the default.
@@ -211,29 +211,29 @@ class Config:
             if isinstance(value, Config):
                 values |= value.to_flags()
             elif field.metadata.get("help") and value is not None and self._applies(field):
-                values[field.name] = to_plain(value)
+                values[field.name] = to_json_value(value)
         return values
 
 
-def to_plain(value):
+def to_json_value(value):
     """Return a value with lists and dicts in place of tuples and named tuples, for JSON."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
-        return {name: to_plain(x) for name, x in value.items()}
-    return [to_plain(x) for x in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_json_value(x) for name, x in value.items()}
+    return [to_json_value(x) for x in value] if isinstance(value, (list, tuple)) else value
 
 
-def from_plain(value, hint):
+def from_json_value(value, hint):
     """Convert a valid value of a JSON file to the type of its annotation."""
     if value is None:
         return None
     arguments = [x for x in typing.get_args(hint) if x is not type(None)]
     if isinstance(value, list):
-        return tuple(from_plain(x, arguments[0] if arguments else Any) for x in value)
+        return tuple(from_json_value(x, arguments[0] if arguments else Any) for x in value)
     for kind in (hint, *arguments):
         if hasattr(kind, "_fields"):
             return kind(**{name: value[name] for name in kind._fields if name in value})
     if isinstance(value, dict):
-        return {name: from_plain(x, Any) for name, x in value.items()}
+        return {name: from_json_value(x, Any) for name, x in value.items()}
     return value

@@ -7,7 +7,7 @@ import os
 import typing
 from typing import ClassVar, NamedTuple
 
-from bert_tf.configs.base import Config, derived, from_plain, hints_of, option, to_plain
+from bert_tf.configs.base import Config, derived, from_json_value, hints_of, option, to_json_value
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -214,7 +214,7 @@ class TaskConfig(TaskOptions):
     def to_json(self):
         """Return the values of the side file; omit tokenizer settings with the release's values."""
         values = {
-            x.name: to_plain(getattr(self, x.name))
+            x.name: to_json_value(getattr(self, x.name))
             for x in dataclasses.fields(self)
             if x.metadata.get("saved") and self._applies(x) and x.name not in EXTRA_SETTINGS
         }
@@ -232,7 +232,7 @@ class TaskConfig(TaskOptions):
         json_files.check(values, hints)
         names = [name for key in hints if (name := key.removesuffix("?")) in values]
         types = typing.get_type_hints(cls)
-        read = {name: from_plain(values[name], types[name]) for name in names}
+        read = {name: from_json_value(values[name], types[name]) for name in names}
         return cls(given=(), **others, **read)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Columns of a table by name, and the handling of bad rows."""
+"""Columns of a table by name, and errors of its rows."""
 
 import contextlib
 import dataclasses
@@ -9,14 +9,14 @@ from collections import Counter
 from bert_tf import console
 from bert_tf.configs.task import base_split
 from bert_tf.data.labels import is_number
-from bert_tf.data.tables import as_text, is_missing, plain, read_rows
+from bert_tf.data.tables import as_text, is_missing, read_rows, to_python
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
 _DROP_ROWS = "; in a DataFrame, df.dropna(subset=[...]) removes such rows"
 
 
-class BadRows:
+class RowErrors:
     """Counts rows that cannot be used, or raises an error; `skip` is None without an option."""
 
     def __init__(self, skip: bool | None = False):
@@ -77,7 +77,7 @@ def plain_rows(rows):
     """Yield (number, list or dict of Python values, problem) for each list or dict in `rows`."""
     for number, row in enumerate(rows):
         try:
-            yield number, plain(row), None
+            yield number, to_python(row), None
         except UnicodeDecodeError as error:
             yield number, [], f"not UTF-8 text ({reason(error)})"
 
@@ -265,6 +265,14 @@ def find_columns(table, row, layout, split, separator=None):
             "`numeric_columns`"
         )
     return dataclasses.replace(columns, width=len(names))
+
+
+def saved_header(saved, texts):
+    """Return the `header` of files with other columns of texts than the `saved` ones of a run."""
+    trained = saved.get("text_columns", ())
+    if not all(map(str.isdecimal, texts)):
+        return "auto"
+    return saved.get("header", "auto") if all(map(str.isdecimal, trained)) else "yes"
 
 
 def is_header(names, given=()):

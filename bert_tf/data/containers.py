@@ -12,7 +12,7 @@ from bert_tf import console
 from bert_tf.data import tables
 from bert_tf.data.columns import ID, class_names, plain_rows
 from bert_tf.data.labels import as_name, read_number
-from bert_tf.data.tables import plain
+from bert_tf.data.tables import to_python
 from bert_tf.errors import UserError, abbreviate, check_unicode, counted, shown
 
 # Seconds after which a warning reports that data may be endless.
@@ -252,7 +252,7 @@ def label_names(labels):
     """
     labels = check_list(labels, "labels", "a list of labels")
     try:
-        return [as_name(plain(x)) for x in labels]
+        return [as_name(to_python(x)) for x in labels]
     except ValueError as error:
         raise UserError(f"`labels`: {error}") from None
 
@@ -262,7 +262,7 @@ def iterate_texts(texts, argument):
     if not isinstance(texts, Iterator):
         texts = check_list(texts, argument, "a list of texts")
     for i, text in enumerate(texts):
-        yield _check_text(plain(text, "replace"), f"`{argument}`: item {i}")
+        yield _check_text(to_python(text, "replace"), f"`{argument}`: item {i}")
 
 
 def _check_text(text, where):
@@ -289,7 +289,7 @@ def _split_texts(texts, argument, limit):
         texts = list(zip(*columns, strict=True))
     rows = []
     for i, item in enumerate(check_list(texts, argument, _FORMS)):
-        where, value = f"`{argument}`: item {i}", plain(item, "replace")
+        where, value = f"`{argument}`: item {i}", to_python(item, "replace")
         row = value if isinstance(value, list) else [value]
         if not 0 < len(row) <= limit:
             numbers = " or ".join(map(str, range(1, limit + 1)))
@@ -313,7 +313,7 @@ def check_numbers(values, argument, count):
     if len(values) != count:
         raise UserError(f"`{argument}`: found {counted(len(values), 'number')}, expected {count}")
     try:
-        return [read_number(plain(x), f"item {i}") for i, x in enumerate(values)]
+        return [read_number(to_python(x), f"item {i}") for i, x in enumerate(values)]
     except ValueError as error:
         raise UserError(f"`{argument}`: {error}") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.tables import as_text, is_missing, plain
+from bert_tf.data.tables import as_text, is_missing, to_python
 from bert_tf.errors import UserError, abbreviate, shown
 
 _MISSING = "the label is missing"
@@ -265,7 +265,7 @@ def as_name(value):
 
 
 def _simplify(value):
-    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else plain(value)
+    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else to_python(value)
 
 
 def _is_missing(value):

@@ -337,7 +337,7 @@ def _excel_rows(path):
 
 
 def is_missing(value):
-    """Return whether a value is None, NaN or NaT; `plain` converts pandas' NA to None."""
+    """Return whether a value is None, NaN or NaT; `to_python` converts pandas' NA to None."""
     return value is None or bool(value != value)
 
 
@@ -357,7 +357,7 @@ def as_text(value):
     return str(value)
 
 
-def plain(value, errors="strict"):
+def to_python(value, errors="strict"):
     """Convert a value of a container to Python values, and bytes to str.
 
     `errors` is an argument of `bytes.decode`: for "strict", bytes that are not UTF-8 raise
@@ -369,14 +369,14 @@ def plain(value, errors="strict"):
     if isinstance(value, bytes):
         return value.decode("utf-8", errors)
     if isinstance(value, Mapping):
-        return {str(name): plain(x, errors) for name, x in value.items()}
+        return {str(name): to_python(x, errors) for name, x in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(x, errors) for x in value]
+        return [to_python(x, errors) for x in value]
     if isinstance(value, np.floating):
         return float(str(value))  # 0.1, not 0.10000000149011612, for a float32
     if isinstance(value, np.generic):
-        return plain(value.item(), errors)
+        return to_python(value.item(), errors)
     for method in TO_PYTHON:
         if hasattr(value, method):
-            return plain(getattr(value, method)(), errors)
+            return to_python(getattr(value, method)(), errors)
     return None if type(value).__name__ == "NAType" else value  # of pandas

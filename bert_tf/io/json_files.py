@@ -54,7 +54,7 @@ def quoted(value: Any, limit: int = 40) -> str:
 
 def describe(hint: Any) -> str:
     """Return a noun phrase for a type annotation without None."""
-    hint, limits, _ = parts(hint)
+    hint, limits, _ = unwrap_annotation(hint)
     if limits.choices:
         return f"one of {', '.join(map(str, limits.choices))}"
     kind = _kind(hint)
@@ -71,10 +71,10 @@ def describe(hint: Any) -> str:
     return text
 
 
-def problem(value: Any, hint: Any) -> str | None:
+def type_error(value: Any, hint: Any) -> str | None:
     """Return a message such as `.labels[1] is 7, expected a string`, None for a valid value."""
     annotation = hint
-    hint, limits, is_optional = parts(annotation)
+    hint, limits, is_optional = unwrap_annotation(annotation)
     if hint is Any or (value is None and is_optional):
         return None
     kind, arguments = _kind(hint), typing.get_args(hint)
@@ -95,18 +95,18 @@ def problem(value: Any, hint: Any) -> str | None:
         elif key == name:
             return f".{key} is missing, expected {describe(field)}"
     for place, child, field in children:
-        if message := problem(child, field):
+        if message := type_error(child, field):
             return f"{place}{'' if message[0] in '.[' else ' '}{message}"
     return None
 
 
 def check(value: Any, hint: Any) -> None:
-    if message := problem(value, hint):
+    if message := type_error(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
         raise UserError(f"{where}{message.removeprefix('.')}")
 
 
-def parts(hint):
+def unwrap_annotation(hint):
     """Split an annotation into (type, `Limits`, whether None is valid)."""
     limits, is_optional = Limits(), False
     while True:

@@ -124,7 +124,7 @@ class BasePredictor:
 
     def _check_row(self, index, row):
         try:
-            row = tables.plain(row)
+            row = tables.to_python(row)
             if len(self.inputs) == 1 and not isinstance(row, dict):
                 row = {self.inputs[0]: row}
             return self.check(self._by_input(row))
@@ -180,11 +180,11 @@ class BasePredictor:
             value = row[name]
             if name == "numbers":
                 size = self._signature[name].shape[1]
-                if json_files.problem(value, list[json_files.Finite]) or len(value) != size:
+                if json_files.type_error(value, list[json_files.Finite]) or len(value) != size:
                     raise ValueError(f"numbers: found {value!r:.40}, expected {size} finite ones")
                 continue
             texts = value if name == "endings" else [value]
-            if not texts or json_files.problem(texts, list[str]):
+            if not texts or json_files.type_error(texts, list[str]):
                 expected = "a list of texts" if name == "endings" else "a text"
                 raise ValueError(f"{name}: found {value!r:.40}, expected {expected}")
             for text in texts:

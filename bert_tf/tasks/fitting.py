@@ -135,7 +135,7 @@ class Trainable(TaskSpec):
             if hasattr(value := options.get(name), "get_config") or callable(value):
                 found = f"found {type(value).__name__}; use {_OTHER_NAMES[name]}"
                 raise UserError(f"`{name}` of `fit`: {found}")
-        config, optimizer_config = FitConfig.take(options), OptimizerConfig.take(options)
+        config, optimizer_config = FitConfig.pop_from(options), OptimizerConfig.pop_from(options)
         of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
         of_keras = ("initial_epoch", "validation_freq")
         allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else of_keras)}
@@ -259,7 +259,7 @@ class Trainable(TaskSpec):
         if not self.config_class.FILE:
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress
-        train = TrainConfig.take(
+        train = TrainConfig.pop_from(
             options,
             dtype=self.model.compute_dtype,
             train_batch_size=config.batch_size,

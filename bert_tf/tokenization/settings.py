@@ -206,7 +206,7 @@ def _check_special_tokens(path, values):
 
 def _check_added_tokens(path, field, tokens, vocab=None):
     """Raise UserError unless all tokens are special tokens, with the same ids as in `vocab`."""
-    if message := json_files.problem(tokens, list | None):
+    if message := json_files.type_error(tokens, list | None):
         raise UserError(f"{path}: {field} {message}")
     for token in tokens or ():
         content, known = _content(token), _SPECIAL_TOKENS.values()

@@ -143,6 +143,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "date,review\n1,x\n", REVIEWS, {}),
         ("a.csv", "foo,bar\n1,x\n", {}, {"text_columns": ["1"], "header": "yes"}),
         ("a.csv", "foo,x\n", {}, {"text_columns": ["1"]}),
+        ("a.csv", "foo,bar\nb,x\n", REVIEWS, {"text_columns": ["1"]}),  # a run with headers
         ("a.csv", "foo,x\n", {"text_columns": ["1"], "header": "no"}, {}),
         ("a.csv", "x,y\n", {"header": "no"}, {}),
         ("a.csv", "x\n", REVIEWS, {"header": "no"}),

@@ -17,8 +17,6 @@ LAYERS = [
 EXCEPTIONS = {
     ("modeling/base.py", "checkpoints"): "from_preset",
     ("serving/predictor.py", "tasks"): "the answers of registered tasks",
-    ("tokenization/graph.py", "checkpoints"): "from_preset",
-    ("tokenization/layer.py", "checkpoints"): "from_preset",
     ("tokenization/wordpiece.py", "checkpoints"): "from_preset",
 }
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -240,6 +240,7 @@ def pipelines(encoder_folder):
                 (Frame({"text_b": ["a"], "text_a": ["b"]}), [0]), (Frame([["a", "b", "c"]]), [0]))),
             ((type("LazyFrame", (), {"collect": None})(),), {}, r"`texts`: .*LazyFrame.*\.collect"),
             (({"text": [b"\xff"], "label": [0]},), {}, "`texts`, item 0: not UTF-8"),
+            ((Frame({"text": ["a"]}), [b"\xff"]), {}, "`texts`, item 0: not UTF-8"),
             ((Frame(TABLE).to_dict(),), {}, "`texts`.*dict"),
             ((slices((["a"], [0])).batch(1).skip(1),), {}, "`texts`.*empty"),
             ((Frame({"review": "a", "body": "b", "label": 0}, [0]),), {}, "'review'.*'body'"),

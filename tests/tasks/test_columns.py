@@ -5,7 +5,7 @@ import re
 import pytest
 
 import bert_tf
-from bert_tf.data.columns import BadRows, Layout
+from bert_tf.data.columns import Layout, RowErrors
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
 from bert_tf.tasks.classification.source import FileSource
 from tests.common import read_examples, write_files
@@ -183,7 +183,7 @@ def test_bad_rows_raise_an_error_or_are_counted(read, name, row, message):
     data = data.replace(b"\t", b"," if name.endswith("csv") else b"\t")
     with pytest.raises(bert_tf.UserError, match=rf"{name}, line 3: .*{message}.*`skip_bad_rows`"):
         read(data, name=name)
-    bad = BadRows(skip=True)
+    bad = RowErrors(skip=True)
     # The other rows keep their row numbers.
     assert [(x[0], x[3]) for x in read(data, name=name, bad=bad)] == [("good", "0"), ("bad", "2")]
     assert bad.count == 2
@@ -211,7 +211,7 @@ def test_only_csv_has_quotes(read, caplog):
 )
 def test_all_rows_are_read_or_reported(read, text, rows, lost, first):
     """A row with a wrong quote is named by its first line."""
-    bad = BadRows(skip=True)
+    bad = RowErrors(skip=True)
     assert [x[0] for x in read(text, name="a.csv", bad=bad)] == [*rows]
     assert bad.count == lost and re.search(first or "^None$", str(bad.first))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bert_tf
-from bert_tf.data.columns import BadRows, Layout
+from bert_tf.data.columns import Layout, RowErrors
 from bert_tf.tasks.classification.glue import find_task
 from bert_tf.tasks.classification.source import TfdsSource
 from tests.common import read_data, write_tfds
@@ -130,7 +130,7 @@ def test_bad_rows(folder, caplog):
     source = TfdsSource("meals", folder, layout=layout, splits=splits)
     with pytest.raises(bert_tf.UserError, match=r"meals, test, example 1: the label is missing"):
         source.read("train")
-    bad = BadRows(skip=True)
+    bad = RowErrors(skip=True)
     assert [x[0] for x in rows(source, "train", bad)] == ["good"]
     assert bad.count == 1
     assert rows(TfdsSource("meals", folder), "test")[1][0] == " "

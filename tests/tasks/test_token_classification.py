@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.data.columns import BadRows
+from bert_tf.data.columns import RowErrors
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tasks.token_classification import examples, schemes, served, task
 from bert_tf.tasks.token_classification.options import (
@@ -156,7 +156,7 @@ def test_invalid_lines(tmp_path, text, where):
 
 def test_invalid_sentences_are_counted(tmp_path):
     (tmp_path / "train.txt").write_text("a O\n\nb\n\nc O\nd\n\ne I-X\n")
-    bad = BadRows(skip=True)
+    bad = RowErrors(skip=True)
     found = examples.ColumnFiles(tmp_path).read("train", bad)
     assert [s.words for s in found] == [("a",), ("e",)]
     assert bad.count == 2 and "line 3" in bad.first
@@ -183,10 +183,10 @@ def test_invalid_tags(tmp_path):
     with pytest.raises(
         bert_tf.UserError, match=r"train\.txt, line 4: .* PER, .*`learn_scheme=none`"
     ):
-        task.valid_sentences(sentences, tags, BadRows())
+        task.valid_sentences(sentences, tags, RowErrors())
     assert task.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
     # The next sentence starts the document.
-    (kept,) = task.valid_sentences(sentences, tags, BadRows(skip=True))
+    (kept,) = task.valid_sentences(sentences, tags, RowErrors(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     with pytest.raises(bert_tf.UserError, match="I-N, B-N in the scheme iob2, expected one of O, "):
         tags.convert(sentence(["a"], ["I-N"]))
@@ -251,7 +251,7 @@ def test_tfds_sentences(tmp_path):
     for split in splits:
         with pytest.raises(bert_tf.UserError, match=f"letters, {split}, example 1: "):
             make(split).read("train")
-        assert len(make(split).read("train", BadRows(skip=True))) == 1
+        assert len(make(split).read("train", RowErrors(skip=True))) == 1
     for options, named in (
         ({"words": "id"}, "`word_column`"), ({"words": "x"}, "`word_column`"),
         ({"words": "pair"}, "expected words"), ({"tags": "id"}, "expected one for each of 2 words"),

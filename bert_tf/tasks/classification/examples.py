@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import ANY_LABEL, BadRows, base_split, find_columns, required_text
+from bert_tf.data.columns import ANY_LABEL, RowErrors, base_split, find_columns, required_text
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels, read_number
 from bert_tf.errors import UserError, counted
@@ -92,7 +92,7 @@ def normalize(values, numeric_features):
 def examples_of(table, dataset, split, bad=None, columns=None):
     """Return the list of `Example` of a table, and its `Columns`, found unless they are given.
 
-    The examples of "test" splits have no labels. `bad`, a `BadRows`, collects invalid rows.
+    The examples of "test" splits have no labels. `bad`, a `RowErrors`, collects invalid rows.
     """
     first = number, cells, problem = next(table.rows, (0, [], None))
     if not (cells or problem):
@@ -105,7 +105,7 @@ def examples_of(table, dataset, split, bad=None, columns=None):
     else:
         columns = _find_columns(table, dataset, split, cells)
     rows = table.rows if columns.header else itertools.chain([first], table.rows)
-    surplus, quoted = BadRows(skip=True), BadRows(skip=True)
+    surplus, quoted = RowErrors(skip=True), RowErrors(skip=True)
     has_quotes = dataset.layout and table.format.delimiter == "\t"
     with_label = base_split(split) != "test"
     names = ()
@@ -165,11 +165,11 @@ def _warn_of_example(table, dataset, columns, row):
 
 
 def collect_examples(name, dataset, rows, make, bad):
-    """Convert rows to `Example`s, see `BadRows.examples`.
+    """Convert rows to `Example`s, see `RowErrors.examples`.
 
     A blank text is reported. A blank second text is no second text, except in GLUE's files.
     """
-    empty = BadRows(skip=True)
+    empty = RowErrors(skip=True)
 
     def checked(where, index, row):
         example = make(where, index, row)
@@ -181,7 +181,7 @@ def collect_examples(name, dataset, rows, make, bad):
         is_single = "text_b" in blank and dataset.layout
         return dataclasses.replace(example, text_b=None) if is_single else example
 
-    examples = (bad or BadRows()).examples(name, rows, checked)
+    examples = (bad or RowErrors()).examples(name, rows, checked)
     empty.report("rows with an empty text")
     return examples
 

@@ -1,7 +1,6 @@
 """Datasets by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
 
 import dataclasses
-import itertools
 
 from bert_tf.data.columns import Columns, Layout
 from bert_tf.data.labels import Labels
@@ -60,11 +59,6 @@ _EXTENSIONS = (
 )  # fmt: skip
 
 _BINARY = ("0", "1")
-# The names of 0 and 1 in the tasks of tensorflow-datasets.
-_BINARY_NAMES = (
-    "unacceptable", "acceptable", "negative", "positive", "not_equivalent", "equivalent",
-    "not_duplicate", "duplicate", "not_entailment", "entailment",
-)  # fmt: skip
 _NLI = ("contradiction", "entailment", "neutral")
 _RTE = ("entailment", "not_entailment")
 _SENTENCES = ("sentence1", "sentence2")
@@ -75,12 +69,12 @@ _PAIR = Columns((1, 2), labels=(3,), id=0, header=True)
 _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
 
 
-def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, **options):
-    """Make a GLUE dataset from the columns of its files."""
+def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, names=(), **options):
+    """Make a GLUE dataset from the columns of its files; TFDS has the `names` of its labels."""
     test = Columns(test_texts, id=0, header=True)
     columns = {"train": labelled, "dev": labelled, "test": test}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
-    aliases = dict(zip(_BINARY_NAMES, itertools.cycle(labels))) if labels == _BINARY else {}
+    aliases = dict(zip(names, labels, strict=bool(names)))
     return DatasetSpec(files, labels, features=features, label_aliases=aliases, **options)
 
 
@@ -109,25 +103,38 @@ def _xnli(language="zh"):
 
 # Add new datasets here. Examples and the order of labels are as in the release.
 DATASETS = {
-    "CoLA": _glue(Columns((3,), (1,)), ("sentence",), (1,), metrics=("matthews",)),
-    "SST-2": _glue(Columns((0,), (1,), header=True), ("sentence",), (1,)),
-    "MRPC": _glue(Columns((3, 4), (0,), header=True), _SENTENCES, (3, 4), metrics=("f1",)),
-    "STS-B": _glue(
-        Columns((7, 8), (9,), id=0, header=True),
+    "CoLA": _glue(
+        Columns((3,), (1,)),
+        ("sentence",),
+        (1,),
+        names=("unacceptable", "acceptable"),
+        metrics=("matthews",),
+    ),
+    "SST-2": _glue(
+        Columns((0,), (1,), header=True), ("sentence",), (1,), names=("negative", "positive")
+    ),
+    "MRPC": _glue(
+        Columns((3, 4), (0,), header=True),
         _SENTENCES,
-        (7, 8),
-        labels=(),
-        task_type="regression",
+        (3, 4),
+        names=("not_equivalent", "equivalent"),
+        metrics=("f1",),
+    ),
+    "STS-B": _glue(
+        Columns((7, 8), (9,), id=0, header=True), _SENTENCES, (7, 8), (), task_type="regression"
     ),
     "QQP": _glue(
-        Columns((3, 4), (5,), id=0, header=True), ("question1", "question2"), metrics=("f1",)
+        Columns((3, 4), (5,), id=0, header=True),
+        ("question1", "question2"),
+        names=("not_duplicate", "duplicate"),
+        metrics=("f1",),
     ),
     "MNLI": _mnli("matched", "mismatched"),
     "MNLI-matched": _mnli("matched"),
     "MNLI-mismatched": _mnli("mismatched"),
     "QNLI": _glue(_PAIR, ("question", "sentence"), labels=_RTE),
     "RTE": _glue(_PAIR, _SENTENCES, labels=_RTE),
-    "WNLI": _glue(_PAIR, _SENTENCES),
+    "WNLI": _glue(_PAIR, _SENTENCES, names=("not_entailment", "entailment")),
     # The diagnostic set, for a model of MNLI.
     "AX": DatasetSpec(
         {"test_ax": File(("diagnostic.tsv", "AX.tsv"), dataclasses.replace(_PAIR, labels=()))},

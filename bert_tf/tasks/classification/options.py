@@ -71,7 +71,7 @@ class ClassificationOptions(TableOptions, TfdsOptions):
     header: str = option(
         "auto",
         "Whether the first line of a delimited or Excel file names the columns. Default: yes if it "
-        "has a known name, no if the columns are given by number.",
+        "has a known name, no if the columns are given by number, else an error.",
         choices=("auto", "yes", "no"),
     )
     numeric_columns: tuple[str, ...] = option(

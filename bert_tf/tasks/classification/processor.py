@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from bert_tf import tokenization
 from bert_tf.data.containers import check_list
-from bert_tf.data.tables import long_cells, plain
+from bert_tf.data.tables import long_cells, to_python
 from bert_tf.errors import UserError, reason, shown
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import Example, collect_examples
@@ -86,7 +86,7 @@ class ProcessorSource:
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
         self._name, self._data_dir = reference, data_dir
         self._processor = _make(reference)
-        labels = tuple(str(plain(label)) for label in self._call("get_labels"))
+        labels = tuple(str(to_python(label)) for label in self._call("get_labels"))
         if len(set(labels)) < max(len(labels), 2):
             raise UserError(
                 f"`processor={reference}`: found the labels {', '.join(labels) or '(none)'} in "

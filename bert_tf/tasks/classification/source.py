@@ -1,6 +1,7 @@
 """Sources of examples: files, tensorflow-datasets and processors; their splits and labels."""
 
 import dataclasses
+import itertools
 import os
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS, base_split
-from bert_tf.data.columns import BadRows, Layout, find_columns, find_file
+from bert_tf.data.columns import Layout, RowErrors, find_columns, find_file, saved_header
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
@@ -49,7 +50,7 @@ class FileSource:
         return found
 
     def read(self, split, bad=None):
-        """Return the list of `Example` of a split; `bad`, a `BadRows`, collects invalid rows."""
+        """Return the list of `Example` of a split; `bad`, a `RowErrors`, collects invalid rows."""
         path = self._paths.get(base_split(split))
         file, layout = self.dataset.files[split], self.dataset.layout
         path = find_file(split, file.names, self._data_dir, path)
@@ -183,8 +184,10 @@ def with_restored_columns(options, stored):
             for name, x in taken.items()
             if name in ("delimiter", "label_separator") or "".join(x).isdecimal()
         }
-    elif options.is_given("text_columns"):
-        taken.pop("header", None)
+    elif options.is_given("text_columns") and not options.is_given("header"):
+        taken["header"] = saved_header(columns, options.text_columns)
+        if taken["header"] == "auto":
+            del taken["header"]
     for name, value in columns.items():
         if options.is_given(name) and getattr(options, name) != value:
             console.info(
@@ -207,7 +210,10 @@ def columns_to_save(options, source):
     if source.dataset.layout is None or columns is None:
         return {}
     given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
-    return {**(columns.named() if columns.names else {"header": "no"}), **given}
+    named = columns.named() if columns.names else {"header": "no"}
+    if not any(map(str.isdecimal, itertools.chain(*named.values()))):
+        given.pop("header", None)  # names say that there is a header
+    return {**named, **given}
 
 
 def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
@@ -236,13 +242,13 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     splits = [split for base in splits for split in source.splits(base)]
     labels, train = dataset.labels, ()
     if "train" in splits or (not stored and (labels is None or names)):
-        train = source.read("train", BadRows(skip_bad_rows))
+        train = source.read("train", RowErrors(skip_bad_rows))
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
     source.dataset = dataclasses.replace(source.dataset, labels=labels)
     examples = {
-        split: train if split == "train" else source.read(split, BadRows(skip_bad_rows))
+        split: train if split == "train" else source.read(split, RowErrors(skip_bad_rows))
         for split in splits
     }
     if dev_split and "train" in examples:

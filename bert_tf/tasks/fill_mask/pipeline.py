@@ -13,7 +13,7 @@ from bert_tf.configs.base import check_value, derived
 from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
-from bert_tf.data.columns import ANY_TEXT, BadRows, columns_of, required_text
+from bert_tf.data.columns import ANY_TEXT, RowErrors, columns_of, required_text
 from bert_tf.data.containers import read_table
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.features import Features, encode_batches, make_records
@@ -300,7 +300,9 @@ class FillMask(StreamingPipeline):
         table, _ = read_table(columns, names, (("text",),), 1, (ANY_TEXT,))
         _, find, rows = columns_of(table)
         column = find(ANY_TEXT, names[0])
-        return BadRows().examples(table.name, rows, lambda *x: required_text(x[-1][column], "text"))
+        return RowErrors().examples(
+            table.name, rows, lambda *x: required_text(x[-1][column], "text")
+        )
 
     def _data(self, examples, masked_lm_prob=0.15, seed=0):
         return FillMaskData(examples, self.config, masked_lm_prob, seed)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import records
-from bert_tf.data.columns import ID, BadRows, columns_of, find_file, required_text
+from bert_tf.data.columns import ID, RowErrors, columns_of, find_file, required_text
 from bert_tf.data.containers import read_table
 from bert_tf.data.features import Features, encode_batches, log_long_texts
 from bert_tf.data.labels import Labels
@@ -54,7 +54,7 @@ def make_examples(table, config, with_label=True):
     names, find, rows = columns_of(table)
     columns = _find_columns(table, names, find, config, with_label)
     make = functools.partial(_example, columns)
-    examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
+    examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
     endings = columns.ending_columns
     if len(endings) == 1:  # a column of lists
         endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))

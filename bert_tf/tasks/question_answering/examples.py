@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, columns_of
+from bert_tf.data.columns import RowErrors, columns_of
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -160,7 +160,7 @@ def _get(values, key, kind, where):
     """Return `values[key]`; raise UserError if it is missing or of a different type."""
     value = values.get(key) if isinstance(values, dict) else None
     if type(value) is not kind:
-        raise UserError(f"{where}: {json_files.problem(values, {key: kind}).removeprefix('.')}")
+        raise UserError(f"{where}: {json_files.type_error(values, {key: kind}).removeprefix('.')}")
     if kind is str:
         check_unicode(value, f"{where}: {key!r}")
     return value
@@ -247,7 +247,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
       UserError: if a question is invalid; names its location.
     """
     count, digest, ids = 0, hashlib.sha256(), set()
-    misplaced, empty, negative = (BadRows(skip=True) for _ in range(3))
+    misplaced, empty, negative = (RowErrors(skip=True) for _ in range(3))
     for paragraph in source.paragraphs():
         words = Words(paragraph.context)
         digest.update(json.dumps(paragraph.context).encode())

@@ -11,7 +11,7 @@ from keras import ops
 from bert_tf import console
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
 from bert_tf.data import records
-from bert_tf.data.columns import ID, BadRows, columns_of, find_file, required_text
+from bert_tf.data.columns import ID, RowErrors, columns_of, find_file, required_text
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import read_number
 from bert_tf.data.tables import as_text, open_table
@@ -142,7 +142,7 @@ def make_examples(table, config):
         row = str(index) if row_id is None else cells[row_id]
         return Example(parts, value, row)
 
-    examples = BadRows(config.skip_bad_rows).examples(table.name, rows, make)
+    examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
     ignored = ", ".join(name for name in names if name not in used)
     # In Python, only what is ignored is worth a message.

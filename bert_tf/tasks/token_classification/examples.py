@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import BadRows, columns_of, find_file
+from bert_tf.data.columns import RowErrors, columns_of, find_file
 from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
@@ -74,7 +74,7 @@ class ColumnFiles:
         self.files = []  # read so far
 
     def read(self, split, bad=None):
-        """Return the list of `Sentence` of a split; `bad`, a `BadRows`, collects invalid ones."""
+        """Return the list of `Sentence` of a split; `bad`, a `RowErrors`, collects invalid ones."""
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
         found = tables.find_format(path, "tab")
@@ -82,7 +82,7 @@ class ColumnFiles:
             found = tables.TableFormat("json_lines")
         if found.kind != "delimited":
             raise UserError(f"{path}: found {found}, expected a word and its tag per line")
-        bad = bad or BadRows()
+        bad = bad or RowErrors()
         sentences = self._sentences(path, split != "test", bad)
         if not sentences:
             raise UserError(bad.first or f"{path}: the file contains no sentences")
@@ -150,7 +150,7 @@ class TfdsSentences:
         self._columns = [words], [tags] if tags else _TFDS_TAGS
 
     def read(self, split, bad=None):
-        bad, table = bad or BadRows(), self._data.table(split)
+        bad, table = bad or RowErrors(), self._data.table(split)
         arguments = ("word_column", "tag_column")
         sentences = sentences_of_table(table, arguments, None, split != "test", self._columns, bad)
         if not sentences:
@@ -167,7 +167,7 @@ _COLUMNS = (("tokens", "words", "text"), ("ner_tags", "tags", "labels", "entitie
 
 
 def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_COLUMNS, bad=None):
-    """Return a list of `Sentence`; `bad`, a `BadRows`, collects invalid ones.
+    """Return a list of `Sentence`; `bad`, a `RowErrors`, collects invalid ones.
 
     A row has a list of words and their tags, in any scheme, or a text and its entities. Texts are
     divided into words as in the exported model, with tags in the data scheme of the model's
@@ -177,7 +177,7 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     text = find(columns[0], arguments[0])
     tags = find(columns[1], arguments[1]) if with_tags else None
     known = config.tags.names if config else ()
-    labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or BadRows()
+    labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or RowErrors()
     rows = list(rows)  # a str for a row that cannot be read
     values = (row[text] for _, row in rows if not isinstance(row, str))
     first = next(filter(lambda value: not tables.is_missing(value), values), None)

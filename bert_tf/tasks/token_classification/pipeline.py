@@ -9,7 +9,7 @@ from bert_tf.checkpoints import read_metadata
 from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import check_list, iterate_texts, label_names, read_table
 from bert_tf.data.labels import Labels
-from bert_tf.data.tables import plain
+from bert_tf.data.tables import to_python
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Pipeline
@@ -122,7 +122,9 @@ class TokenClassification(Pipeline):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        texts = [plain(x, "replace") for x in check_list(texts, "texts", "texts or lists of words")]
+        texts = [
+            to_python(x, "replace") for x in check_list(texts, "texts", "texts or lists of words")
+        ]
         if not texts or isinstance(texts[0], str):
             texts = list(iterate_texts(texts, "texts"))
             self._warn_if_blank("texts", texts)

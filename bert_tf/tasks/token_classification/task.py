@@ -16,7 +16,7 @@ from keras import ops
 from bert_tf import console
 from bert_tf.configs.task import SPLITS
 from bert_tf.data import records
-from bert_tf.data.columns import BadRows
+from bert_tf.data.columns import RowErrors
 from bert_tf.data.features import Features
 from bert_tf.errors import UserError
 from bert_tf.io import files
@@ -256,7 +256,7 @@ def write_columns(path, sentences, tags):
 def read(options, pretrained, splits, stored=None):
     """Read the data of a run; see `TaskSpec.read`."""
     source = _make_source(options)
-    bad = {split: BadRows(options.skip_bad_rows) for split in splits}
+    bad = {split: RowErrors(options.skip_bad_rows) for split in splits}
     sentences = {split: source.read(split, bad[split]) for split in splits}
     train = sentences.get("train")
     if stored:
@@ -283,7 +283,7 @@ def read(options, pretrained, splits, stored=None):
 
 def _infer_tags(options, source, train):
     """Return the `Tags` of the training set `train`; read it first if it is None."""
-    bad = BadRows(skip=True)
+    bad = RowErrors(skip=True)
     sentences = train or source.read("train", bad)
     tags = infer_tags(sentences, options.learn_scheme)
     bad.report("invalid sentences skipped while collecting the tags of the training set")
