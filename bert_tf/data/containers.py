@@ -83,10 +83,8 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
         for missing in (x for x, y in given_columns if y is None):
             if missing == argument and first is not None:  # validation data
                 raise UserError(f"`{argument}`: expected a table or a tuple of {required} columns")
-            columns = ", ".join(arguments[:required])
-            raise UserError(
-                f"`{missing}` must be given; split a list of tuples by `{columns} = zip(*data)`"
-            )
+            advice = f"; split a list of tuples by `{', '.join(arguments[:required])} = zip(*data)`"
+            raise UserError(f"`{missing}` must be given{advice * isinstance(first, list)}")
         if parts is names[0]:
             lists = _split_texts(first, argument, len(parts))
         else:
