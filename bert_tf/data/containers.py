@@ -83,10 +83,8 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
         for missing in (x for x, y in given_columns if y is None):
             if missing == argument and first is not None:  # validation data
                 raise UserError(f"`{argument}`: expected a table or a tuple of {required} columns")
-            columns = ", ".join(arguments[:required])
-            raise UserError(
-                f"`{missing}` must be given; split a list of tuples by `{columns} = zip(*data)`"
-            )
+            advice = f"; split a list of tuples by `{', '.join(arguments[:required])} = zip(*data)`"
+            raise UserError(f"`{missing}` must be given{advice * isinstance(first, list)}")
         if parts is names[0]:
             lists = _split_texts(first, argument, len(parts))
         else:
@@ -161,15 +159,16 @@ def _named_columns(values, argument):
     elif _is_cell(values):
         return None
     else:
+        first = next(iter(values), None)  # a list of a tensor's rows would take long
+        if not (hasattr(first, "text_a") or isinstance(first, Mapping)):
+            return None
         rows = list(values)
-        if rows and hasattr(rows[0], "text_a"):  # InputExample
+        if hasattr(first, "text_a"):  # InputExample
             names = ("text_a", "text_b", "label")
             rows = [(x.text_a, x.text_b or None, x.label) for x in rows]
             rows = [
                 {x: y for x, y in zip(names, row, strict=True) if y is not None} for row in rows
             ]
-        if not rows or not isinstance(rows[0], Mapping):
-            return None
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise UserError(f"`{argument}`, item {i}: found {shown(row)}, expected a dict")
