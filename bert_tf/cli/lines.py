@@ -15,7 +15,7 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import Layout, RowErrors, is_header, saved_header
+from bert_tf.data.columns import Layout, RowErrors, are_numbers, is_header, trained_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationOptions
@@ -169,23 +169,27 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     from bert_tf.tasks.classification.glue import custom_dataset
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
+    is_table = tables.file_extension(path) in _ENDINGS or text_columns or delimiter
+    is_table = is_table or header != "auto"
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
     texts = text_columns or saved.get("text_columns") or ()
     if not texts and inputs not in _USUAL_INPUTS:
         texts = inputs
-    if header == "no" and not text_columns and not "".join(texts).isdecimal():
+    trained = trained_header(saved)
+    if header == "no" and not text_columns and not are_numbers(texts):
         texts = ()  # names require a header
-    trained = saved_header(saved, texts) if text_columns else saved.get("header", "auto")
+    if header == "auto" and not text_columns and saved.get("header") == "yes":
+        header = "yes"
     layout = Layout(
         tuple(texts),
-        header=trained if header == "auto" else header,
+        header=header,
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
         numeric_as="vector" if metadata.get("numbers") else "text",
         num_texts=len(inputs),
+        trained_header=trained,
     )
-    is_table = tables.file_extension(path) in _ENDINGS
-    if not (is_table or text_columns or delimiter or header != "auto"):
+    if not is_table:
         _check_lines(path, layout)
         return None
     if "endings" in inputs:

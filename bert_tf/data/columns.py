@@ -191,6 +191,7 @@ class Layout:
 
     A delimiter that a training run saved, `saved_delimiter`, is for delimited files only.
     `num_texts` is the number of texts of a trained model, for test files without a header.
+    `trained_header` is that of the training file, see `trained_header`.
     """
 
     text: tuple = ()
@@ -203,6 +204,7 @@ class Layout:
     delimiter: str | None = None
     saved_delimiter: str | None = None
     num_texts: int | None = None
+    trained_header: str | None = None
 
     @property
     def given_names(self):
@@ -214,7 +216,7 @@ class Layout:
         if columns.names:
             texts, labels = (tuple(map(columns.name, x)) for x in (columns.texts, columns.labels))
             return dataclasses.replace(self, text=texts, label=labels)
-        return dataclasses.replace(self, header="no", num_texts=len(columns.texts))
+        return dataclasses.replace(self, trained_header="no", num_texts=len(columns.texts))
 
 
 # Any of these names of texts marks the first line as a header.
@@ -257,6 +259,9 @@ def find_columns(table, row, layout, split, separator=None):
         columns = _by_layout(place, names if has_header else (), layout, split)
     else:
         columns = _by_count(place, len(names), layout, split)
+    if split == "test":  # its labels, which may be missing, are not read
+        labels = tuple(x for x in columns.labels if x < len(names) and x not in columns.texts)
+        columns = dataclasses.replace(columns, labels=labels)
     counts = Counter([*columns.texts, *columns.labels])
     counts.update({*columns.labels}.intersection(columns.numbers))
     if twice := [columns.name(position) for position, count in counts.items() if count > 1]:
@@ -267,12 +272,16 @@ def find_columns(table, row, layout, split, separator=None):
     return dataclasses.replace(columns, width=len(names))
 
 
-def saved_header(saved, texts):
-    """Return the `header` of files with other columns of texts than the `saved` ones of a run."""
-    trained = saved.get("text_columns", ())
-    if not all(map(str.isdecimal, texts)):
-        return "auto"
-    return saved.get("header", "auto") if all(map(str.isdecimal, trained)) else "yes"
+def trained_header(saved):
+    """Return whether the training file of `saved` columns had a header, None if it is unknown."""
+    if saved.get("header") in ("yes", "no"):
+        return saved["header"]
+    return None if are_numbers(saved.get("text_columns", ())) else "yes"
+
+
+def are_numbers(columns):
+    """Return whether no column is given by name."""
+    return all(map(str.isdecimal, columns))
 
 
 def is_header(names, given=()):
@@ -290,25 +299,38 @@ def is_header(names, given=()):
 def _has_header(table, names, layout, split, separator):
     if layout.header != "auto":
         return layout.header == "yes"
+    place, line, trained = table.header_place, ", ".join(names), layout.trained_header
+    unclear = UserError(
+        f"{place}: {line} may be a header or an example; use `header=yes` or `header=no`"
+    )
     if is_header(names, layout.given_names):
+        if trained == "no" and not layout.given_names:
+            raise unclear
         return True
-    place, line = table.header_place, ", ".join(names)
+    if trained == "no" and not layout.given_names:
+        return False
     if layout.text and not layout.given_names:
         numbers = tuple(map(str, range(len(names))))
         # A DataFrame's index has no name, and its columns may have numbers.
         is_pandas = not names[0] or names == numbers
         label = layout.label[0] if layout.label and split != "test" else len(names)
-        if is_pandas or _has_unique_label(table, names, int(label), separator):
-            raise UserError(
-                f"{place}: {line} may be a header or an example; use `header=yes` or `header=no`"
-            )
+        is_unclear = trained == "yes" or is_pandas
+        if is_unclear or _has_unique_label(table, names, int(label), separator):
+            raise unclear
         return False
-    wanted = layout.given_names or ["the usual name of a text column, such as text"]
+    given = layout.given_names
+    wanted = (
+        [x for x in layout.text if x in given]
+        or given
+        or ["the usual name of a text column, such as text"]
+    )
     label = "" if split == "test" else " and `label_column=NAME`"
     example = "with `text_columns` by number, from 0"
     with contextlib.suppress(UserError):
         roles = sorted(_by_count(place, len(names), layout, split).roles().items())
         example = "to read " + ", ".join(f"{role} {names[i]!r:.40}" for i, role in roles)
+        example += "; for other columns, also give their numbers, from 0, as `text_columns`"
+        example += " and `label_column`" * (split != "test")
     raise UserError(
         f"{place}: found {line}, expected {' or '.join(wanted)}; if this is a header, use "
         f"`header=yes` with `text_columns=NAME`{label}; if it is an example, use `header=no` "

@@ -143,7 +143,6 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "date,review\n1,x\n", REVIEWS, {}),
         ("a.csv", "foo,bar\n1,x\n", {}, {"text_columns": ["1"], "header": "yes"}),
         ("a.csv", "foo,x\n", {}, {"text_columns": ["1"]}),
-        ("a.csv", "foo,bar\nb,x\n", REVIEWS, {"text_columns": ["1"]}),  # a run with headers
         ("a.csv", "foo,x\n", {"text_columns": ["1"], "header": "no"}, {}),
         ("a.csv", "x,y\n", {"header": "no"}, {}),
         ("a.csv", "x\n", REVIEWS, {"header": "no"}),
@@ -170,6 +169,7 @@ def test_headers(answer, name, data, columns, options):
         ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
         ("a.csv", "review\n", {}, "no examples"),
         ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
+        ("a.csv", "b,x\n", {"text_columns": ["1"]}, "`header=yes` or `header=no`"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, "line 1: found n, review, expected x;"),
         ("a.csv", "n,review\na,b\n", {"text_columns": ["n", "review"]}, "n, review, expected"),
         ("a.csv", "text,text_b\na,b\n", {"text_columns": ["text", "text_b"]}, "text_b, expected"),

@@ -8,7 +8,12 @@ import bert_tf
 from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
-from bert_tf.tasks.classification.source import FileSource, make_source
+from bert_tf.tasks.classification.source import (
+    FileSource,
+    columns_to_save,
+    make_source,
+    with_restored_columns,
+)
 from tests.common import TINY, read_data, write_files
 
 
@@ -54,6 +59,27 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     assert source.read("dev")[0].text_a == "b"
     with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.tsv or dev\.csv"):
         FileSource(dataset, folder).splits("dev")
+    # The columns that a run saves are those of its files, whether given by name or number.
+    write_files(tmp_path, own__csv="n,phrase,mood\n7,a,x\n8,b,y\n", new__csv="n,phrase\n7,c\n8,d\n")
+    paths = {"train_file": f"{folder}/own.csv", "test_file": f"{folder}/new.csv"}
+    for columns in (("phrase",), ("mood",), "n"), (("1",), ("2",), "0"):
+        names = dict(zip(("text_columns", "label_column", "id_column"), columns, strict=True))
+        options = ClassificationOptions(header="yes", **names, **paths)
+        source = make_source(options)
+        source.read("train")
+        saved = columns_to_save(options, source)
+        stored = ClassificationConfig(TINY, "", labels=("x", "y"), num_texts=1, columns=saved)
+        later = with_restored_columns(ClassificationOptions(**paths), stored)
+        examples = make_source(later[0], stored, later[1]).read("test")
+        assert [(x.text_a, x.id) for x in examples] == [("c", "7"), ("d", "8")]
+    # A test file without the label, which was the first column.
+    write_files(tmp_path, one__csv="c\nd\n")
+    stored = dataclasses.replace(
+        stored, columns={"text_columns": ("1",), "label_column": ("0",), "header": "no"}
+    )
+    options = ClassificationOptions(text_columns=("0",), test_file=f"{folder}/one.csv")
+    later = with_restored_columns(options, stored)
+    assert len(make_source(later[0], stored, later[1]).read("test")) == 2
     # A model of pairs reads two columns as two texts.
     write_files(tmp_path, test__csv="c,d\n")
     options = ClassificationOptions(data_dir=folder, task_name="tsv", header="no")

@@ -132,11 +132,13 @@ def test_a_label_that_may_be_a_name(read, rows, is_doubtful):
     [
         (f"phrase,mood\n{ROWS}", NAMED, "mood,phrase\nx,c", ("c", None)),
         (f"phrase,mood\n{ROWS}", NAMED, "c,x", "found .*c.*'phrase'"),
-        (f"text,label\n{ROWS}", {}, "c,x", "found c, x, expected text or label"),
+        (f"text,label\n{ROWS}", {}, "c,x", "found c, x, expected text;"),
         (f"text,label\n{ROWS}", {}, "sentence,label\nc,x", "expected 'text'"),
         (ROWS, NO, "text,x", ("text", None)),
         ("a,b,x\nb,a,y", NO, "c,d,x", ("c", "d")),
-        ("n,a,x\nn,b,y", {"text": ("1",), "label": ("2",)}, "n,text,x", ("text", None)),
+        ("n,a,x\nn,b,y", {"text": ("1",), "label": ("2",)}, "n,c,x", ("c", None)),
+        ("n,a,x\nn,b,y", {"text": ("1",), "label": ("2",)}, "n,text,x", "may be a header"),
+        ("x,a\ny,b", {"text": ("1",), "label": ("0",)}, "x,c", ("c", None)),
     ],
 )
 def test_other_files_are_read_like_the_training_file(tmp_path, train, layout, other, expected):

@@ -1,7 +1,6 @@
 """Sources of examples: files, tensorflow-datasets and processors; their splits and labels."""
 
 import dataclasses
-import itertools
 import os
 from typing import ClassVar
 
@@ -9,7 +8,14 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.configs.task import SPLITS, base_split
-from bert_tf.data.columns import Layout, RowErrors, find_columns, find_file, saved_header
+from bert_tf.data.columns import (
+    Layout,
+    RowErrors,
+    are_numbers,
+    find_columns,
+    find_file,
+    trained_header,
+)
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
@@ -142,7 +148,11 @@ def make_source(options, stored=None, restored=()):
     layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
     if "delimiter" in restored:
         layout["saved_delimiter"] = layout.pop("delimiter")
-    layout = Layout(**layout, num_texts=stored and stored.num_texts)
+    layout = Layout(
+        **layout,
+        num_texts=stored and stored.num_texts,
+        trained_header=trained_header(stored.columns) if stored else None,
+    )
     labels = options.labels or (stored.labels if stored else ()) or None
     task_type = options.task_type or (stored and stored.task_type)
     if options.processor:
@@ -177,17 +187,14 @@ def with_restored_columns(options, stored):
     is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
     columns = stored.columns if stored and is_custom else {}
     taken = {name: value for name, value in columns.items() if not options.is_given(name)}
-    if options.is_given("header") and options.header == "no":
-        # Columns by name require a header.
-        taken = {
-            name: x
-            for name, x in taken.items()
-            if name in ("delimiter", "label_separator") or "".join(x).isdecimal()
-        }
-    elif options.is_given("text_columns") and not options.is_given("header"):
-        taken["header"] = saved_header(columns, options.text_columns)
-        if taken["header"] == "auto":
-            del taken["header"]
+    if options.header == "no":  # columns by name require a header
+        for name in ("text_columns", "label_column"):
+            if not are_numbers(taken.get(name, ())):
+                del taken[name]
+        if not (taken.get("id_column") or "0").isdecimal():
+            del taken["id_column"]
+    if taken.get("header") == "no" or options.is_given("text_columns"):
+        taken.pop("header", None)  # `Layout.trained_header` has it
     for name, value in columns.items():
         if options.is_given(name) and getattr(options, name) != value:
             console.info(
@@ -210,10 +217,16 @@ def columns_to_save(options, source):
     if source.dataset.layout is None or columns is None:
         return {}
     given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
-    named = columns.named() if columns.names else {"header": "no"}
-    if not any(map(str.isdecimal, itertools.chain(*named.values()))):
-        given.pop("header", None)  # names say that there is a header
-    return {**named, **given}
+    if not columns.names:
+        return {**given, "header": "no"}
+    named = columns.named()
+    if "id_column" in given:
+        named["id_column"] = columns.name(columns.id)
+    saved = {**given, **named}
+    saved.pop("header", None)  # names say that there is a header, except for names such as 1
+    if any(map(str.isdecimal, [*named["text_columns"], *named.get("label_column", ())])):
+        saved["header"] = "yes"
+    return saved
 
 
 def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
