@@ -15,7 +15,7 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import Layout, RowErrors, are_numbers, is_header, trained_header
+from bert_tf.data.columns import ANY_TEXT, Layout, RowErrors, are_numbers, is_header, trained_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationOptions
@@ -169,8 +169,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     from bert_tf.tasks.classification.glue import custom_dataset
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    is_table = tables.file_extension(path) in _ENDINGS or text_columns or delimiter
-    is_table = is_table or header != "auto"
+    is_table = tables.file_extension(path) in _ENDINGS or header != "auto"
+    is_table = bool(is_table or text_columns or delimiter)
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
     texts = text_columns or saved.get("text_columns") or ()
@@ -223,7 +223,8 @@ def _check_lines(path, layout):
     if line.startswith("{"):
         with contextlib.suppress(ValueError):
             names = json_files.loads(line)
-    if is_header(names, layout.given_names) or (len(names) > 1 and is_header([*names, "label"])):
+    # A line of text may be a single word, such as "message".
+    if is_header(names, [*layout.given_names, *(ANY_TEXT if len(names) > 1 else ())]):
         raise UserError(
             f"{path}, line 1: found the column names {', '.join(names)} in a file of lines; use "
             "`header=yes` to read a table, or `header=no` if the line is an example"

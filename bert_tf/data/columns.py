@@ -191,7 +191,7 @@ class Layout:
 
     A delimiter that a training run saved, `saved_delimiter`, is for delimited files only.
     `num_texts` is the number of texts of a trained model, for test files without a header.
-    `trained_header` is that of the training file, see `trained_header`.
+    `trained_header` says whether the training file had a header: "yes", "no" or None.
     """
 
     text: tuple = ()
@@ -299,31 +299,23 @@ def is_header(names, given=()):
 def _has_header(table, names, layout, split, separator):
     if layout.header != "auto":
         return layout.header == "yes"
-    place, line, trained = table.header_place, ", ".join(names), layout.trained_header
-    unclear = UserError(
-        f"{place}: {line} may be a header or an example; use `header=yes` or `header=no`"
-    )
-    if is_header(names, layout.given_names):
-        if trained == "no" and not layout.given_names:
-            raise unclear
+    place, line = table.header_place, ", ".join(names)
+    given, trained = layout.given_names, layout.trained_header
+    is_known = is_header(names, given)
+    if is_known and (given or trained != "no"):
         return True
-    if trained == "no" and not layout.given_names:
+    if not given and (trained == "no" or layout.text):
+        position = int(layout.label[0]) if layout.label and split != "test" else len(names)
+        if is_known or (
+            trained != "no"
+            and (trained == "yes" or _may_be_header(table, names, position, separator))
+        ):
+            raise UserError(
+                f"{place}: {line} may be a header or an example; use `header=yes` or `header=no`"
+            )
         return False
-    if layout.text and not layout.given_names:
-        numbers = tuple(map(str, range(len(names))))
-        # A DataFrame's index has no name, and its columns may have numbers.
-        is_pandas = not names[0] or names == numbers
-        label = layout.label[0] if layout.label and split != "test" else len(names)
-        is_unclear = trained == "yes" or is_pandas
-        if is_unclear or _has_unique_label(table, names, int(label), separator):
-            raise unclear
-        return False
-    given = layout.given_names
-    wanted = (
-        [x for x in layout.text if x in given]
-        or given
-        or ["the usual name of a text column, such as text"]
-    )
+    wanted = [name for name in layout.text if name in given] or given
+    wanted = wanted or ["the usual name of a text column, such as text"]
     label = "" if split == "test" else " and `label_column=NAME`"
     example = "with `text_columns` by number, from 0"
     with contextlib.suppress(UserError):
@@ -338,12 +330,15 @@ def _has_header(table, names, layout, split, separator):
     )
 
 
-def _has_unique_label(table, names, position, separator):
-    """Return whether the first row has a label that is probably the name of its column.
+def _may_be_header(table, names, position, separator):
+    """Return whether the first row looks like a header: as of pandas, or by its label.
 
-    It is not a number and occurs only there, while the other labels are numbers or a few values
-    that repeat.
+    The columns of a DataFrame may have numbers, and its index has no name. A label, at `position`,
+    looks like a name if it is not a number and occurs only there, while the other labels are
+    numbers or a few values that repeat.
     """
+    if not names[0] or names == tuple(map(str, range(len(names)))):
+        return True
     if position >= len(names) or not names[position] or is_number(names[position]):
         return False
     # Read the file twice: all its rows may take much more memory than the examples.

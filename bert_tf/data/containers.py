@@ -124,9 +124,9 @@ def _read_dataset(dataset, argument):
     if not items:
         raise UserError(f"`{argument}`: found an empty dataset")
     texts = items[0][0]
-    parts = texts.values() if isinstance(texts, Mapping) else texts
-    is_single = any(map(_is_cell, parts if isinstance(texts, (Mapping, tuple)) else [texts]))
-    return _joined(items, is_single)
+    if not isinstance(texts, tuple):
+        texts = texts.values() if isinstance(texts, Mapping) else (texts,)
+    return _joined(items, any(map(_is_cell, texts)))
 
 
 def _joined(items, is_single):
@@ -182,7 +182,7 @@ def _named_columns(values, argument):
     return names, lists, class_names(features)
 
 
-def read_rows(values, argument):
+def list_rows(values, argument):
     """Return the rows of a container as a list; dicts, if its columns have names."""
     if isinstance(values, _DATASETS):
         values, *_ = _read_dataset(values, argument)

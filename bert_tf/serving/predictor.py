@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import tables
-from bert_tf.data.containers import read_rows
+from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
@@ -98,7 +98,7 @@ class BasePredictor:
         if batch_size is not None:
             BatchConfig(batch_size)  # checks it
         if not isinstance(rows, (list, Iterator)):
-            rows = read_rows(rows, "rows")
+            rows = list_rows(rows, "rows")
         rows = list(itertools.starmap(self._check_row, enumerate(rows)))
         # A batch has rows of similar length, for little padding, and with equally many endings.
         keys = [_sort_key(row) for row in rows]

@@ -54,7 +54,6 @@ class Pipeline(Trainable):
     pretrained_head = ""  # the prefix of weights that a model must have
     # Whether predictions use all weights, apart from a pooler that the model declares unused.
     uses_all_weights = True
-
     keep_special_tokens = False
 
     def __new__(cls: type[_Pipeline], model: Any, config: Any = None) -> _Pipeline:

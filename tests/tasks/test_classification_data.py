@@ -59,7 +59,7 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     assert source.read("dev")[0].text_a == "b"
     with pytest.raises(bert_tf.UserError, match=r"`data_dir=.*dev\.tsv or dev\.csv"):
         FileSource(dataset, folder).splits("dev")
-    # The columns that a run saves are those of its files, whether given by name or number.
+    # A run saves the columns of its files, whether they are given by name or by number.
     write_files(tmp_path, own__csv="n,phrase,mood\n7,a,x\n8,b,y\n", new__csv="n,phrase\n7,c\n8,d\n")
     paths = {"train_file": f"{folder}/own.csv", "test_file": f"{folder}/new.csv"}
     for columns in (("phrase",), ("mood",), "n"), (("1",), ("2",), "0"):

@@ -78,7 +78,6 @@ class TextClassifier(Pipeline):
     make_model = staticmethod(make_model)
     make_servable = staticmethod(classification_servable)
     served = SERVED
-
     arguments = ("texts", "labels", "sample_weight")
     preset_options = ("num_classes", "num_texts")
     fit_options = ("class_weight",)

@@ -141,7 +141,7 @@ _NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test
 def make_source(options, stored=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of `ClassificationOptions`.
 
-    `restored` has the names of the options that are those of the trained model `stored`.
+    `restored` names the options that have the values of the trained model `stored`.
     """
     layout = {field: getattr(options, name) for name, field in _LAYOUT.items()}
     layout["numbers"] = layout["numbers"] or (stored.numeric_names if stored else ())
@@ -188,11 +188,10 @@ def with_restored_columns(options, stored):
     columns = stored.columns if stored and is_custom else {}
     taken = {name: value for name, value in columns.items() if not options.is_given(name)}
     if options.header == "no":  # columns by name require a header
-        for name in ("text_columns", "label_column"):
-            if not are_numbers(taken.get(name, ())):
+        for name in ("text_columns", "label_column", "id_column"):
+            value = taken.get(name) or ()
+            if not are_numbers([value] if isinstance(value, str) else value):
                 del taken[name]
-        if not (taken.get("id_column") or "0").isdecimal():
-            del taken["id_column"]
     if taken.get("header") == "no" or options.is_given("text_columns"):
         taken.pop("header", None)  # `Layout.trained_header` has it
     for name, value in columns.items():

@@ -262,7 +262,6 @@ class MultipleChoice(Pipeline):
     )
     make_servable = staticmethod(multiple_choice_servable)
     served: ClassVar = {"multiple_choice": ServedTask(multiple_choice_answer)}
-
     arguments = ("contexts", "endings", "labels")
 
     def predict(self, contexts: Any, endings: Any = None, batch_size: int | None = None) -> Any:

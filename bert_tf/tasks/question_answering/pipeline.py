@@ -48,7 +48,6 @@ class QuestionAnswering(Pipeline):
         lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype)
     )
     make_servable = staticmethod(question_answering_servable)
-
     arguments = ("question", "context", "answers")
     config: QuestionAnsweringConfig
 

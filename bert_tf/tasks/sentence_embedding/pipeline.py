@@ -101,7 +101,6 @@ class SentenceEncoder(StreamingPipeline):
     read = staticmethod(task.read)
     make_model = staticmethod(task.make_model)
     make_servable = staticmethod(sentence_embedding_servable)
-
     arguments = ("texts", "scores")
     preset_options = ("prompts", "include_prompt")
     fit_options = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")

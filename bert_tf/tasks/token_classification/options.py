@@ -98,7 +98,7 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
     )
     output_scheme: str | None = option(
         None,
-        "Tagging scheme of the predictions. Default: that of the data, iob2 for iob1.",
+        "Tagging scheme of the predictions. Default: the scheme of the data, but iob2 for iob1.",
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")

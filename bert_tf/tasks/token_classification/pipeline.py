@@ -70,7 +70,6 @@ class TokenClassification(Pipeline):
     )
     make_servable = staticmethod(token_classification_servable)
     served: ClassVar = {"token_classification": ServedTask(token_classification_answer)}
-
     preset_options = ("labels", "scheme")
     fit_options = ("class_weight",)
     config: TokenClassificationConfig
