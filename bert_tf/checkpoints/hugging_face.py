@@ -34,7 +34,7 @@ _MULTIPLE_CHOICE = "BertForMultipleChoice"
 ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
-# Key of `TASK_CLASSES` -> `problem_type` of `transformers`.
+# Key of `OBJECTIVES` -> `problem_type` of `transformers`.
 PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "regression": "regression",
@@ -103,7 +103,7 @@ def write_hugging_face(
       labels: labels of a classifier in the order of their ids, or None.
       architecture: `transformers` class to write for, None to infer it from the head. Required
         for token classifiers, whose heads look like text classifiers' heads.
-      task_type: the task of a classifier, a key of `TASK_CLASSES`, or None.
+      task_type: the task of a classifier, a key of `OBJECTIVES`, or None.
       **settings: `do_lower_case` and other arguments of `FullTokenizer`, for the tokenizer's files.
 
     Returns:
