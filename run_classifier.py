@@ -17,9 +17,9 @@ the checkpoint with the best accuracy predicts the labels of another table:
 """
 
 from bert_tf.cli.flags import make_main, run
-from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationData
 
-main = make_main("classification", ClassificationConfig)
+main = make_main("classification", ClassificationData, ClassificationConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -16,9 +16,9 @@ Your own table, with other column names:
 """
 
 from bert_tf.cli.flags import make_main, run
-from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceData
 
-main = make_main("multiple_choice", MultipleChoiceConfig)
+main = make_main("multiple_choice", MultipleChoiceData, MultipleChoiceConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -12,9 +12,12 @@ Tag other files with the trained model:
 """
 
 from bert_tf.cli.flags import make_main, run
-from bert_tf.tasks.token_classification.options import TokenClassificationConfig
+from bert_tf.tasks.token_classification.options import (
+    TokenClassificationConfig,
+    TokenClassificationData,
+)
 
-main = make_main("token_classification", TokenClassificationConfig)
+main = make_main("token_classification", TokenClassificationData, TokenClassificationConfig)
 
 if __name__ == "__main__":
     run(main)

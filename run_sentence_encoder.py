@@ -15,9 +15,9 @@ Pairs with a similarity score, with other column names:
 """
 
 from bert_tf.cli.flags import make_main, run
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig, SentenceEmbeddingData
 
-main = make_main("sentence_embedding", SentenceEmbeddingConfig)
+main = make_main("sentence_embedding", SentenceEmbeddingData, SentenceEmbeddingConfig)
 
 if __name__ == "__main__":
     run(main)

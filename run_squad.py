@@ -15,9 +15,9 @@ Answer other questions with the trained model:
 """
 
 from bert_tf.cli.flags import make_main, run
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig, QuestionAnsweringData
 
-main = make_main("question_answering", QuestionAnsweringConfig)
+main = make_main("question_answering", QuestionAnsweringData, QuestionAnsweringConfig)
 
 if __name__ == "__main__":
     run(main)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.configs.base import hints_of
 from bert_tf.tasks.question_answering import decoding
-from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from tests import golden_inputs
 
 # The data files of the release's outputs in the folder `shared`.
@@ -56,9 +57,8 @@ class Recording(NamedTuple):
 
     @property
     def config(self):
-        names = QuestionAnsweringOptions.saved_options()
-        given = {name: self.settings[name] for name in names if name in self.settings}
-        return QuestionAnsweringOptions(**given)
+        names = hints_of(QuestionAnsweringConfig).keys() & self.settings.keys()
+        return QuestionAnsweringConfig(**{name: self.settings[name] for name in names})
 
 
 def project_recording(version, golden, manifest, tmp_path):

@@ -22,7 +22,7 @@ from bert_tf.device_check.checks import vocabulary
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.registry import PIPELINES
+from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.pretraining import PretrainingObjective
@@ -165,27 +165,26 @@ class Step:
 
 
 def _pretraining(task, bert_config, lengths, dtype):
-    """Return a `Objective`, and the schema and the lengths of its records."""
+    """Return an `Objective`, and the schema and the lengths of its records."""
     sizes = {"S": lengths.max_seq_length, "P": lengths.max_predictions_per_seq}
-    task = PretrainingObjective(bert_config, dtype, lengths.has_pairs)
-    return task, records.pretraining_schema(lengths.has_pairs), sizes
+    objective = PretrainingObjective(bert_config, dtype, lengths.has_pairs)
+    return objective, records.pretraining_schema(lengths.has_pairs), sizes
 
 
 def _fine_tuning(task, bert_config, lengths, dtype):
-    """Return the task of a class on strings, and the schema and the lengths of its records."""
-    pipeline_class = next(x for x in PIPELINES.values() if x.name == task)
+    """Return the objective of a task, and the schema and the lengths of its records."""
+    task_class = next(x for x in HEADS.values() if x.name == task)
     options, columns = _SAMPLES[task]
     options = {"max_seq_length": lengths.max_seq_length, "do_lower_case": True, **options}
     with tempfile.TemporaryDirectory() as folder:
         files.write_text(path := os.path.join(folder, "vocab.txt"), "\n".join(vocabulary()) + "\n")
-        config = pipeline_class.config_class(bert_config=bert_config, vocab_file=path, **options)
-        pipeline = pipeline_class(pipeline_class.make_model(config, dtype), config)
-    examples = {"train": pipeline._examples(columns, pipeline.arguments, "train")}
-    pipeline.config = pipeline._trained_config(examples)
-    data = pipeline._data(examples)
-    form = pipeline._features(data, "train")[0].record_format(bert_config)
-    task = data.make_objective(pipeline.model, pad_to_max_length=True)
-    return task, form["schema"], form["lengths"]
+        config = task_class.config_class(bert_config=bert_config, vocab_file=path, **options)
+        model = task_class(task_class.make_model(config, dtype), config)
+    examples = {"train": model.make_examples(columns, model.arguments, "train")}
+    data = model.run_data(examples, {})
+    form = model._features(data, "train")[0].record_format(bert_config)
+    objective = model.objective(data, pad_to_max_length=True)
+    return objective, form["schema"], form["lengths"]
 
 
 def nodes_of(graph_def):

@@ -18,7 +18,7 @@ from bert_tf.cli import pipelines
 from bert_tf.cli.flags import FLAGS, check_files, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
 from bert_tf.data import tables
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingOptions
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
 
 pipelines.define_pipeline_flags()
@@ -27,7 +27,7 @@ flags.DEFINE_string(
     "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
 )
 _OPTIONS = ("pooling", "layer", "normalize", "truncate_dim", "prompt")
-define_options(SentenceEmbeddingOptions, only=_OPTIONS)
+define_options(SentenceEmbeddingConfig, only=_OPTIONS)
 flags.DEFINE_multi_string("query", [], "Sentence whose neighbors to print; may be repeated.")
 flags.DEFINE_integer("num_nearest", 5, "Number of neighbors to print.", lower_bound=1)
 flags.DEFINE_string(
@@ -58,7 +58,7 @@ _REQUIRES = {
 
 def main():
     check_flags()
-    options, reranker = from_flags(SentenceEmbeddingOptions), None
+    options, reranker = from_flags(SentenceEmbeddingConfig), None
     given = {x: getattr(options, x) for x in _OPTIONS if options.is_given(x)}
     encoder = pipelines.load(bert_tf.SentenceEncoder, **given)
     if FLAGS.rerank_model:

@@ -94,9 +94,10 @@ def command_line():
     return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 
 
-def make_main(name, config_class):
+def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(config_class.OPTIONS)
+    define_options(data_class)
+    define_options(config_class)
     define_options(FineTuneConfig, skip=("num_warmup_steps",))
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
@@ -106,7 +107,8 @@ def make_main(name, config_class):
         from bert_tf.training import fine_tune
 
         tensorflow_start.keep_freed_memory()
-        config = from_flags(FineTuneConfig, task=from_flags(config_class.OPTIONS))
+        options = {"data": from_flags(data_class), "task": from_flags(config_class)}
+        config = from_flags(FineTuneConfig, **options)
         fine_tune(TASKS[name], config, command_line())
 
     return main

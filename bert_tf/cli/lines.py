@@ -18,7 +18,7 @@ from bert_tf.data import tables
 from bert_tf.data.columns import ANY_TEXT, Layout, RowErrors, are_numbers, is_header, trained_header
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
-from bert_tf.tasks.classification.options import ClassificationOptions
+from bert_tf.tasks.classification.options import ClassificationData
 
 FLAGS = flags.FLAGS
 
@@ -34,7 +34,7 @@ def define_line_flags():
     """Define the flags for input and output."""
     flags.DEFINE_string("input_file", None, "Text or table to answer. Default: standard input.")
     flags.DEFINE_string("output_file", None, "File for the answers. Default: standard output.")
-    define_options(ClassificationOptions, only=_TABLE_FLAGS)
+    define_options(ClassificationData, only=_TABLE_FLAGS)
     flags.DEFINE_bool("json", False, "Whether lines are JSON objects of inputs or columns.")
     flags.DEFINE_integer(
         "batch_size",
@@ -243,7 +243,7 @@ def answer_table(predictor, table, output_file, write):
         raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
     metadata = predictor.metadata
     answers = itertools.chain.from_iterable(map(predictor, _chunks(table.inputs, "rows")))
-    added = [*map(predictor.served.table_columns, answers)]
+    added = [*map(predictor.table_columns, answers)]
     if kind not in ("json", "json_lines"):
         separator = metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator if kind == "delimited" else None) for row in added]

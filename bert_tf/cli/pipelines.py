@@ -5,7 +5,7 @@ from absl import flags
 import bert_tf
 from bert_tf.cli.flags import define_options, from_flags
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.task import TaskOptions
+from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig, DeviceConfig, TrainConfig
 
 FLAGS = flags.FLAGS
@@ -16,7 +16,7 @@ flags.disclaim_key_flags()
 def define_pipeline_flags():
     define_options(ModelConfig)
     define_options(DeviceConfig)
-    define_options(TaskOptions, only=("max_seq_length",))
+    define_options(TaskConfig, only=("max_seq_length",))
     define_options(BatchConfig)
     define_options(TrainConfig, only=("dtype",))
 

@@ -18,20 +18,17 @@ import functools
 import inspect
 import textwrap
 import typing
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from bert_tf.errors import UserError, shown
 from bert_tf.io import files, json_files
 
 REQUIRED: Any = dataclasses.MISSING
 
-# Properties of options with the values of the model.
-OF_MODEL = {"saved": True, "fixed": True, "inferred": True}
-
 
 def option(
-    default, help, *, choices=None, saved=False, fixed=False, inferred=False, requires=None,
-    excludes=(), flag_default=None, repeated=False,
+    default, help, *, choices=None, fixed=False, requires=None, excludes=(), flag_default=None,
+    repeated=False,
 ):  # fmt: skip
     """Declare an option of a `Config`, whose type has the limits of a number.
 
@@ -39,9 +36,7 @@ def option(
       default: the default; REQUIRED if there is none, `dict` for an empty dict.
       help: one or two sentences for `--help` and the docstring; None for a value without a flag.
       choices: the valid values.
-      saved: whether the value is saved with the weights. It is the default of later commands.
       fixed: whether a resumed run must use the same value.
-      inferred: whether the value is inferred from the data or the model if it is not given.
       requires: the option without which only the default is valid: its name, or a tuple of its name
         and the enabling values.
       excludes: the options that cannot be combined with this one.
@@ -54,25 +49,13 @@ def option(
         metadata={
             "help": help,
             "choices": choices and tuple(choices),
-            "saved": saved,
             "fixed": fixed,
-            "inferred": inferred,
             "requires": (requires,) if isinstance(requires, str) else requires,
             "excludes": excludes,
             "flag_default": flag_default,
             "repeated": repeated,
         },
     )
-
-
-def derived(default, **properties):
-    """Declare a value without a flag, which is derived from data or files; see `option`."""
-    return option(default, None, **properties)
-
-
-def redeclared(cls, name, default):
-    """Declare an option of the base class `cls` again, with a different default."""
-    return dataclasses.field(default=default, metadata=cls.__dataclass_fields__[name].metadata)
 
 
 def check_value(name, value, hint):
@@ -112,9 +95,6 @@ class Config:
     The constructor validates all values. `given` has the names of its arguments;
     `dataclasses.replace` keeps them.
     """
-
-    # Whether all saved options have their final values.
-    is_resolved: ClassVar[bool] = True
 
     given: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
 
@@ -170,9 +150,9 @@ class Config:
         """Raise UserError for wrong types, choices, bounds and `requires` of options."""
         for name, hint in hints_of(type(self)).items():
             check_value(name, getattr(self, name), hint)
-        self.check_requirements(self.is_resolved)
+        self.check_requirements()
 
-    def check_requirements(self, is_resolved=True):
+    def check_requirements(self):
         """Raise UserError for a value without the option that enables it, or with one it excludes.
 
         Only values that are given and differ from the defaults need or exclude other options; those
@@ -186,10 +166,8 @@ class Config:
                     raise UserError(f"`{other}` cannot be combined with `{field.name}`")
             if not self._applies(field):
                 other, *values = field.metadata["requires"]
-                is_saved = self.__dataclass_fields__[other].metadata["saved"]
-                if is_resolved or not is_saved or self.is_given(other):
-                    values = "=" + " or ".join(map(str, values)) if values else ""
-                    raise UserError(f"`{field.name}` requires `{other}{values}`")
+                values = "=" + " or ".join(map(str, values)) if values else ""
+                raise UserError(f"`{field.name}` requires `{other}{values}`")
 
     def is_given(self, name):
         """Return whether an option was passed to the constructor, with a value."""
@@ -233,7 +211,9 @@ def from_json_value(value, hint):
         return tuple(from_json_value(x, arguments[0] if arguments else Any) for x in value)
     for kind in (hint, *arguments):
         if hasattr(kind, "_fields"):
-            return kind(**{name: value[name] for name in kind._fields if name in value})
+            hints = typing.get_type_hints(kind)
+            read = {x: from_json_value(value[x], y) for x, y in hints.items() if x in value}
+            return kind(**read)
     if isinstance(value, dict):
         return {name: from_json_value(x, Any) for name, x in value.items()}
     return value

@@ -1,13 +1,12 @@
-"""The options of a task, and the configuration of its model, which is saved next to the weights."""
+"""The options of a task: those of its data, and those of its model, saved next to the weights."""
 
 import dataclasses
 import functools
 import json
 import os
-import typing
 from typing import ClassVar, NamedTuple
 
-from bert_tf.configs.base import Config, derived, from_json_value, hints_of, option, to_json_value
+from bert_tf.configs.base import Config, from_json_value, hints_of, option, to_json_value
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -30,35 +29,15 @@ def base_split(split):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskOptions(Config):
-    """The options of a task that a user sets."""
-
-    is_resolved = False
-
-    max_seq_length: Positive = option(
-        128, "Maximum sequence length, in tokens; longer texts are truncated.", saved=True
-    )
+class DataOptions(Config):
+    """The options of the data of a task, and of a run with them; they are not saved."""
 
     def check_run(self, config):
         """Raise UserError for options that cannot be combined with those of a `FineTuneConfig`."""
 
-    @classmethod
-    def saved_options(cls) -> list[str]:
-        """Return the names of the options that `resolve` sets."""
-        fields = ((x.name, x.metadata) for x in dataclasses.fields(cls))
-        return [name for name, x in fields if x.get("saved") and x["help"] and not x["inferred"]]
-
-    def resolve(self, stored=None):
-        """Return the options with the values of a trained model, unless given."""
-        names = self.saved_options() if stored else ()
-        values = {name: getattr(stored, name) for name in names if not self.is_given(name)}
-        options = dataclasses.replace(self, **values)
-        options.check_requirements()
-        return options
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileOptions(TaskOptions):
+class FileOptions(DataOptions):
     """Data files of a task. Each task lists the file names that it expects in `data_dir`."""
 
     data_dir: str | None = None
@@ -86,7 +65,7 @@ _FILE_OPTIONS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TfdsOptions(TaskOptions):
+class TfdsOptions(DataOptions):
     """A dataset of TensorFlow Datasets (TFDS)."""
 
     tfds_name: str | None = option(
@@ -124,9 +103,18 @@ class Vocabulary(NamedTuple):
     text: str
 
 
+# Values of a `TaskConfig` that are saved in other files.
+_OF_FILES = ("bert_config", "vocab_file", "vocabulary")
+# Values that all versions have saved; others have their defaults if they are missing.
+_REQUIRED = ("do_lower_case", "max_seq_length")
+
+
 @dataclasses.dataclass(frozen=True)
-class TaskConfig(TaskOptions):
-    """The options of a trained model, and what describes the model; saved next to its weights.
+class TaskConfig(Config):
+    """The options of a model, and what describes it; saved next to its weights.
+
+    Without a `bert_config`, it has the options that a command sets, and the others may be those of
+    a trained model.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -137,20 +125,19 @@ class TaskConfig(TaskOptions):
       vocabulary: the `Vocabulary`, after `keep_vocabulary`.
     """
 
-    bert_config: BertConfig
-    vocab_file: str = derived("")
-    do_lower_case: bool = derived(True, saved=True, fixed=True)
-    strip_accents: bool | None = derived(None, saved=True, inferred=True)
-    tokenize_chinese_chars: bool | None = derived(None, saved=True, inferred=True)
-    max_input_chars_per_word: Positive | None = derived(None, saved=True, inferred=True)
+    bert_config: BertConfig | None = None
+    vocab_file: str = ""
+    max_seq_length: Positive = option(
+        128, "Maximum sequence length, in tokens; longer texts are truncated."
+    )
+    do_lower_case: bool = option(True, None, fixed=True)
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    max_input_chars_per_word: Positive | None = None
     vocabulary: Vocabulary | None = dataclasses.field(default=None, repr=False, compare=False)
-
-    is_resolved = True
 
     # The name of the side file, "" for a task without training by a script.
     FILE: ClassVar[str] = ""
-    # The options of a script; a task without a script has none of its own.
-    OPTIONS: ClassVar[type[TaskOptions]] = TaskOptions
 
     # The number of texts in a sequence; `ClassificationConfig` has an attribute.
     num_texts = 1
@@ -162,11 +149,16 @@ class TaskConfig(TaskOptions):
 
     def validate(self):
         super().validate()
-        self.bert_config.check_num_texts(self.num_texts)
+        if self.bert_config:
+            self.bert_config.check_num_texts(self.num_texts)
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
             if "".join(label.splitlines()) != label:
                 raise UserError(f"`labels`: label {i} is {label!r}, expected no line break")
+
+    def check_requirements(self):
+        if self.bert_config:  # else `resolve` checks
+            super().check_requirements()
 
     @property
     def tokenizer_settings(self):
@@ -187,18 +179,22 @@ class TaskConfig(TaskOptions):
         """Return a copy with the vocabulary, which no longer needs the file."""
         return dataclasses.replace(self, vocabulary=Vocabulary(self.vocab, self.vocabulary_text))
 
-    @classmethod
-    def of_model(cls, options, pretrained, **values):
-        """Return the config of a run: its options, its `PretrainedFiles`, `values` of the data."""
-        names = [field.name for field in dataclasses.fields(options)]
-        given = {name: value for name in names if (value := getattr(options, name)) is not None}
-        return cls(
-            bert_config=pretrained.bert_config,
-            vocab_file=pretrained.vocab_file,
-            do_lower_case=pretrained.do_lower_case,
-            given=options.given,
-            **{**given, **values},
-        )
+    def with_model(self, pretrained, **values):
+        """Return the config of a model: these options, its `PretrainedFiles`, and other values."""
+        values = {**pretrained.tokenizer_settings, **values}
+        files = {"bert_config": pretrained.bert_config, "vocab_file": pretrained.vocab_file}
+        return self.with_options(**files, **values)
+
+    def resolve(self, trained=None):
+        """Return these options with the values of a trained model, unless given."""
+        options = trained.with_options(**self.given_options()) if trained else self
+        Config.check_requirements(options)
+        return options
+
+    def given_options(self):
+        """Return the options that were passed to the constructor, as a dict."""
+        names = (field.name for field in dataclasses.fields(self))
+        return {name: getattr(self, name) for name in names if self.is_given(name)}
 
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
@@ -212,27 +208,32 @@ class TaskConfig(TaskOptions):
         files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
 
     def to_json(self):
-        """Return the values of the side file; omit tokenizer settings with the release's values."""
-        values = {
-            x.name: to_json_value(getattr(self, x.name))
-            for x in dataclasses.fields(self)
-            if x.metadata.get("saved") and self._applies(x) and x.name not in EXTRA_SETTINGS
-        }
-        start = {"do_lower_case": self.do_lower_case}
-        return {**start, **values, **extra_settings(self.tokenizer_settings)}
+        """Return the values of the side file; omit tokenizer settings with the release's values.
+
+        A named tuple has an entry for each of its values.
+        """
+        values = {"do_lower_case": self.do_lower_case}
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if self._applies(field) and name not in (*_OF_FILES, *EXTRA_SETTINGS):
+                entries = hasattr(value, "_asdict")
+                values |= to_json_value(value) if entries else {name: to_json_value(value)}
+        return {**values, **extra_settings(self.tokenizer_settings)}
 
     @classmethod
     def from_json(cls, values, **others):
         """Return the config for the values of a side file; `others` are additional attributes."""
-        hints = {}
-        for field in dataclasses.fields(cls):
-            if field.metadata.get("saved"):
-                may_miss = field.metadata["requires"] or field.metadata["inferred"]
-                hints[f"{field.name}{'?' if may_miss else ''}"] = hints_of(cls)[field.name]
-        json_files.check(values, hints)
-        names = [name for key in hints if (name := key.removesuffix("?")) in values]
-        types = typing.get_type_hints(cls)
-        read = {name: from_json_value(values[name], types[name]) for name in names}
+        read = {}
+        for name, hint in hints_of(cls).items():
+            kind = json_files.unwrap_annotation(hint)[0]
+            if name in _OF_FILES:
+                continue
+            if hasattr(kind, "_fields"):
+                json_files.check(values, kind)
+                read[name] = from_json_value(values, kind)
+            elif name in values or name in _REQUIRED:
+                json_files.check(values, {name: hint})
+                read[name] = from_json_value(values[name], hint)
         return cls(given=(), **others, **read)
 
     @classmethod

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Annotated
 
-from bert_tf.configs.base import REQUIRED, Config, derived, option
+from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.task import TaskOptions, check_length
+from bert_tf.configs.task import DataOptions, TaskConfig, check_length
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Count, Fraction, Limits, NotNegative, Positive
 
@@ -192,10 +192,18 @@ class RunConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(RunConfig):
-    """The configuration of `training.fine_tune`; `task` has the options of the task."""
+    """The configuration of `training.fine_tune`.
+
+    Attributes:
+      data: the options of the data of the task, such as `ClassificationData`.
+      task: the options of the model of the task, such as `ClassificationConfig`; None for the
+        defaults or, without training, those of the trained model.
+      model, train, optimizer, device: the other options.
+    """
 
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
-    task: TaskOptions = derived(REQUIRED)
+    data: DataOptions = option(REQUIRED, None)
+    task: TaskConfig | None = None
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -220,4 +228,4 @@ class FineTuneConfig(RunConfig):
 
     def validate(self):
         super().validate()
-        self.task.check_run(self)
+        self.data.check_run(self)

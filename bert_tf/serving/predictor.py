@@ -14,7 +14,6 @@ from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
-from bert_tf.training.objective import ServedTask
 from bert_tf.training.prediction import BATCH_TOKENS, batches_by_tokens
 
 METADATA = os.path.join("assets.extra", "model.json")
@@ -34,7 +33,7 @@ _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
 def all_outputs(outputs, metadata):
-    """Return all outputs of a row; the default of `ServedTask.answer`."""
+    """Return all outputs of a row; the default answer of a task."""
     return {name: json_value(value) for name, value in sorted(outputs.items())}
 
 
@@ -57,7 +56,8 @@ class BasePredictor:
     Attributes:
       inputs: names of a row's inputs, in the order of a line.
       metadata: the contents of `model.json`.
-      served: the `ServedTask`.
+      answer: function from the outputs of a row and `metadata` to the answer.
+      table_columns: function from an answer to the columns that it adds to a row of a table.
     """
 
     def __init__(self, serve, signature, metadata, batch_size=None, serve_one=None):
@@ -71,11 +71,13 @@ class BasePredictor:
           serve_one: function like `serve` for calls with one row; None for `serve`.
         """
         # Imported on use, because the tasks import this package.
-        from bert_tf.tasks.registry import served_tasks
+        from bert_tf.tasks.registry import exported_tasks
 
         self._serve, self._serve_one, self._signature = serve, serve_one or serve, signature
         self.inputs, self.metadata, self._batch_size = tuple(signature), metadata, batch_size
-        _, self.served = served_tasks().get(metadata["task"], (None, ServedTask()))
+        task_class, _ = exported_tasks().get(metadata["task"], (None, {}))
+        self.answer = task_class.answer if task_class else all_outputs
+        self.table_columns = task_class.table_columns if task_class else dict
 
     def __call__(self, rows: Any, batch_size: int | None = None, output: str | None = None) -> list:
         """Answer rows.
@@ -105,7 +107,6 @@ class BasePredictor:
         order = sorted(range(len(rows)), key=keys.__getitem__)
         sizes = [num_tokens for _, num_tokens in keys]
         limits = BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS
-        answer = self.served.answer or all_outputs
         answers: list = [None] * len(rows)
         serve = self._serve_one if len(rows) == 1 else self._serve
         for _, group in itertools.groupby(order, lambda i: keys[i][0]):
@@ -119,7 +120,7 @@ class BasePredictor:
                     row = {name: x[position] for name, x in outputs.items()}
                     if output and output not in row:
                         raise UserError(f"`output={output}`: expected one of {', '.join(row)}")
-                    answers[i] = row[output] if output else answer(row, self.metadata)
+                    answers[i] = row[output] if output else self.answer(row, self.metadata)
         return answers
 
     def _check_row(self, index, row):

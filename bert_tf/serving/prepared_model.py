@@ -153,7 +153,7 @@ class PreparedModel(NamedTuple):
         return serve_text
 
 
-def prepare_model(model, config, serving_config, keep_special_tokens=False):
+def prepare_model(model, config, serving_config):
     """Return the `PreparedModel` of a Keras model with a `TaskConfig`.
 
     Raises UserError for unsupported options.
@@ -161,8 +161,7 @@ def prepare_model(model, config, serving_config, keep_special_tokens=False):
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")
     buckets = Buckets(serving_config.sequence_buckets, config.max_seq_length)
-    settings = {**config.tokenizer_settings, "keep_special_tokens": keep_special_tokens}
-    make_tokenizer = functools.cache(lambda make: make(config.vocab, **settings))
+    make_tokenizer = functools.cache(lambda make: make(config.vocab, **config.tokenizer_settings))
     if keras.backend.backend() != "tensorflow":
         return PreparedModel(model, _through_numpy(model), buckets, serving_config, make_tokenizer)
     dtype = serving_config.dtype

@@ -1,13 +1,16 @@
-"""`Pipeline`, the base of the classes on strings; `StreamingPipeline`, for any number of texts."""
+"""`Task`, the base of the classes on strings; `TextStream`, for any number of texts."""
 
 import dataclasses
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import keras
 import numpy as np
@@ -17,32 +20,78 @@ from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
 from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
-from bert_tf.configs.base import unknown_option
+from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
-from bert_tf.configs.task import TaskConfig, check_length
-from bert_tf.configs.train import BatchConfig
-from bert_tf.data.containers import iterate_texts
+from bert_tf.configs.task import DataOptions, TaskConfig, check_length
+from bert_tf.configs.train import (
+    BatchConfig,
+    FineTuneConfig,
+    FitConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+from bert_tf.data.containers import iterate_texts, split_last
+from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, folders
+from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
+from bert_tf.modeling.objective_model import RATE_CALLBACKS
 from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.tasks.fitting import Trainable
+from bert_tf.optimization import AdamWeightDecay, make_optimizer
+from bert_tf.serving.predictor import all_outputs
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.tokenization.vocabulary import check_vocabulary, to_text
-from bert_tf.training import checkpointing
-from bert_tf.training.prediction import ModelCache
-from bert_tf.training.strategy import default_strategy, model_strategy
+from bert_tf.training import checkpointing, results
+from bert_tf.training.checkpointing import is_lower_better
+from bert_tf.training.fine_tuning import FineTuning
+from bert_tf.training.objective import RunData, concatenate
+from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
+from bert_tf.training.progress import AddScores, CheckLoss
+from bert_tf.training.strategy import (
+    default_strategy,
+    fill_batches,
+    model_strategy,
+    num_devices,
+    use_xla,
+)
 
-_Pipeline = TypeVar("_Pipeline", bound="Pipeline")
+_Task = TypeVar("_Task", bound="Task")
+
+# Options of a `TrainConfig` -> the arguments of `fit` that replace them.
+_OTHER_NAMES = {
+    "dtype": "`dtype` of `from_preset`",
+    "num_train_epochs": "`epochs`",
+    "train_batch_size": "`batch_size`",
+    "x": "positional arguments",
+    "y": "positional arguments",
+    "lr": "`learning_rate`",
+    # of transformers
+    "per_device_train_batch_size": "`batch_size`",
+    "eval_dataset": "`validation_data`",
+    **dict.fromkeys(inspect.signature(keras.Model.compile).parameters, "`compile`"),
+    **dict.fromkeys(
+        inspect.signature(AdamWeightDecay).parameters, "`compile(bert_tf.AdamWeightDecay(...))`"
+    ),
+}
+
+# The activation of a task -> pattern of the names of its loss in Keras.
+_LOSSES = {
+    "softmax": "((sparse_)?categorical_)?crossentropy|ce",
+    "sigmoid": "(binary_)?crossentropy|ce",
+}
 
 
-class Pipeline(Trainable):
-    """Base class of the classes that train, apply, save and export a model on strings.
+class Task:
+    """Base class of tasks: a model on strings, which trains, predicts, and is saved and exported.
 
-    A task defines the attributes of `TaskSpec` and `arguments`, `_examples`, `_data` and `predict`.
-    To train on some of the devices only, create the pipeline in the scope of a `tf.distribute`
+    To train on some of the devices only, create the object in the scope of a `tf.distribute`
     strategy; by default, it uses all devices.
+
+    A task declares `name`, `config_class` (a `TaskConfig`), for a script `data_class` (a
+    `DataOptions`) and `read`, and what else it needs of the attributes below. It defines
+    `make_model`, `make_servable`, `make_examples`, `features`, `objective` and `predict`.
 
     Attributes:
       model: the Keras model on token ids.
@@ -50,13 +99,133 @@ class Pipeline(Trainable):
       tokenizer: the `FullTokenizer`.
     """
 
-    preset_options: tuple[str, ...] = ()  # of `from_preset`, besides the saved options
-    pretrained_head = ""  # the prefix of weights that a model must have
+    name: str
+    config_class: type[TaskConfig]
+    data_class: Any = None
+    # The first arguments of `fit` and `evaluate`, for messages.
+    arguments: tuple[str, ...] = ("texts", "labels")
+    # Further options of `fit` and `evaluate`, for `RunData.options`.
+    fit_options: tuple[str, ...] = ()
+    evaluate_options: tuple[str, ...] = ()
+    # The names of exported models, if not `name`, with the options that distinguish them.
+    exported: ClassVar[dict[str, dict]] = {}
+    # A noun for the training examples in messages, and the split that a run predicts.
+    unit, predicted_split = "examples", "test"
+    # Makes probabilities of the logits: "softmax" or "sigmoid"; else "linear".
+    activation = "softmax"
+    # Whether the model has a head that is not pre-trained, or the prefix of its pre-trained head.
+    has_head, pretrained_head = True, ""
     # Whether predictions use all weights, apart from a pooler that the model declares unused.
     uses_all_weights = True
-    keep_special_tokens = False
 
-    def __new__(cls: type[_Pipeline], model: Any, config: Any = None) -> _Pipeline:
+    # The optimizer unless one was given, and the arguments of `compile`.
+    _default_optimizer = None
+    _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
+    # Whether the head was neither loaded nor trained.
+    _is_random = False
+    # What the compiled training step depends on.
+    _fit_key: tuple | None = None
+
+    @staticmethod
+    def make_model(config, dtype=None):
+        """Return the Keras model of a `TaskConfig`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def make_servable(model, config, serving_config):
+        """Return the `serving.Servable` of a model."""
+        raise NotImplementedError
+
+    @staticmethod
+    def answer(outputs, metadata):
+        """Return the answer to a row, a dict for `json.dumps`.
+
+        `outputs` of the exported model are arrays, `metadata` is the contents of `model.json`.
+        """
+        return all_outputs(outputs, metadata)
+
+    @staticmethod
+    def table_columns(answer):
+        """Return the columns that an answer adds to a row of a table, a dict."""
+        return answer
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        """Read the `RunData` of a run.
+
+        Args:
+          data: the options of the data, a `data_class`.
+          options: the options of the model, a `config_class`.
+          pretrained: the `checkpoints.PretrainedFiles` of the model.
+          splits: the splits that are needed, of "train", "dev" and "test", in this order.
+          trained: the `config_class` of the model that the run evaluates, None for a new one.
+        """
+        raise NotImplementedError
+
+    def make_examples(self, columns, names, split):
+        """Return the examples of the columns of `fit`, which have `names` in messages."""
+        raise NotImplementedError
+
+    def features(self, data, split):
+        """Return the `data.features.Features` of a split of `RunData`."""
+        raise NotImplementedError
+
+    def objective(self, data, pad_to_max_length=False):
+        """Return the `Objective` of the model, for `RunData`; see `TrainConfig`."""
+        raise NotImplementedError
+
+    def start_training(self, data):
+        """Prepare the model, which has its initial or restored weights, for training."""
+
+    @staticmethod
+    def num_train_examples(data, features=None):
+        """Return the number of examples in a training epoch; None if it needs the features."""
+        return len(data.examples["train"])
+
+    def run_data(self, examples, options):
+        """Return the `RunData` of a dict from split to examples, with the options of `fit`.
+
+        Its config is the one of the model after training on these examples.
+        """
+        return RunData(examples, self.config, options=options)
+
+    def answers(self, objective, data, predictions, split):
+        """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
+        raise NotImplementedError
+
+    def report(self, objective, data, predictions):
+        """Return the text of `eval_report.txt` for the predictions of a split."""
+        raise NotImplementedError
+
+    def write_results(self, objective, data, split, batches, folder, evaluates, predicts):
+        """Write the result files of a split, and return its metrics if it is evaluated.
+
+        Args:
+          objective: the `Objective`.
+          data: the `RunData`.
+          split: name of the split.
+          batches: iterable of the predictions of each batch; see `Loop.predict`.
+          folder: folder for the files; None for a worker process that does not write them.
+          evaluates: whether to compute the metrics and, with the option `report`, the report.
+          predicts: whether to write the predictions.
+        """
+        predictions = concatenate(batches)
+        if predicts and folder:
+            self.write_predictions(objective, data, predictions, split, folder)
+        if evaluates and folder and data.options.get("report"):
+            text = self.report(objective, data, predictions)
+            console.info("%s", text)
+            path = results.result_file(folder, "eval_report", split, ".txt")
+            files.write_text(path, text)
+        return objective.metrics(predictions) if evaluates else None
+
+    def write_predictions(self, objective, data, predictions, split, folder):
+        """Write test_results.tsv and test_predictions.tsv."""
+        ids = [example.id for example in data.examples[split]]
+        answers = self.answers(objective, data, predictions, split)
+        results.write_predictions(folder, split, ids, *answers)
+
+    def __new__(cls: type[_Task], model: Any, config: Any = None) -> _Task:
         if config is None:  # as in `SentenceTransformer(folder)`
             raise UserError(f"`model`: use `{cls.__name__}.from_preset` to load a model")
         return super().__new__(cls)
@@ -64,9 +233,7 @@ class Pipeline(Trainable):
     def __init__(self, model: keras.Model, config: TaskConfig):
         self.model, self.config = model, config.keep_vocabulary()
         model.logits_activation = self.activation
-        self.tokenizer = FullTokenizer(
-            config.vocab, keep_special_tokens=self.keep_special_tokens, **config.tokenizer_settings
-        )
+        self.tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
         self._cache = ModelCache()
 
     def __repr__(self):
@@ -79,9 +246,14 @@ class Pipeline(Trainable):
         )
         return f"{text}, labels {abbreviate(labels, 9)}>" if labels else f"{text}>"
 
+    def __reduce__(self):
+        """Pickle or copy the model as Keras does, without traced functions."""
+        arguments = self._compile_arguments, self._own_optimizer is None, self._is_random
+        return _restore, (type(self), self.model, self.config, *arguments)
+
     @classmethod
     def from_preset(
-        cls: type[_Pipeline],
+        cls: type[_Task],
         preset: str | os.PathLike | PretrainedFiles,
         labels: Sequence[Any] | None = None,
         max_seq_length: int | None = None,
@@ -89,8 +261,8 @@ class Pipeline(Trainable):
         dtype: str | None = None,
         load_weights: bool | str = True,
         **options: Any,
-    ) -> _Pipeline:
-        """Create the pipeline from a pre-trained or fine-tuned model.
+    ) -> _Task:
+        """Create the object from a pre-trained or fine-tuned model.
 
         If the task has a head that the model lacks, it is initialized.
 
@@ -111,35 +283,20 @@ class Pipeline(Trainable):
           UserError: if the model does not exist, or an argument does not match it.
         """
         config_class = cls.config_class
-        fields = {x.name: x.metadata for x in dataclasses.fields(config_class)}
-        options_of = {name: x["saved"] for name, x in fields.items() if x.get("help")}
-        known = {*cls.preset_options, *(name for name, is_saved in options_of.items() if is_saved)}
         if labels is not None:
             options["labels"] = labels
-        for name in sorted(options.keys() - known):
-            owner = f"{cls.__name__}.from_preset"
-            if name in {*options_of, *cls.fit_options}:
-                script = files.TASK_CONFIG_FILES[config_class.FILE]
-                other = "`fit`" if name in cls.fit_options else script
-                raise UserError(f"`{name}` is an option of {other}, not of {owner}")
-            raise unknown_option(name, known, owner)
+        cls._check_preset_options(options)
         # A task for uncased models warns if no file specifies the casing.
         default = None if config_class.do_lower_case else False
         found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
-        stored = config_class.load(found.config_folder)
+        trained = config_class.load(found.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        values = {
-            **cls._config_values(found, stored, given),
-            "bert_config": found.bert_config,
-            "vocab_file": found.vocab_file,
-            **found.tokenizer_settings,
-        }
-        if stored:
-            config = stored.with_options(**values)
-        else:
-            length = min(config_class.max_seq_length, found.bert_config.max_position_embeddings)
-            config = config_class(**{"max_seq_length": length, **values})
+        base = trained
+        if base is None:
+            longest = found.bert_config.max_position_embeddings
+            base = config_class(max_seq_length=min(config_class.max_seq_length, longest))
+        config = base.with_model(found, **cls.preset_config(found, trained, **given))
         check_length(config.max_seq_length, config.bert_config)
         check_vocabulary(
             config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, found.config
@@ -152,15 +309,15 @@ class Pipeline(Trainable):
             if load_weights:
                 values = {**model.get_config(), "dtype": dtype, "bert": None, "name": None}
                 quantized = load_quantized(found.folder, type(model), values)
-            pipeline = cls(quantized or model, config)
-        if quantized and stored and stored.labels != config.labels:
+            task = cls(quantized or model, config)
+        if quantized and trained and trained.labels != config.labels:
             raise UserError(
-                f"`labels`: expected {abbreviate(stored.labels, 9)} as in the quantized model"
+                f"`labels`: expected {abbreviate(trained.labels, 9)} as in the quantized model"
             )
         loaded = []
         if load_weights and not quantized:
             loaded = checkpoints.warm_start(
-                pipeline.model,
+                task.model,
                 found.checkpoint,
                 require_all=load_weights == "all" and cls.uses_all_weights,
                 labels=config.labels or None,
@@ -172,18 +329,367 @@ class Pipeline(Trainable):
                     "pre-trained model"
                 )
         is_new = not quantized and all(x.startswith("bert/") for x in loaded)
-        pipeline._is_random = cls.has_head and is_new
-        if pipeline._is_random:
+        task._is_random = cls.has_head and is_new
+        if task._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
-        return pipeline
+        return task
 
     @classmethod
-    def _config_values(cls, files, stored, values):
-        """Return the config attributes that differ from the config `stored` or the defaults.
+    def _check_preset_options(cls, options):
+        """Raise UserError for names that are not options of `from_preset`."""
+        of_config = [x.name for x in dataclasses.fields(cls.config_class) if x.metadata.get("help")]
+        known = {*of_config, *inspect.signature(cls.preset_config).parameters}
+        of_script = [x.name for x in dataclasses.fields(cls.data_class)] if cls.data_class else ()
+        for name in sorted(options.keys() - known):
+            owner = f"{cls.__name__}.from_preset"
+            if name in {*of_script, *cls.fit_options}:
+                script = files.TASK_CONFIG_FILES[cls.config_class.FILE]
+                other = "`fit`" if name in cls.fit_options else script
+                raise UserError(f"`{name}` is an option of {other}, not of {owner}")
+            raise unknown_option(name, known - {"pretrained", "trained", "options"}, owner)
 
-        `files` are the `PretrainedFiles`, and `values` the given attributes.
+    @classmethod
+    def preset_config(cls, pretrained, trained, **options):
+        """Return the attributes of the config that `from_preset` sets, a dict.
+
+        Args:
+          pretrained: the `PretrainedFiles`.
+          trained: the config of a fine-tuned model, or None.
+          **options: the arguments of `from_preset`. Its options are those of the config and the
+            names in this signature.
         """
-        return values
+        return options
+
+    def compile(
+        self, optimizer: Any = None, loss: Any = None, metrics: Any = None, **options: Any
+    ) -> None:
+        """Set your own optimizer, loss or metrics for `fit`; calling it is optional.
+
+        Args:
+          optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
+            over the steps of each `fit`.
+          loss: a loss of Keras, which gets rows of 0 and 1 and probabilities if it takes them, or a
+            function of labels and logits; None, or the name of the task's cross entropy, for the
+            loss of the task.
+          metrics: metrics, likewise; None for the metrics of the task. Your own classes, such as a
+            subclass of one of Keras, get labels and logits.
+          **options: other arguments of `keras.Model.compile`, such as `jit_compile`.
+        """
+        if re.fullmatch(_LOSSES.get(self.activation, ""), str(loss), re.IGNORECASE):
+            loss = None  # the default
+        given = {"loss": loss, "metrics": metrics, **options}
+        given = {name: x for name, x in given.items() if x is not None}
+        default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
+        with model_strategy(self.model).scope():
+            self.model.compile(optimizer or default, **given)
+        self._compile_arguments, self._default_optimizer, self._fit_key = given, default, None
+
+    def save(self, *_: Any, **__: Any) -> None:
+        """Raise a UserError: a Keras file would lack the vocabulary and the labels."""
+        raise UserError("`save`: use `save_to_preset`, or `model.save` for the Keras model alone")
+
+    def fit(
+        self, *columns: Any, validation_data: Any = None, **options: Any
+    ) -> keras.callbacks.History:
+        """Train the model with `keras.Model.fit`.
+
+        Args:
+          *columns: the data that the class describes, such as texts and labels, in order or by
+            name; or a table with these columns: a dict of lists, a DataFrame, a `datasets.Dataset`
+            or a `tf.data.Dataset` of dicts.
+          validation_data: a tuple of the data, or a table. The history gets the results of
+            `evaluate` on it, such as "val_loss" and "val_accuracy".
+          **options: attributes of `bert_tf.configs.train.FitConfig` and `OptimizerConfig`, such as
+            `epochs` and `learning_rate`; arguments of `keras.Model.fit`, such as `callbacks`; and
+            options that the class describes.
+
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        columns, task_options = self._take(columns, self.fit_options, options)
+        for name in ("optimizer", "learning_rate"):
+            if hasattr(value := options.get(name), "get_config") or callable(value):
+                found = f"found {type(value).__name__}; use {_OTHER_NAMES[name]}"
+                raise UserError(f"`{name}` of `fit`: {found}")
+        config, optimizer_config = FitConfig.pop_from(options), OptimizerConfig.pop_from(options)
+        of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
+        of_keras = ("initial_epoch", "validation_freq")
+        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else of_keras)}
+        for name in sorted(options.keys() - allowed):
+            if name in of_loop:
+                raise UserError(f"`{name}` requires `output_dir`")
+            if name in _OTHER_NAMES:
+                raise UserError(
+                    f"`{name}` is not an option of this `fit`; use {_OTHER_NAMES[name]}"
+                )
+            known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
+            raise unknown_option(name, known, "this `fit`")
+        has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
+        if task_options.get("class_weight") is not None and has_own_loss:
+            raise UserError(
+                "`class_weight` of `task_type=multi_label` cannot be combined with a loss of "
+                "`compile`; use `sample_weight`, or weights of labels in the loss"
+            )
+        examples = {"train": self.make_examples(columns, self.arguments, "train")}
+        if config.validation_split:
+            if validation_data is not None:
+                raise UserError("`validation_split` cannot be combined with `validation_data`")
+            examples = split_last(examples["train"], config.validation_split)
+        elif validation_data is not None:
+            names = ["validation_data"] * len(self.arguments)
+            is_tuple = isinstance(validation_data, tuple)
+            columns = validation_data if is_tuple else (validation_data,)
+            examples["dev"] = self.make_examples(columns, names, "dev")
+        for name in ("validation_batch_size", "validation_steps", "validation_freq"):
+            if "dev" not in examples and name in config.given | options.keys():
+                raise UserError(f"`{name}` requires `validation_data` or `validation_split`")
+        size = config.validation_batch_size or config.batch_size
+        if config.validation_steps:
+            examples["dev"] = examples["dev"][: config.validation_steps * size]
+        data = self.run_data(examples, task_options)
+        self.config = data.config
+        fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
+        callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
+        for callback in () if self._has_own_scores else callbacks:
+            # Keras knows the direction of its own metrics only.
+            if getattr(callback, "mode", None) == "auto":
+                callback.mode = "min" if is_lower_better(callback.monitor) else "max"
+        history = fit(data, config, optimizer_config, callbacks, options)
+        self._is_random = False
+        return history
+
+    def _take(self, columns, names, options):
+        """Return all columns, given in order or in `options`, and a dict of the options `names`."""
+        if len(columns) > len(self.arguments):
+            raise UserError(f"found {len(columns)} arguments, expected {', '.join(self.arguments)}")
+        others = (options.pop(name, None) for name in self.arguments[len(columns) :])
+        return (*columns, *others), {name: options.pop(name) for name in names if name in options}
+
+    def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
+        """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
+        objective = self.objective(data)
+        records = self._features(data, "train")
+        batches, num_steps, move = self._batches(records, objective, config)
+        self._prepare_optimizer(optimizer_config, objective, num_steps * config.epochs)
+        self.start_training(data)
+        if "dev" in data.examples:
+            argument = None if config.validation_split else "validation_data"
+            size = config.validation_batch_size or config.batch_size
+            freq = options.pop("validation_freq", 1)
+            records = self._features(data, "dev", argument)
+            callbacks.insert(0, AddScores(lambda: self._scores(objective, records, size), freq))
+            if self._has_own_scores or not {"loss", "eval_loss"} & {*objective.metric_names}:
+                validation = self._validation(data, records, objective, size)
+                options["validation_data"], options["validation_steps"] = validation
+                options["validation_freq"] = freq
+        if move:
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Gradients do not exist for variables")
+            return self.model.fit(
+                batches,
+                epochs=config.epochs,
+                steps_per_epoch=None if move else num_steps,
+                shuffle=False,
+                callbacks=[*callbacks, CheckLoss()],
+                **options,
+            )
+
+    def _prepare_optimizer(self, optimizer_config, objective, num_steps):
+        if self._own_optimizer:
+            names = [x.name for x in dataclasses.fields(optimizer_config)]
+            for name in filter(optimizer_config.is_given, names):
+                raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
+            if self._fit_key != objective.key:
+                self.model.objective, self._fit_key = objective, objective.key
+                # Keep what `compile` set, but trace the steps again.
+                self.model.train_function = self.model.test_function = None
+            return
+        variables = tuple(map(id, self.model.trainable_variables))
+        key = (optimizer_config, num_steps, variables, objective.key)
+        if key == self._fit_key:  # the compiled training step can be reused
+            for variable in self._default_optimizer.variables:
+                variable.assign(keras.ops.zeros_like(variable))
+            return
+        self.model.objective = objective
+        with model_strategy(self.model).scope():
+            self._default_optimizer = make_optimizer(optimizer_config, num_steps)
+            self.model.compile(self._default_optimizer, **self._compile_arguments)
+        self._fit_key = key
+
+    def _fit_in_folder(self, data, config, optimizer_config, callbacks, options):
+        """Train as the scripts do, and call Keras callbacks after each epoch.
+
+        Args:
+          data: the `RunData`.
+          config: the `FitConfig`.
+          optimizer_config: the `OptimizerConfig`.
+          callbacks: list of Keras callbacks.
+          options: the other arguments of `fit`, options of a `TrainConfig`.
+
+        Returns:
+          The `keras.callbacks.History`.
+        """
+        if keras.backend.backend() != "tensorflow":
+            raise UserError("`output_dir` requires the TensorFlow backend of Keras")
+        if not self.config_class.FILE:
+            raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
+        options.pop("verbose", None)  # the loop logs its progress
+        train = TrainConfig.pop_from(
+            options,
+            dtype=self.model.compute_dtype,
+            train_batch_size=config.batch_size,
+            eval_batch_size=config.validation_batch_size or config.batch_size,
+            num_train_epochs=float(config.epochs),
+            bucket_by_length=config.bucket_by_length,
+        )
+        unused = {
+            "shuffle": not config.shuffle,
+            "steps_per_epoch": config.steps_per_epoch,
+            "validation_steps": config.validation_steps,
+            "compile": self._compile_arguments or self._own_optimizer,
+            **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
+        }
+        for name in filter(unused.get, unused):
+            raise UserError(f"`{name}` cannot be combined with `output_dir`")
+        if train.eval_steps and not data.splits("dev"):
+            raise UserError("`eval_steps` requires `validation_data`")
+        count, size = self.num_train_examples(data), config.batch_size
+        if count is not None and count < size:
+            raise UserError(f"`batch_size={size}`: found only {count} {self.unit}")
+        run_config = FineTuneConfig(
+            config.output_dir, DataOptions(), data.config, train=train,
+            optimizer=optimizer_config, do_train=True,
+        )  # fmt: skip
+        data.config.check_folder(config.output_dir)
+        run_config.check_model(data.config.bert_config)
+        run = FineTuning(
+            type(self), run_config, data, model_strategy(self.model),
+            PretrainedFiles(None, None, None, None), task=self, callbacks=callbacks,
+        )  # fmt: skip
+        skip_padding = self.model.skip_padding
+        try:
+            run.run()
+        finally:
+            self.model.skip_padding = skip_padding
+        return run.epochs.callbacks._history
+
+    def _batches(self, records, objective, config):
+        """Return the results of `FitInput.batches`, with the number of steps in between."""
+        strategy, limit = model_strategy(self.model), self.config.max_seq_length
+        features, serialized = records
+        is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
+        row_multiple = num_devices() if objective.compares_replicas else 1
+        size = min(config.batch_size, len(serialized))
+        if size < row_multiple:
+            raise UserError(
+                f"`batch_size`: found {size} rows in a batch for {row_multiple} devices"
+            )
+        if row_multiple > 1:
+            console.info("batches are cut to multiples of the %d devices", row_multiple)
+        num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
+        # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
+        # then needs a new iterator, which takes 0.1 s.
+        batches, move = FitInput(
+            serialized,
+            batch_size=config.batch_size,
+            shuffle=config.shuffle,
+            bucket_by_length=config.bucket_by_length,
+            row_multiple=row_multiple,
+            length_multiple=length_multiple(strategy, is_compiled, limit),
+            masking=features.masking,
+            **features.record_format(self.config.bert_config),
+        ).batches(None if self.model.steps_per_execution == 1 else num_steps)
+        return fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
+
+    def _features(self, data, split, argument=None):
+        """Return the `Features` of a split, and its records; log how many texts are truncated."""
+        features = self.features(data, split)
+        name = f"`{argument or self.arguments[0]}`"
+        serialized = features.in_memory(f"reading {name}")
+        if features.log_truncated:
+            features.log_truncated(name, features.counts)
+        return features, serialized
+
+    @property
+    def _own_optimizer(self):
+        """The optimizer set by `compile`, or None."""
+        optimizer = self.model.optimizer if self.model.compiled else None
+        # With float16, Keras has wrapped the optimizer.
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        return None if optimizer is self._default_optimizer else optimizer
+
+    def evaluate(
+        self, *columns: Any, batch_size: int = FitConfig.batch_size, steps: int | None = None,
+        return_dict: bool = True, **options: Any,
+    ) -> dict[str, float]:  # fmt: skip
+        """Return a dict of the metrics of the task's script, and the loss.
+
+        Args:
+          *columns: the data with labels, as in `fit`.
+          batch_size: number of examples of the maximum length per step; shorter ones may be more.
+          steps: number of batches; only the first `steps * batch_size` examples are evaluated.
+          return_dict: True, as in Keras; the result is always a dict.
+          **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which
+            are then part of the result.
+
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        if not return_dict:
+            raise UserError("`return_dict=False`: expected True; the result is always a dict")
+        check_value("steps", steps, Positive | None)
+        columns, task_options = self._take(columns, self.evaluate_options, options)
+        examples = self.make_examples(columns, self.arguments, "dev")
+        examples = {"dev": examples[: steps and steps * batch_size]}
+        data = self.run_data(examples, task_options)
+        objective, records = self.objective(data), self._features(data, "dev")
+        scores = self._scores(objective, records, batch_size)
+        if self._has_own_scores:
+            self.model.objective = self.model.objective or objective
+            batches, steps = self._validation(data, records, objective, batch_size)
+            scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
+        else:
+            for name in options.keys() - {"verbose"}:
+                raise UserError(f"`{name}` requires a loss or metrics set by `compile`")
+        return scores
+
+    @property
+    def _has_own_scores(self):
+        return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
+
+    def _validation(self, data, records, objective, batch_size):
+        """Return the batches of the "dev" records and the steps for Keras' evaluation."""
+        config = FitConfig(batch_size=batch_size, shuffle=False)
+        batches, num_steps, move = self._batches(records, objective, config)
+        return batches, None if move else num_steps
+
+    def _scores(self, objective, records, batch_size):
+        scores = objective.metrics(self._predictions(objective, records, batch_size))
+        return {name.removeprefix("eval_"): float(value) for name, value in scores.items()}
+
+    def _predictions(self, objective, records, batch_size):
+        """Return the `predictions` of the task for the result of `_features`, arrays (N, ...)."""
+        features, serialized = records
+        form = features.record_format(self.config.bert_config)
+        schema, lengths = form["schema"], form["lengths"]
+        # An equal task has equal predictions.
+        runner = self._runner(
+            objective.predictions, schema, lengths, (type(objective), objective.key)
+        )
+        rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
+        rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+    def _runner(self, function, schema, lengths, key=None):
+        """Return the `BatchRunner` of a function of outputs; `key` identifies it, None for itself.
+
+        The function may depend on the config.
+        """
+        key = key or function
+        arguments = function, self.model, model_strategy(self.model), schema, lengths
+        name, settings = function.__qualname__, (key, self.config, schema, lengths)
+        return self._cache.get(self.model, name, settings, lambda: BatchRunner(*arguments))
 
     def _warn_if_blank(self, argument, texts):
         if count := sum(not text.strip() for text in texts):
@@ -277,11 +783,6 @@ class Pipeline(Trainable):
                 "%s come from a randomly initialized head; train it with `fit` first", what
             )
 
-    def __reduce__(self):
-        """Pickle or copy the model as Keras does, without traced functions."""
-        arguments = self._compile_arguments, self._own_optimizer is None, self._is_random
-        return _restore, (type(self), self.model, self.config, *arguments)
-
     def _write_preset(self, folder):
         optimizer = getattr(self.model, "optimizer", None)
         step = int(keras.ops.convert_to_numpy(optimizer.iterations)) if optimizer else 0
@@ -291,8 +792,11 @@ class Pipeline(Trainable):
         self.config.save(folder)
 
 
-class StreamingPipeline(Pipeline):
-    """Base class; a task defines `stream`, and `save_to_preset` writes a Hugging Face folder."""
+class TextStream(Task):
+    """Base class of tasks that answer any number of texts, read lazily, by `stream`.
+
+    Their models are pre-trained: `save_to_preset` writes a Hugging Face folder.
+    """
 
     has_head = False
 
@@ -360,25 +864,25 @@ def read_pairs(texts):
         yield (first, second) if separator else (second, "")
 
 
-def _restore(pipeline_class, model, config, compile_arguments, is_default, is_random):
-    pipeline = pipeline_class(model, config)
-    pipeline._compile_arguments, pipeline._is_random = compile_arguments, is_random
+def _restore(task_class, model, config, compile_arguments, is_default, is_random):
+    task = task_class(model, config)
+    task._compile_arguments, task._is_random = compile_arguments, is_random
     if is_default and model.compiled:
-        pipeline._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    return pipeline
+        task._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return task
 
 
-def _export_by_tensorflow(pipeline, folder, version, options):
+def _export_by_tensorflow(task, folder, version, options):
     """Export the model, through a preset, in a process with the TensorFlow backend."""
     with tempfile.TemporaryDirectory() as temporary:
         preset = os.path.join(temporary, "preset")
-        pipeline.save_to_preset(preset)
+        task.save_to_preset(preset)
         arguments = json.dumps([os.path.abspath(folder), version, options])
         program = (
             "import json, sys, bert_tf; "
-            f"pipeline = bert_tf.{type(pipeline).__name__}.from_preset(sys.argv[1]); "
+            f"task = bert_tf.{type(task).__name__}.from_preset(sys.argv[1]); "
             "folder, version, options = json.loads(sys.argv[2]); "
-            "print(pipeline.export(folder, version, **options))"
+            "print(task.export(folder, version, **options))"
         )
         # No GPUs, because JAX has reserved their memory.
         variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}

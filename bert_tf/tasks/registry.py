@@ -8,7 +8,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import detect_architecture
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tasks.base import Pipeline
+from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification import task as classification
 from bert_tf.tasks.features import task as features
 from bert_tf.tasks.fill_mask import task as fill_mask
@@ -16,11 +16,10 @@ from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as question_answering
 from bert_tf.tasks.sentence_embedding import task as sentence_embedding
 from bert_tf.tasks.token_classification import task as token_classification
-from bert_tf.training.objective import ServedTask
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".
-PIPELINES: dict[str, type[Pipeline]] = {
+HEADS: dict[str, type[Task]] = {
     "Model": sentence_embedding.SentenceEncoder,
     "ForMaskedLM": fill_mask.FillMask,
     "ForPreTraining": fill_mask.FillMask,
@@ -30,25 +29,25 @@ PIPELINES: dict[str, type[Pipeline]] = {
     "ForMultipleChoice": multiple_choice.MultipleChoice,
 }
 
-TASKS: dict[str, type[Pipeline]] = {
+TASKS: dict[str, type[Task]] = {
     "encoder": features.TokenVectors,
-    **{x.name: x for x in PIPELINES.values()},
+    **{x.name: x for x in HEADS.values()},
 }
 
 
 def register(task):
     """Add the class of a task to `TASKS`, and register its side file as part of a model."""
     TASKS[task.name] = task
-    if task.read:
+    if task.data_class:
         files.TASK_CONFIG_FILES[task.config_class.FILE] = task.name
 
 
-def served_tasks():
-    """Return a dict from names of exported models to (class of the task, `ServedTask`)."""
+def exported_tasks():
+    """Return a dict from names of exported models to (class of the task, options)."""
     return {
-        name: (task, served)
+        name: (task, options)
         for task in TASKS.values()
-        for name, served in (task.served or {task.name: ServedTask()}).items()
+        for name, options in (task.exported or {task.name: {}}).items()
     }
 
 
@@ -61,10 +60,10 @@ def load_config(folder):
 
 
 def load(preset, task=None, **options):
-    """Load a model with all its weights, to predict or to export, as a `Pipeline`.
+    """Load a model with all its weights, to predict or to export.
 
     Args:
-      preset: see `Pipeline.from_preset`.
+      preset: see `Task.from_preset`.
       task: name of an exported model, such as "regression". None for the task of the run in the
         folder, else of the model's head.
       **options: other arguments of `from_preset`.
@@ -75,8 +74,8 @@ def load(preset, task=None, **options):
     needs = ("init_checkpoint", "bert_config_file", "vocab_file")
     model_files = checkpoints.resolve(preset, needs)
     if task:
-        found, served = served_tasks()[task]
-        options |= served.config
+        found, of_task = exported_tasks()[task]
+        options |= of_task
     else:
         found, _ = load_config(model_files.config_folder)
     found = found or _find_class(model_files.checkpoint)
@@ -88,6 +87,6 @@ def _find_class(checkpoint):
     shapes = checkpoints.open_checkpoint(checkpoint).shapes
     name = architectures[0] if architectures else detect_architecture(shapes)
     head = name[name.find("For") :] if "For" in name else "Model"
-    if head not in PIPELINES:
+    if head not in HEADS:
         raise UserError(f"{checkpoint}: bert_tf has no task for the head of {name}")
-    return PIPELINES[head]
+    return HEADS[head]

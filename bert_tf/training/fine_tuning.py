@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import Any
 
 from bert_tf import checkpoints, console
 from bert_tf.configs.task import base_split
@@ -10,9 +11,7 @@ from bert_tf.data import input_pipeline
 from bert_tf.data.features import FeatureCache, digest
 from bert_tf.errors import UserError
 from bert_tf.io import files
-from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
-from bert_tf.training.objective import TaskSpec
 from bert_tf.training.progress import Epochs
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
@@ -22,18 +21,15 @@ from bert_tf.training.strategy import make_strategy, use_xla
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
 
 
-def fine_tune(
-    task_class: type[TaskSpec], config: FineTuneConfig, command_line: str | None = None
-) -> dict:
+def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None = None) -> dict:
     """Train, evaluate and predict with the class of a task, as the run_*.py scripts do.
 
     >>> from bert_tf.configs import FineTuneConfig, ModelConfig
-    >>> from bert_tf.tasks.classification.options import ClassificationOptions
-    >>> from bert_tf.tasks.registry import TASKS
-    >>> task = ClassificationOptions(task_name="MRPC", data_dir="glue/MRPC")
+    >>> from bert_tf.tasks.classification.options import ClassificationData
+    >>> data = ClassificationData(task_name="MRPC", data_dir="glue/MRPC")
     >>> model = ModelConfig(model="uncased_L-12_H-768_A-12")
-    >>> config = FineTuneConfig("out", task, model, do_train=True, do_eval=True)
-    >>> bert_tf.training.fine_tune(TASKS["classification"], config)
+    >>> config = FineTuneConfig("out", data, model=model, do_train=True, do_eval=True)
+    >>> bert_tf.training.fine_tune(bert_tf.TextClassifier, config)
     {'dev': {'eval_accuracy': ..., 'global_step': 343}}
 
     A run resumes from its newest checkpoint in `config.output_dir`, where `run.json` records how it
@@ -45,72 +41,85 @@ def fine_tune(
     Raises:
       UserError: if an option or a file is not valid.
     """
-    task_class.config_class.check_folder(config.output_dir)
-    earlier = task_class.config_class.load(config.output_dir)
-    stored = None if config.do_train else earlier
-    resumed = earlier if stored or checkpointing.latest(config.output_dir) else None
-    config = _completed(config, resumed, stored)
+    config_class = task_class.config_class
+    config_class.check_folder(config.output_dir)
+    earlier = config_class.load(config.output_dir)
+    trained = None if config.do_train else earlier
+    is_resumed = trained or checkpointing.latest(config.output_dir)
+    config = _completed(config, earlier if is_resumed else None, trained, config_class)
     model = checkpoints.resolve(
         config.model,
-        run_settings=resumed and resumed.tokenizer_settings,
-        default_lower_case=task_class.config_class.do_lower_case,
+        run_settings=earlier.tokenizer_settings if earlier and is_resumed else None,
+        default_lower_case=config_class.do_lower_case,
     )
     config.check_model(model.bert_config)
-    tokenizer = model.tokenizer  # reports errors in the vocabulary before the data are read
+    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
-    data = task_class.read(config.task, model, config.splits, stored)
-    data.config = dataclasses.replace(data.config, **extra_settings(model.tokenizer_settings))
-    return FineTuning(task_class, config, data, tokenizer, strategy, model, command_line).run()
+    data = task_class.read(config.data, config.task, model, config.splits, trained)
+    return FineTuning(task_class, config, data, strategy, model, command_line).run()
 
 
-def _completed(config, resumed, stored):
+def _completed(config, earlier, trained, config_class):
     """Fill in missing options from the run and, without training, the trained model; log them."""
-    task_config, model = config.task.resolve(stored), config.model
-    values = {"do_lower_case": resumed.do_lower_case} if resumed else {}
-    if stored:
+    options, model = config.task or config_class(), config.model
+    task = options.resolve(trained)
+    values = {"do_lower_case": earlier.do_lower_case} if earlier else {}
+    if trained:
         values["bert_config_file"] = os.path.join(config.output_dir, files.CONFIG)
-        values["vocab_file"] = stored.vocab_file
+        values["vocab_file"] = trained.vocab_file
     used = {name: x for name, x in values.items() if getattr(model, name) is None}
     model = dataclasses.replace(model, **used)
-    if stored:
-        saved, is_given = task_config.saved_options(), config.task.is_given
-        used |= {x: y for x, y in task_config.to_flags().items() if x in saved and not is_given(x)}
+    if trained:
+        known = task.to_flags().items()
+        used |= {x: y for x, y in known if not (options.is_given(x) or isinstance(y, list))}
     if used:
         values = (f"{name}={value}" for name, value in used.items())
         console.info("from %s: %s", config.output_dir, ", ".join(values))
-    return dataclasses.replace(config, task=task_config, model=model)
+    return dataclasses.replace(config, task=task, model=model)
 
 
 class FineTuning(Run):
     """A run of `fine_tune`."""
 
-    def __init__(
-        self, task_class, config, data, tokenizer, strategy, model, command_line=None,
-        keras_model=None, callbacks=(),
-    ):  # fmt: skip
-        """Check the data of a task, a `TaskData`, against the options.
+    locks_evaluation = True  # which may write features
 
-        `keras_model` is a model with its initial weights, None to make it. With a model, Keras
-        `callbacks` are called at the end of each epoch.
+    def __init__(
+        self, task_class, config, data, strategy, model, command_line=None, task=None, callbacks=(),
+    ):  # fmt: skip
+        """Check the `RunData` against the options.
+
+        `task` is an object with its initial weights, None to make it. With it, Keras `callbacks`
+        are called at the end of each epoch.
         """
-        self.keras_model, self.callbacks = keras_model, callbacks
-        super().__init__(config, model, strategy, data.data_files, command_line)
-        self.task_class, self.data, self.tokenizer = task_class, data, tokenizer
+        self.is_fit, self.callbacks = task is not None, callbacks
+        argument = "batch_size" if self.is_fit else "train_batch_size"
+        super().__init__(config, model, strategy, data.files, command_line, argument)
+        self.task_class, self.data, self.task = task_class, data, task
         data.config = data.config.resumed(self.folder)
-        self.labels, self.must_be_trained = data.config.labels or None, not config.do_train
-        self.num_steps, self.length_multiple = None, None
-        if config.do_train and (count := data.num_train_examples()) is not None:
-            config.train.num_train_steps(count, data.unit)  # at least one batch
+        self.config = dataclasses.replace(config, task=data.config)  # with what the data say
+        if config.do_train and (count := task_class.num_train_examples(data)) is not None:
+            config.train.num_train_steps(count, task_class.unit)  # at least one batch
+        self.num_steps, self.length_multiple, self.epochs = None, None, None
         self._caches = {}
 
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
-    def make_objective(self):
-        data, train = self.data, self.config.train
-        model = self.keras_model or self.task_class.make_model(data.config, train.dtype_policy)
-        return data.make_objective(model, train.pad_to_max_length)
+    def make_loop(self):
+        return self._make_loop(
+            self._make_objective,
+            must_be_trained=not self.config.do_train,
+            labels=self.data.config.labels or None,
+            is_loaded=self.is_fit,
+        )
+
+    def _make_objective(self):
+        train, config = self.config.train, self.data.config
+        if not self.is_fit:
+            model = self.task_class.make_model(config, train.dtype_policy)
+            self.task = self.task_class(model, config)
+        return self.task.objective(self.data, train.pad_to_max_length)
 
     def prepare(self):
         config, train, task_config = self.config, self.config.train, self.data.config
@@ -132,7 +141,7 @@ class FineTuning(Run):
         """Write the features of each split, unless they can be reused."""
         for split in self.data.examples:
             path = result_file(self.folder, _STEMS[base_split(split)], split, ".tf_record")
-            features = self.data.features(split, self.tokenizer)
+            features = self.task.features(self.data, split)
             cache = self._caches[split] = FeatureCache(path, features)
             if self._must_rebuild(split, cache):
                 self.workers.chief_first(cache.rebuild)
@@ -146,11 +155,11 @@ class FineTuning(Run):
 
     def _num_train_steps(self):
         train = self.config.train
-        if self.keras_model is not None:  # whole batches per epoch, as in Keras
+        if self.is_fit:  # whole batches per epoch, as in Keras
             batches = -(-self._count("train") // train.train_batch_size)
             return batches * int(train.num_train_epochs)
-        num_examples = self.data.num_train_examples(self._caches["train"].features)
-        return train.num_train_steps(num_examples, self.data.unit)
+        num_examples = self.task.num_train_examples(self.data, self._caches["train"].features)
+        return train.num_train_steps(num_examples, self.task.unit)
 
     def _must_rebuild(self, split, cache):
         """Return whether to rebuild the features; all workers must call this together."""
@@ -185,7 +194,7 @@ class FineTuning(Run):
 
     def training_data(self):
         train = self.config.train
-        self.data.start_training(self.loop.model)
+        self.task.start_training(self.data)
         batches = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
             seed=train.seed,
@@ -195,27 +204,27 @@ class FineTuning(Run):
         )
         dev = self.data.splits("dev")
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
-        if self.keras_model is not None:
+        if self.is_fit:
             num_epochs = int(train.num_train_epochs)
-            self.epochs = Epochs(self.keras_model, self.callbacks, num_epochs, self.num_steps)
-        return batches, self.num_steps, evaluation
+            self.epochs = Epochs(self.task.model, self.callbacks, num_epochs, self.num_steps)
+        return batches, self.num_steps, evaluation, self.epochs
 
     def evaluate_and_predict(self):
-        config, train, data = self.config, self.config.train, self.data
+        config, train, data, task = self.config, self.config.train, self.data, self.task
         folder, task_config = self.folder if self.workers.is_chief else None, data.config
         evaluations = {}
         for split in data.examples:
             base = base_split(split)
             evaluates = config.do_eval and base == "dev"
-            predicts = config.do_predict and base == data.predicted_split
+            predicts = config.do_predict and base == task.predicted_split
             if not (evaluates or predicts):
                 continue
             size, description = train.eval_batch_size, "evaluating"
-            if base == data.predicted_split:
+            if base == task.predicted_split:
                 size, description = train.predict_batch_size, "predicting"
             batches = self.loop.predict(self._batches(split, size), description, self._count(split))
-            metrics = data.write_results(
-                self.loop.objective, split, batches, folder, evaluates, predicts
+            metrics = task.write_results(
+                self.loop.objective, data, split, batches, folder, evaluates, predicts
             )
             if evaluates:
                 evaluations[split] = metrics = {**metrics, "global_step": self.loop.step}

@@ -1,17 +1,14 @@
-"""The interface of a task: `Objective`, `TaskData` and `TaskSpec`, all its parts."""
+"""`Objective`: the losses, predictions and metrics of a task; `RunData`: its examples."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
 
-from bert_tf import console
 from bert_tf.configs.task import base_split
 from bert_tf.errors import UserError
-from bert_tf.io import files
-from bert_tf.training import results
 
 
 class Objective:
@@ -116,78 +113,26 @@ def argmax(logits):
     return ops.top_k(logits, 1)[1][..., 0]
 
 
-class TaskData:
-    """The examples of a run, and what the task does with them.
-
-    The name of a split starts with "train", "dev" or "test", such as "dev_mismatched".
+@dataclasses.dataclass
+class RunData:
+    """The data of a run.
 
     Attributes:
-      examples: dict from split to examples.
+      examples: dict from split to examples. The name of a split starts with "train", "dev" or
+        "test", such as "dev_mismatched".
       config: the `TaskConfig` of the model.
-      unit: plural noun for the training examples, in messages.
-      data_files: paths of the files that contain the examples.
-      predicted_split: "test", or "dev" if a single split is evaluated and predicted.
+      files: paths of the files with the examples.
+      options: dict of the options of `fit`, and of what the files say about the task.
     """
 
-    unit = "examples"
-    predicted_split = "test"
-
-    def __init__(self, examples, config, data_files=()):
-        self.examples, self.config, self.data_files = examples, config, data_files
+    examples: dict
+    config: Any
+    files: Sequence = ()
+    options: dict = dataclasses.field(default_factory=dict)
 
     def splits(self, base):
         """Return the names of the "train", "dev" or "test" splits that were read."""
         return [split for split in self.examples if base_split(split) == base]
-
-    def features(self, split, tokenizer):
-        """Return the `data.features.Features` of a split."""
-        raise NotImplementedError
-
-    def num_train_examples(self, features=None):
-        """Return the number of examples in a training epoch; None if it needs the features."""
-        return len(self.examples["train"])
-
-    def make_objective(self, model, pad_to_max_length=False):
-        """Make the `Objective` of a Keras model, in the strategy's scope; see `TrainConfig`."""
-        raise NotImplementedError
-
-    def start_training(self, model):
-        """Prepare the Keras model, which has its initial or restored weights, for training."""
-
-    def write_results(self, objective, split, batches, folder, evaluates, predicts):
-        """Write the result files of a split, and return its metrics if it is evaluated.
-
-        Args:
-          objective: the `Objective`.
-          split: name of the split.
-          batches: iterable of the predictions of each batch; see `Loop.predict`.
-          folder: folder for the files; None for a worker process that does not write them.
-          evaluates: whether to compute the metrics and, with the option `report`, the report.
-          predicts: whether to write the predictions.
-        """
-        predictions = concatenate(batches)
-        if predicts and folder:
-            self.write_predictions(objective, predictions, split, folder)
-        if evaluates and folder and getattr(self.config, "report", False):
-            text = self.report(objective, predictions)
-            console.info("%s", text)
-            path = results.result_file(folder, "eval_report", split, ".txt")
-            files.write_text(path, text)
-        return objective.metrics(predictions) if evaluates else None
-
-    def report(self, objective, predictions):
-        """Return the text of `eval_report.txt` for the predictions of a split."""
-        raise NotImplementedError
-
-    def write_predictions(self, objective, predictions, split, folder):
-        """Write test_results.tsv and test_predictions.tsv."""
-        ids = [example.id for example in self.examples[split]]
-        answers = self.answers(objective, predictions, split)
-        results.write_predictions(folder, split, ids, *answers)
-
-    def answers(self, objective, predictions, split):
-        """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
-        raise NotImplementedError
 
 
 def concatenate(batches):
@@ -195,44 +140,3 @@ def concatenate(batches):
     if not (batches := list(batches)):
         raise UserError("there are no examples to evaluate or predict")
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
-@dataclasses.dataclass(frozen=True)
-class ServedTask:
-    """A kind of exported model, as `model.json` and `export_model.py --task` name it.
-
-    Attributes:
-      answer: function from the outputs of a row, a dict of arrays, and the contents of `model.json`
-        to the answer, a dict for `json.dumps`. None returns all outputs.
-      table_columns: function from an answer to the columns that it adds to a row of a table.
-      config: the values of the task's `TaskConfig` that distinguish this kind.
-    """
-
-    answer: Callable | None = None
-    table_columns: Callable = dict
-    config: dict = dataclasses.field(default_factory=dict)
-
-
-class TaskSpec:
-    """The components of a task: the part of its class on strings that scripts and export use.
-
-    A task without a script has no `read`, and no side file in `config_class`.
-
-    Attributes:
-      name: name of the task, such as "question_answering".
-      config_class: the `TaskConfig` class.
-      read: function from (options, pretrained, splits, stored) to `TaskData`, with resolved
-        `TaskOptions`, `checkpoints.PretrainedFiles`, the required ones of "train", "dev" and
-        "test", in order, and the `TaskConfig` of a trained run or None.
-      make_model: function from (config, dtype) to the Keras model.
-      make_servable: function from (model, config, `configs.ServingConfig`) to a `serving.Servable`.
-      served: dict from names of exported models to `ServedTask`. If empty, the task is served under
-        its own name with all outputs as answers.
-    """
-
-    name: str
-    config_class: Any
-    read: Any = None
-    make_model: Any
-    make_servable: Any
-    served: ClassVar[dict[str, ServedTask]] = {}

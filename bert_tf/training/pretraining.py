@@ -144,9 +144,9 @@ class Pretraining(Run):
         if self.config.do_train:
             self._new_files = _new_model_files(self.folder, self.model)
 
-    def make_objective(self):
-        dtype = self.config.train.dtype_policy
-        return PretrainingObjective(self.model.bert_config, dtype, self.config.has_pairs)
+    def make_loop(self):
+        arguments = self.model.bert_config, self.config.train.dtype_policy, self.config.has_pairs
+        return self._make_loop(lambda: PretrainingObjective(*arguments))
 
     def prepare(self):
         self.workers.chief_first(lambda: files.write_texts(self._new_files))
@@ -155,7 +155,7 @@ class Pretraining(Run):
         data = self.data
         if self.config.train.best_metric and data.evaluation.paths == data.train.paths:
             console.warning("`best_metric` without `eval_file` selects on the training records")
-        return data.train, self.config.num_train_steps, data.evaluation
+        return data.train, self.config.num_train_steps, data.evaluation, None
 
     def evaluate_and_predict(self):
         if not self.config.do_eval:

@@ -53,10 +53,10 @@ class Workers:
             ) from error
 
     def chief_first(self, write):
-        """Call `write` on the chief; the other workers wait until it is done."""
-        if self.is_chief:
-            write()
+        """Call `write` on the chief and return its result; other workers wait until it is done."""
+        result = write() if self.is_chief else None
         self.mean(0.0)
+        return result
 
 
 def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:

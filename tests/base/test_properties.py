@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import bert_tf
 from bert_tf import configs
 from bert_tf.checkpoints.metadata import read_labels
-from bert_tf.configs.task import TaskOptions
+from bert_tf.configs.task import DataOptions
 from bert_tf.configs.train import BatchConfig, FitConfig
 from bert_tf.io import files, json_files, processes
 from bert_tf.tasks.classification.glue import custom_dataset
@@ -90,7 +90,7 @@ def is_accepted(function, *arguments, errors=(bert_tf.UserError,)):
 TAGS = Tags(("O", "B-X"), "iob2", "iob2")
 CONFIGS = [
     configs.TrainConfig(), configs.OptimizerConfig(), configs.DeviceConfig(), configs.ModelConfig(),
-    configs.InstanceConfig(), configs.FineTuneConfig("out", TaskOptions(), do_eval=True),
+    configs.InstanceConfig(), configs.FineTuneConfig("out", DataOptions(), do_eval=True),
     configs.PretrainingConfig("a", "b", do_eval=True),
     configs.PretrainingDataConfig("a", "b"), configs.ExportConfig("out"), configs.ServingConfig(),
     BatchConfig(), FitConfig(),

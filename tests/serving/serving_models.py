@@ -11,7 +11,7 @@ from bert_tf.tasks.features.task import TokenVectorsConfig
 from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.registry import served_tasks
+from bert_tf.tasks.registry import exported_tasks
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from tests.common import TINY
@@ -69,7 +69,7 @@ def task_config(task, vocab_file, **changes):
 def model_of(task):
     """Return the model of a task, which is built once."""
     keras.utils.set_random_seed(0)
-    spec, _ = served_tasks()[task]
+    spec, _ = exported_tasks()[task]
     return randomized(spec.make_model(task_config(task, "")))
 
 
@@ -77,7 +77,7 @@ def make_servable(task, vocab_file, serving_config):
     """Return a `Servable` of a task, always with the same weights."""
     model = model_of(task)
     config = task_config(task, vocab_file)
-    spec, _ = served_tasks()[task]
+    spec, _ = exported_tasks()[task]
     return spec.make_servable(model, config, serving_config)
 
 

@@ -68,7 +68,7 @@ def test_answers(task, exported, vocab_file):
         (alone,) = predictor([row])
         outputs = {name: x.numpy()[0] for name, x in serve_rows(plain, [row]).items()}
         assert_alike(alone, in_batch)
-        assert_alike(alone, (predictor.served.answer or serving.all_outputs)(outputs, metadata))
+        assert_alike(alone, (predictor.answer)(outputs, metadata))
     inputs, mask = padded_ids(plain, 3)
     outputs = predictor._model.signatures["ids"](**inputs)
     assert_same_outputs(outputs, plain.serve_ids(inputs), mask)

@@ -7,7 +7,7 @@ import pytest
 import bert_tf
 from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
+from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationData, TrainedOn
 from bert_tf.tasks.classification.source import (
     FileSource,
     columns_to_save,
@@ -36,15 +36,15 @@ def test_unknown_labels(tmp_path):
 def test_the_labels_of_a_trained_model_take_precedence(tmp_path):
     folder = write_files(tmp_path, dev__tsv="text\tlabel\na\tx\n")
     stored = ClassificationConfig(TINY, "", labels=("w", "x"))
-    options = ClassificationOptions(data_dir=folder, task_name="tsv")
-    source = make_source(options, stored)
+    options = ClassificationData(data_dir=folder, task_name="tsv")
+    source = make_source(options, stored, stored)
     assert read_data(source, ["dev"], stored).labels == ("w", "x")
     write_files(tmp_path, train__tsv="text\tlabel\na\ty\n")
     with pytest.raises(bert_tf.UserError, match=r"train\.tsv, line 2: .*'y', expected one of w, x"):
-        read_data(make_source(options, stored), ["train"], stored)
+        read_data(make_source(options, stored, stored), ["train"], stored)
     write_files(tmp_path, test__csv="text,p,q\na,0.75,0.25\n")
     columns = {"label_column": ("p", "q"), "dev_file": f"{folder}/test.csv"}
-    (example,) = make_source(dataclasses.replace(options, **columns), stored).read("dev")
+    (example,) = make_source(dataclasses.replace(options, **columns), stored, stored).read("dev")
     assert example.label == (0.75, 0.25)
     source = FileSource(custom_dataset("regression"), folder)
     with pytest.raises(bert_tf.UserError, match=r"`output_dir`.* classification.* regression"):
@@ -64,25 +64,26 @@ def test_files_outside_data_dir_and_csv_by_default(tmp_path):
     paths = {"train_file": f"{folder}/own.csv", "test_file": f"{folder}/new.csv"}
     for columns in (("phrase",), ("mood",), "n"), (("1",), ("2",), "0"):
         names = dict(zip(("text_columns", "label_column", "id_column"), columns, strict=True))
-        options = ClassificationOptions(header="yes", **names, **paths)
-        source = make_source(options)
+        options = ClassificationData(header="yes", **names, **paths)
+        source = make_source(options, ClassificationConfig())
         source.read("train")
         saved = columns_to_save(options, source)
-        stored = ClassificationConfig(TINY, "", labels=("x", "y"), num_texts=1, columns=saved)
-        later = with_restored_columns(ClassificationOptions(**paths), stored)
-        examples = make_source(later[0], stored, later[1]).read("test")
+        stored = ClassificationConfig(
+            TINY, "", labels=("x", "y"), num_texts=1, trained_on=TrainedOn(saved)
+        )
+        later = with_restored_columns(ClassificationData(**paths), stored)
+        examples = make_source(later[0], stored, stored, later[1]).read("test")
         assert [(x.text_a, x.id) for x in examples] == [("c", "7"), ("d", "8")]
     # A test file without the label, which was the first column.
     write_files(tmp_path, one__csv="c\nd\n")
-    stored = dataclasses.replace(
-        stored, columns={"text_columns": ("1",), "label_column": ("0",), "header": "no"}
-    )
-    options = ClassificationOptions(text_columns=("0",), test_file=f"{folder}/one.csv")
+    saved = {"text_columns": ("1",), "label_column": ("0",), "header": "no"}
+    stored = dataclasses.replace(stored, trained_on=TrainedOn(saved))
+    options = ClassificationData(text_columns=("0",), test_file=f"{folder}/one.csv")
     later = with_restored_columns(options, stored)
-    assert len(make_source(later[0], stored, later[1]).read("test")) == 2
+    assert len(make_source(later[0], stored, stored, later[1]).read("test")) == 2
     # A model of pairs reads two columns as two texts.
     write_files(tmp_path, test__csv="c,d\n")
-    options = ClassificationOptions(data_dir=folder, task_name="tsv", header="no")
+    options = ClassificationData(data_dir=folder, task_name="tsv", header="no")
     stored = ClassificationConfig(TINY, "", labels=("x", "y"), num_texts=2)
-    (example,) = make_source(options, stored).read("test")
+    (example,) = make_source(options, stored, stored).read("test")
     assert (example.text_a, example.text_b) == ("c", "d")

@@ -13,7 +13,6 @@ import bert_tf
 from bert_tf.data import features as features_module
 from bert_tf.io import files, processes
 from bert_tf.tasks.classification.examples import Example, make_features
-from bert_tf.tasks.classification.objective import make_model
 from bert_tf.tasks.classification.options import ClassificationConfig
 from tests.common import QUICK_RUN, TINY, WORDS, write_model, write_vocab
 from tests.squad_helpers import letters
@@ -169,11 +168,13 @@ def test_a_class_makes_the_records_of_the_script(
     (run,) = experiments
     pipeline = pipeline_class(types.SimpleNamespace(), run.data.config)
     columns = [columns_of(path), *[None] * (len(pipeline.arguments) - 1)]
-    data = pipeline._data({"train": pipeline._examples(columns, pipeline.arguments, "train")})
+    data = pipeline.run_data(
+        {"train": pipeline.make_examples(columns, pipeline.arguments, "train")}, {}
+    )
 
     def features(limit=10**9):
         monkeypatch.setattr(features_module, "_MIN_FOR_PROCESSES", limit)
-        return data.features("train", pipeline.tokenizer)
+        return pipeline.features(data, "train")
 
     written = tf.data.TFRecordDataset(f"{tmp_path}/out/train.tf_record").as_numpy_iterator()
     assert features().in_memory("train") == list(written)
@@ -214,9 +215,11 @@ def test_labels_may_be_distributions(run_script, experiments, eagerly, tmp_path,
         f"--output_dir={tmp_path}/out", *model, "--do_train", *QUICK_RUN,
     )  # fmt: skip
     (run,) = experiments
-    batch = first_batch(run.data.features("train", run.model.tokenizer))
+    batch = first_batch(run.task.features(run.data, "train"))
     np.testing.assert_array_equal(batch["label_values"], SOFT)
-    pipeline = bert_tf.TextClassifier(make_model(run.data.config), run.data.config)
+    pipeline = bert_tf.TextClassifier(
+        bert_tf.TextClassifier.make_model(run.data.config), run.data.config
+    )
     texts = ["a", "b c", "d"]
     probabilities = [list(x["probabilities"].values()) for x in pipeline.predict(texts)]
     loss = -np.mean(np.sum(SOFT * np.log(probabilities), -1))

@@ -14,7 +14,6 @@ from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.classification.examples import Example, make_features
 from bert_tf.tasks.classification.options import (
     ClassificationConfig,
-    ClassificationOptions,
     NumericFeature,
 )
 from bert_tf.tasks.classification.served import classification_servable
@@ -61,7 +60,7 @@ def test_spans():
     assert windows.spans(5) == [(0, 4), (2, 3)]
     assert windows.spans(9) == [(0, 4), (2, 4), (4, 4)]
     assert windows.max_length == 8 + 2
-    assert ClassificationOptions(max_seq_length=10).windows is None
+    assert ClassificationConfig(max_seq_length=10).windows is None
 
 
 @pytest.mark.parametrize("options", [{"length_multiple": 2}, {"bucket_by_length": True}, {}])

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf import configs, serving, training
 from bert_tf.cli import lines
 from bert_tf.io import files
-from bert_tf.tasks.registry import TASKS, served_tasks
+from bert_tf.tasks.registry import TASKS, exported_tasks
 from tests.common import TINY, WORDS, write_model
 
 
@@ -35,7 +35,8 @@ def config(topics, tmp_path):
     def make(**values):
         return configs.FineTuneConfig(
             str(tmp_path / "out"),
-            topics.TopicsOptions(max_seq_length=8, data_dir=str(tmp_path), smoothing=0.05),
+            topics.TopicFinder.data_class(data_dir=str(tmp_path)),
+            topics.TopicsConfig(max_seq_length=8, smoothing=0.05),
             configs.ModelConfig(
                 bert_config_file=f"{tmp_path}/config.json", vocab_file=f"{tmp_path}/vocab.txt"
             ),
@@ -95,8 +96,7 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
 
 
 def test_registry():
-    for name, (spec, served) in served_tasks().items():
-        assert spec.make_servable
-        assert name == spec.name or served.config["task_type"] == name
-    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.read}
+    for name, (spec, options) in exported_tasks().items():
+        assert name == spec.name or options["task_type"] == name
+    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.data_class}
     assert side_files == set(files.TASK_CONFIG_FILES)

@@ -10,14 +10,11 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.data.tables import open_table
 from bert_tf.tasks.registry import load_config
-from bert_tf.tasks.sentence_embedding.objective import (
-    SentenceEmbeddingObjective,
-    make_examples,
-    make_model,
-)
+from bert_tf.tasks.sentence_embedding.examples import make_examples
+from bert_tf.tasks.sentence_embedding.objective import SentenceEmbeddingObjective
 from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
-    SentenceEmbeddingOptions,
+    SentenceEmbeddingData,
 )
 from tests.common import read_results, read_table, write_model
 from tests.tasks.conftest import make_run
@@ -83,7 +80,12 @@ def test_the_search_counts_equal_texts_once():
     vectors = np.float32([[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[1, 0], [0, 1]]])
     config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
     objective = SentenceEmbeddingObjective(
-        make_model(config), config, (2, False), False, is_training=False
+        bert_tf.SentenceEncoder.make_model(config),
+        SentenceEmbeddingData(),
+        4,
+        (2, False),
+        False,
+        is_training=False,
     )
     found = objective.metrics({"vectors": vectors, "text_ids": np.array([[0, 1], [2, 1], [0, 3]])})
     # Query 0 has both documents; query 2 only document 1, which comes second.
@@ -94,7 +96,12 @@ def test_the_search_counts_equal_texts_once():
 def test_a_single_pair_has_no_correlation():
     config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
     objective = SentenceEmbeddingObjective(
-        make_model(config), config, (2, True), True, is_training=False
+        bert_tf.SentenceEncoder.make_model(config),
+        SentenceEmbeddingData(),
+        4,
+        (2, True),
+        True,
+        is_training=False,
     )
     found = objective.metrics({"vectors": np.ones((1, 2, 4)), "label_value": np.ones(1)})
     np.testing.assert_equal(found, {"eval_spearman": np.nan, "eval_pearson": np.nan})
@@ -117,13 +124,13 @@ HEADER = "sentence1\tsentence2\tscore\n"
 def test_errors_name_the_line_and_the_column(tmp_path, text, named):
     (tmp_path / "bad.tsv").write_text(text)
     with pytest.raises(bert_tf.UserError, match=named):
-        make_examples(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingOptions())
+        make_examples(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingData())
 
 
 def test_values_of_json_are_text(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"q": "a", "p": 12, "score": 0.5}\n{"q": "a", "p": null, "score": 1}\n')
-    config = SentenceEmbeddingOptions(text_columns=("q", "p"), skip_bad_rows=True)
+    config = SentenceEmbeddingData(text_columns=("q", "p"), skip_bad_rows=True)
     (example,) = make_examples(open_table(str(path)), config)
     assert example == (("a", "12"), 0.5, "0")
 
@@ -135,7 +142,9 @@ def test_the_settings_of_a_sentence_transformers_folder(run_script, tmp_path):
     config = SentenceEmbeddingConfig(
         small_config(), str(tmp_path / "vocab.txt"), pooling="cls", normalize=True, max_seq_length=8
     )
-    bert_tf.SentenceEncoder(make_model(config), config).save_to_preset(tmp_path / "hf")
+    bert_tf.SentenceEncoder(bert_tf.SentenceEncoder.make_model(config), config).save_to_preset(
+        tmp_path / "hf"
+    )
     train = ["run_sentence_encoder", f"--data_dir={tmp_path}", "--do_train",
              "--train_batch_size=4", "--num_train_epochs=1"]  # fmt: skip
     log = run_script(*train, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out",

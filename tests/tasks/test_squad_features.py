@@ -10,7 +10,7 @@ import bert_tf
 from bert_tf.data import records
 from bert_tf.tasks.question_answering import decoding, features
 from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from tests.common import read_results, write_model, write_vocab
 from tests.squad_helpers import letters, record_values, window_logits
 from tests.training.training_helpers import log, start_python, worker_environments
@@ -84,11 +84,11 @@ def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch)
     monkeypatch.setattr(features, "_CHUNK", 100)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
     source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
-    config = QuestionAnsweringOptions(
-        max_seq_length=12, max_query_length=4, doc_stride=3, num_processes=num_processes
-    )
+    config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
     for is_training in (True, False):
-        made = features.make_features(source.paragraphs(), tokenizer, config, is_training, 0, "")
+        made = features.make_features(
+            source.paragraphs(), tokenizer, config, is_training, 0, "", num_processes
+        )
         serialized = made.in_memory("x")
         convert = functools.partial(
             features.convert, tokenizer=tokenizer, config=config, is_training=is_training

@@ -8,7 +8,7 @@ from bert_tf.tasks.question_answering import scoring
 from bert_tf.tasks.question_answering.decoding import QuestionPrediction
 from bert_tf.tasks.question_answering.examples import Answer, Question
 from bert_tf.tasks.question_answering.objective import Answers
-from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_saved_threshold_achieves_the_logged_f1(rows, achieved, threshold, c
         (Question("", str(i), "?", tuple(answers), not answers), QuestionPrediction([], text, odds))
         for i, (answers, text, odds) in enumerate(rows)
     )
-    found = Answers(QuestionAnsweringOptions(version_2_with_negative=True), predictions)
+    found = Answers(QuestionAnsweringConfig(version_2_with_negative=True), predictions)
     caplog.set_level("INFO", "bert_tf")
     found.find_threshold()
     assert found.config.null_score_diff_threshold == threshold

@@ -13,7 +13,7 @@ from bert_tf.io import files
 from bert_tf.tasks.classification.glue import custom_dataset
 from bert_tf.tasks.classification.options import (
     ClassificationConfig,
-    ClassificationOptions,
+    ClassificationData,
     NumericFeature,
 )
 from bert_tf.tasks.registry import TASKS, load_config
@@ -52,7 +52,7 @@ CASES = {
 
 
 def test_every_task_is_tested():
-    assert list(CASES) == [name for name, spec in TASKS.items() if spec.read]
+    assert list(CASES) == [name for name, spec in TASKS.items() if spec.data_class]
 
 
 @pytest.fixture(params=CASES)
@@ -156,28 +156,24 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
 def test_options_are_resolved(case):
     """Arguments win over recorded options, which win over defaults."""
     spec, config, _, (option, value) = case
-    options_class = spec.config_class.OPTIONS
+    options_class = spec.config_class
     default = {"question_answering": 384}.get(spec.name, 128)
-    assert options_class().resolve(None).max_seq_length == default
+    assert options_class().resolve().max_seq_length == default
     given = options_class(max_seq_length=default).resolve(config)
     assert given.max_seq_length == default
-    for name in given.saved_options():
-        if name != "max_seq_length":
-            assert getattr(given, name) == getattr(config, name)
+    assert given == dataclasses.replace(config, max_seq_length=default)
     changed = dataclasses.replace(config, **{option: value})
-    if option in given.saved_options():
-        assert getattr(options_class().resolve(changed), option) == value
+    assert getattr(options_class().resolve(changed), option) == value
 
 
 def test_options_that_require_others():
     stored = ClassificationConfig(TINY, long_documents="windows", window_pooling="max", num_texts=1)
     for values in ({"window_pooling": "max"}, {"doc_stride": 3}):
-        options = ClassificationOptions(**values)  # the trained model may use windows
+        options = ClassificationConfig(**values)  # the trained model may use windows
         resolved = options.resolve(stored)
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
         for refused in (
             options.resolve,
-            lambda values=values: ClassificationOptions(long_documents="truncate", **values),
             lambda values=values: ClassificationConfig(TINY, **values),
         ):
             with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):
@@ -187,11 +183,11 @@ def test_options_that_require_others():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ClassificationOptions(tfds_splits=("train",)),
+        (lambda: ClassificationData(tfds_splits=("train",)),
          "`tfds_splits` requires `tfds_name`"),
-        (lambda: ClassificationOptions(tfds_name="a", data_dir="b"),
+        (lambda: ClassificationData(tfds_name="a", data_dir="b"),
          "`data_dir` .*`tfds_name`"),
-        (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")),
+        (lambda: ClassificationData(tfds_name="a", tfds_splits=tuple("abcd")),
          "`tfds_splits`: found 4"),
         (lambda: custom_dataset("regression", None, Layout(label=("a", "b"))),
          "`label_column`.* regres"),
@@ -202,7 +198,7 @@ def test_options_that_require_others():
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
         (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
-        (lambda: ClassificationOptions(labels=("pos", "neg", "")), "`labels`: label 2"),
+        (lambda: ClassificationConfig(labels=("pos", "neg", "")), "`labels`: label 2"),
         (lambda: ClassificationConfig(TINY, long_documents="windows", num_texts=2),
          "`long_documents=windows`: .*pairs"),
     ],

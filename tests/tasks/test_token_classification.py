@@ -16,7 +16,7 @@ from bert_tf.tasks.token_classification import examples, objective, schemes, ser
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
-    TokenClassificationOptions,
+    TokenClassificationData,
 )
 from bert_tf.tokenization.normalization import IDEOGRAPHS
 from tests.common import TINY, tiny, write_tfds, write_vocab
@@ -219,8 +219,8 @@ def test_infer_tags(given, scheme, expected, converted):
 def test_iob1_is_kept_on_request(caplog):
     sentences = [sentence("ab", ["O", "I-X"])]
     for scheme in ("iob2", "iob1"):
-        options = TokenClassificationOptions(output_scheme=scheme)
-        tags = objective._infer_tags(options, None, sentences)
+        options = TokenClassificationData(output_scheme=scheme)
+        tags = objective.infer_run_tags(options, None, sentences)
         assert tags.data_scheme == scheme and tags.of_data(sentences) == tags
     assert caplog.text.count("`output_scheme=iob1` keeps iob1") == 1
 

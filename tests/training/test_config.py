@@ -19,7 +19,7 @@ from bert_tf.configs import (
     TrainConfig,
 )
 from bert_tf.optimization import make_optimizer
-from bert_tf.tasks.classification.options import ClassificationOptions
+from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationData
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.training.run import Run
 from tests.training.training_helpers import mirrored
@@ -38,7 +38,7 @@ def test_training_batches_divide_over_the_replicas(size, parts, nearest):
     train = TrainConfig(size, 3, 6, gradient_accumulation_steps=parts)
 
     def start(**actions):
-        config = FineTuneConfig("out", ClassificationOptions(), train=train, **actions)
+        config = FineTuneConfig("out", ClassificationData(), train=train, **actions)
         Run(config, None, mirrored(4), (), None)
 
     start(do_eval=True, do_predict=True)
@@ -94,7 +94,7 @@ def test_explicit_files_win_over_those_of_the_model(monkeypatch):
         (lambda: PretrainingConfig(
             "in", "out", train=TrainConfig(num_train_epochs=2.0), do_train=True
         ), "num_train_epochs"),
-        (lambda: FineTuneConfig(None, ClassificationOptions(), do_train=True), "output_dir=None"),
+        (lambda: FineTuneConfig(None, ClassificationData(), do_train=True), "output_dir=None"),
         (lambda: bert_tf.configs.ServingConfig(weights="int4"), "weights=int4"),
     ],
 )  # fmt: skip
@@ -116,6 +116,6 @@ def test_values_of_other_libraries_are_converted():
     config = TrainConfig(train_batch_size=np.int64(4), num_train_epochs=np.float32(2))
     assert type(config.train_batch_size) is int and type(config.num_train_epochs) is float
     assert TrainConfig(num_train_epochs=2).num_train_epochs == 2
-    config = FineTuneConfig(pathlib.Path("out"), ClassificationOptions(), do_eval=True)
+    config = FineTuneConfig(pathlib.Path("out"), ClassificationData(), do_eval=True)
     assert config.output_dir == "out"
-    assert ClassificationOptions(labels=["x", "y"]).labels == ("x", "y")
+    assert ClassificationConfig(labels=["x", "y"]).labels == ("x", "y")

@@ -16,8 +16,8 @@ from bert_tf.modeling import BertMultipleChoice, Dropout
 from bert_tf.modeling.layer_states import named_layers
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceObjective
 from bert_tf.tasks.sentence_embedding.objective import SentenceEmbeddingObjective
-from bert_tf.tasks.sentence_embedding.objective import make_model as make_sentence_model
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig, SentenceEmbeddingData
+from bert_tf.tasks.sentence_embedding.task import SentenceEncoder
 from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import features, run_python
 from tests.tasks.task_helpers import classification_task, span_task, tag_task
@@ -27,9 +27,11 @@ S, RATE, COUNTS = 8, 0.03, (8, 7, 5)
 
 
 def sentence_task(loss, num_texts, has_scores):
-    options = SentenceEmbeddingConfig(config(), pooling="mean", loss=loss, temperature=1.0)
-    model = make_sentence_model(options)
-    return SentenceEmbeddingObjective(model, options, (num_texts, has_scores), has_scores)
+    task_config = SentenceEmbeddingConfig(config())
+    model = SentenceEncoder.make_model(task_config)
+    options = SentenceEmbeddingData(loss=loss, temperature=1.0)
+    data_format = num_texts, has_scores
+    return SentenceEmbeddingObjective(model, options, task_config.width, data_format, has_scores)
 
 
 # Functions that make the objective, and the names of the labels with their upper bounds and shapes.

@@ -1,25 +1,9 @@
-"""Classification, regression and multi-label classification: losses, metrics and runs."""
+"""Classification, regression and multi-label classification: losses, predictions and metrics."""
 
-import itertools
-
-import numpy as np
 from keras import ops
 
-from bert_tf import console
-from bert_tf.checkpoints import names
-from bert_tf.configs.task import base_split
-from bert_tf.data.features import digest
-from bert_tf.data.labels import Labels
-from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification import source as reading
-from bert_tf.tasks.classification.examples import make_features, warn_of_num_texts
-from bert_tf.tasks.classification.options import ClassificationConfig, DevSplit
 from bert_tf.training import results
-from bert_tf.training.objective import Objective, TaskData, argmax
-
-# Above this standard deviation of the scores, a regression learns slowly.
-_MAX_DEVIATION = 10.0
+from bert_tf.training.objective import Objective, argmax
 
 
 class ClassificationObjective(Objective):
@@ -165,111 +149,3 @@ class MultiLabelObjective(ClassificationObjective):
 OBJECTIVES = {
     x.task_type: x for x in (ClassificationObjective, RegressionObjective, MultiLabelObjective)
 }
-
-
-class ClassificationData(TaskData):
-    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`.
-
-    `class_weights` are those of `Labels.weights`, and `argument` is their name in messages.
-    """
-
-    def __init__(
-        self, dataset, examples, config, class_weights=None, data_files=(), argument="class_weights"
-    ):
-        super().__init__(examples, config, data_files)
-        self.dataset, self.task_class = dataset, OBJECTIVES[config.task_type]
-        self._class_weights = None
-        if class_weights is not None and "train" in examples:
-            labels, train = Labels(config.labels, config.task_type), examples["train"]
-            train = [example.label for example in train]
-            self._class_weights = labels.weights(class_weights, train, argument)
-
-    def features(self, split, tokenizer):
-        return make_features(self.examples[split], tokenizer, self.config)
-
-    def start_training(self, model):
-        """Set the bias of a new regression head to the mean of the training scores."""
-        is_score = self.config.task_type == "regression"
-        bias = is_score and names.weights(model)["output_bias"]
-        if not is_score or bias.numpy() != 0:  # a trained head
-            return
-        scores = np.array([example.label for example in self.examples["train"]], "float64")
-        bias.assign([scores.mean()])
-        if scores.std() > _MAX_DEVIATION:
-            console.warning(
-                "the training scores have a standard deviation of %.4g; a model learns faster if "
-                "they are scaled to about 1",
-                scores.std(),
-            )
-
-    def make_objective(self, model, pad_to_max_length=False):
-        return self.task_class(model, self.dataset.metrics, self._class_weights)
-
-    def report(self, objective, predictions):
-        return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
-
-    def answers(self, objective, predictions, split):
-        labels, separator = self.config.labels, self.config.label_separator
-        predicted = results.label_texts(objective.decide(predictions), labels, separator)
-        return predicted, labels, predictions[objective.answer_name]
-
-
-def read(options, pretrained, splits, stored=None, config_class=ClassificationConfig):
-    """Read the data of a run; see `TaskSpec.read`. `config_class` may be a subclass."""
-    options, restored = reading.with_restored_columns(options, stored)
-    source = reading.make_source(options, stored, restored)
-    dataset = source.dataset
-    dev_split = _dev_split(options, stored)
-    examples, labels, numeric_features = reading.read_splits(
-        source, splits, stored, options.skip_bad_rows, dev_split
-    )
-    if dev_split and "dev" in examples:
-        dev_split = _with_digest(dev_split, examples["dev"])
-    examples = {split: x for split, x in examples.items() if base_split(split) in splits}
-    has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    config = config_class.of_model(
-        options,
-        pretrained,
-        labels=labels,
-        task_type=dataset.task_type,
-        numeric_features=numeric_features,
-        numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
-        num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else reading.columns_to_save(options, source),
-        dev_split=stored.dev_split if stored else dev_split,
-    )
-    warn_of_num_texts("the data", config.num_texts, (stored or config).num_texts)
-    return ClassificationData(dataset, examples, config, config.class_weights or None, source.files)
-
-
-def make_model(config, dtype=None):
-    return BertClassifier(
-        config.bert_config, config.num_outputs, dtype,
-        num_numeric_features=len(config.numeric_inputs),
-        window_pooling=config.windows and config.window_pooling,
-    )  # fmt: skip
-
-
-def _dev_split(options, stored):
-    """Return the `DevSplit` of the trained model or, for a new model, of the options."""
-    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
-    if stored and fraction is not None and (trained is None or fraction != trained.fraction):
-        raise UserError(
-            f"`dev_fraction={fraction:g}`: the model was trained with "
-            f"{trained.fraction if trained else 'all rows'}, so it would be evaluated on training "
-            "rows; use the original value or a `dev_file`"
-        )
-    if stored:
-        return None if options.dev_file else trained
-    return None if fraction is None else DevSplit(fraction, options.dev_seed)
-
-
-def _with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
-    value = digest([e.text_a, e.text_b, e.label] for e in examples)
-    if dev_split.digest not in ("", value):
-        raise UserError(
-            "`dev_fraction`: the held-out rows are not those of the training run, because the file "
-            "or the version of scikit-learn has changed; restore it, or use a `dev_file`"
-        )
-    return dev_split._replace(digest=value)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, NamedTuple
 
-from bert_tf.configs.base import OF_MODEL, derived, option, redeclared
+from bert_tf.configs.base import option
 from bert_tf.configs.task import TableOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Count, Finite, Fraction, Limits, Positive
@@ -29,16 +29,11 @@ class NumericFeature(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationOptions(TableOptions, TfdsOptions):
-    """The options of classification and regression."""
+class ClassificationData(TableOptions, TfdsOptions):
+    """The options of the data of classification and regression."""
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
-    )
-    labels: tuple[str, ...] = option(
-        (),
-        "Labels in the order of their ids. Default: found in the training set.",
-        **OF_MODEL,
     )
     task_name: str | None = option(
         None,
@@ -51,13 +46,6 @@ class ClassificationOptions(TableOptions, TfdsOptions):
         "be in the current folder.",
     )
     xnli_language: str = option("zh", "Language of XNLI.")
-    task_type: str | None = option(
-        None,
-        "Type of the task in custom files: one label per text (classification), a score "
-        "(regression), or any number of labels (multi_label). Default: classification.",
-        choices=("classification", "regression", "multi_label"),
-        **OF_MODEL,
-    )
     text_columns: tuple[str, ...] = option(
         (), "One or two columns of texts, by name or by number from 0."
     )
@@ -75,14 +63,7 @@ class ClassificationOptions(TableOptions, TfdsOptions):
         choices=("auto", "yes", "no"),
     )
     numeric_columns: tuple[str, ...] = option(
-        (), "Columns of numeric features, by name or by number from 0.", fixed=True
-    )
-    numeric_as: str | None = option(
-        None,
-        "How to use numeric features: vector normalizes them and concatenates them with the pooled "
-        "output; text puts them before the text as words. Default: vector.",
-        choices=("vector", "text"),
-        **OF_MODEL,
+        (), "Columns of numeric features, by name or by number from 0."
     )
     dev_fraction: Fraction | None = option(
         None,
@@ -93,34 +74,6 @@ class ClassificationOptions(TableOptions, TfdsOptions):
     dev_seed: Annotated[int, Limits(0, 2**32 - 1)] = option(
         0, "Random seed for the held-out rows, independent of the training seed."
     )
-    long_documents: str = option(
-        "truncate",
-        "How to process texts longer than max_seq_length: truncate them, as in the release, or "
-        "split them into overlapping windows and pool the logits.",
-        choices=("truncate", "windows"),
-        saved=True,
-        fixed=True,
-    )
-    doc_stride: Positive | None = option(
-        None,
-        "Stride between windows, in tokens. Default: half a window.",
-        saved=True,
-        requires=("long_documents", "windows"),
-    )
-    window_pooling: str = option(
-        "mean",
-        "How to pool the logits of a text's windows.",
-        choices=("mean", "max"),
-        saved=True,
-        fixed=True,
-        requires=("long_documents", "windows"),
-    )
-    max_windows: Positive = option(
-        16,
-        "Maximum number of windows per text; longer texts are truncated.",
-        saved=True,
-        requires=("long_documents", "windows"),
-    )
     skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
     class_weights: tuple[str, ...] = option(
         (),
@@ -130,6 +83,78 @@ class ClassificationOptions(TableOptions, TfdsOptions):
     report: bool = option(
         False, "Write eval_report.txt, with scores per label and the confusion matrix."
     )
+
+
+class TrainedOn(NamedTuple):
+    """The training set of a model.
+
+    Attributes:
+      columns: dict from each column option to its value, as given or as found in the header.
+      dev_split: the `DevSplit` of the held-out rows, or None.
+    """
+
+    columns: dict = {}  # noqa: RUF012
+    dev_split: DevSplit | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationConfig(TaskConfig):
+    """The configuration of classification and regression, saved in `classifier.json`.
+
+    Attributes:
+      numeric_features: the `NumericFeature`s of an example.
+      num_texts: 2 if the training set has pairs, else 1.
+      trained_on: the `TrainedOn` of a model that was trained by a script.
+    """
+
+    FILE = "classifier.json"
+
+    labels: tuple[str, ...] = option(
+        (),
+        "Labels in the order of their ids. Default: found in the training set.",
+        fixed=True,
+    )
+    task_type: str = option(
+        "classification",
+        "Type of the task in custom files: one label per text (classification), a score "
+        "(regression), or any number of labels (multi_label).",
+        choices=("classification", "regression", "multi_label"),
+        fixed=True,
+    )
+    numeric_as: str = option(
+        "vector",
+        "How to use numeric features: vector normalizes them and concatenates them with the pooled "
+        "output; text puts them before the text as words.",
+        choices=("vector", "text"),
+        fixed=True,
+    )
+    long_documents: str = option(
+        "truncate",
+        "How to process texts longer than max_seq_length: truncate them, as in the release, or "
+        "split them into overlapping windows and pool the logits.",
+        choices=("truncate", "windows"),
+        fixed=True,
+    )
+    doc_stride: Positive | None = option(
+        None,
+        "Stride between windows, in tokens. Default: half a window.",
+        requires=("long_documents", "windows"),
+    )
+    window_pooling: str = option(
+        "mean",
+        "How to pool the logits of a text's windows.",
+        choices=("mean", "max"),
+        fixed=True,
+        requires=("long_documents", "windows"),
+    )
+    max_windows: Positive = option(
+        16,
+        "Maximum number of windows per text; longer texts are truncated.",
+        requires=("long_documents", "windows"),
+    )
+    numeric_features: tuple[NumericFeature, ...] = ()
+    num_texts: Annotated[int, Limits(choices=(1, 2))] = 2
+    trained_on: TrainedOn = dataclasses.field(default_factory=TrainedOn)
 
     @property
     def windows(self):
@@ -146,33 +171,7 @@ class ClassificationOptions(TableOptions, TfdsOptions):
         super().validate()
         if self.labels:
             check_labels(self.labels)
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationConfig(ClassificationOptions, TaskConfig):
-    """The configuration of classification and regression, saved in `classifier.json`.
-
-    Attributes:
-      numeric_features: the `NumericFeature`s of an example.
-      num_texts: 2 if the training set has pairs, else 1.
-      columns: dict from each column option to its value for the training file, as given or as found
-        in the header.
-      dev_split: the `DevSplit` of the held-out training rows, or None.
-    """
-
-    FILE = "classifier.json"
-    OPTIONS = ClassificationOptions
-
-    task_type: str = redeclared(ClassificationOptions, "task_type", "classification")
-    numeric_as: str = derived("vector", choices=("vector", "text"), **OF_MODEL)
-    numeric_features: tuple[NumericFeature, ...] = derived((), saved=True, inferred=True)
-    num_texts: int = derived(2, choices=(1, 2), saved=True, inferred=True)
-    columns: dict = derived(dict, saved=True, inferred=True)
-    dev_split: DevSplit | None = derived(None, saved=True, fixed=True, inferred=True)
-
-    def validate(self):
-        super().validate()
-        if self.num_texts == 2 and self.long_documents == "windows":
+        if self.bert_config and self.num_texts == 2 and self.windows:
             raise UserError(
                 "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
                 "only be truncated"
@@ -193,7 +192,8 @@ class ClassificationConfig(ClassificationOptions, TaskConfig):
         return tuple(x.name for x in self.numeric_features)
 
     def fixed_values(self):
-        return {**super().fixed_values(), "numeric_columns": self.numeric_names}
+        values = {"numeric_columns": self.numeric_names, "dev_split": self.trained_on.dev_split}
+        return {**super().fixed_values(), **values}
 
     def resumed(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""

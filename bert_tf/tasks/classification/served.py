@@ -7,16 +7,11 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import json_value
+from bert_tf.serving.predictor import all_outputs, json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
-from bert_tf.tasks.classification.objective import (
-    OBJECTIVES,
-    ClassificationObjective,
-    MultiLabelObjective,
-)
+from bert_tf.tasks.classification.objective import OBJECTIVES
 from bert_tf.tokenization.packing_graph import Windows, pack
-from bert_tf.training.objective import ServedTask
 
 
 def classification_servable(model, config, serving_config):
@@ -65,8 +60,8 @@ def classification_servable(model, config, serving_config):
         number_specs["numbers"] = tf.TensorSpec((None, len(numbers)), tf.float64, name="numbers")
         sample["numbers"] = [0.0] * len(numbers)
     metadata = {"labels": config.labels, "numbers": [number.name for number in numbers]}
-    if config.columns:
-        metadata["columns"] = config.columns
+    if columns := config.trained_on.columns:
+        metadata["columns"] = columns
     if config.windows:
         metadata["windows"] = config.windows._asdict()
     if config.numeric_features and not numbers:
@@ -124,20 +119,24 @@ def _classify_documents(prepared, config, texts, numbers):
 
 
 def classification_answer(outputs, metadata):
-    """Return the most probable label, and the probabilities of all labels."""
-    probabilities = _by_label(outputs, metadata)
-    best = metadata["labels"][ClassificationObjective.decide(outputs)]
-    return {"label": best, "probabilities": probabilities}
+    """Return the most probable label or the labels above the threshold, and all probabilities.
 
-
-def multi_label_answer(outputs, metadata):
-    """Return the labels above the threshold, and the probabilities of all labels."""
+    A regression has the score and the logits.
+    """
+    if metadata["task"] == "regression":
+        return all_outputs(outputs, metadata)
     probabilities = _by_label(outputs, metadata)
-    likely = itertools.compress(probabilities, MultiLabelObjective.decide(outputs))
-    return {"labels": list(likely), "probabilities": probabilities}
+    decided = OBJECTIVES[metadata["task"]].decide(outputs)
+    if metadata["task"] == "multi_label":
+        labels = list(itertools.compress(probabilities, decided))
+        return {"labels": labels, "probabilities": probabilities}
+    return {"label": metadata["labels"][decided], "probabilities": probabilities}
 
 
 def label_columns(answer):
+    """Return the columns that an answer adds to a table."""
+    if "score" in answer:
+        return {"prediction": answer["score"]}
     prediction, probabilities = answer.values()
     return {"prediction": prediction, "probabilities": probabilities}
 
@@ -149,13 +148,3 @@ def _by_label(outputs, metadata):
             f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
         )
     return dict(zip(labels, values, strict=True))
-
-
-SERVED = {
-    task_type: ServedTask(answer, columns, {"task_type": task_type})
-    for task_type, answer, columns in (
-        ("classification", classification_answer, label_columns),
-        ("multi_label", multi_label_answer, label_columns),
-        ("regression", None, lambda answer: {"prediction": answer["score"]}),
-    )
-}

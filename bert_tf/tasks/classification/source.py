@@ -16,6 +16,7 @@ from bert_tf.data.columns import (
     find_file,
     trained_header,
 )
+from bert_tf.data.features import digest
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import Table, TableFormat, open_table
 from bert_tf.data.tfds import TfdsDataset
@@ -23,6 +24,7 @@ from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
 from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.options import DevSplit
 from bert_tf.tasks.classification.processor import ProcessorSource
 
 _DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
@@ -124,98 +126,97 @@ class TfdsSource:
         return examples_of(table, self.dataset, split, bad, self._columns)[0]
 
 
-# Options that name columns, and their fields in `Layout`. `ClassificationConfig.columns` saves all
-# except the numeric columns.
+# Options that name columns, and their fields in `Layout`. `TrainedOn.columns` saves all except the
+# numeric columns.
 _LAYOUT = {
     "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
     "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
-    "numeric_as": "numeric_as",
 }  # fmt: skip
-_SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
-
-_CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
-_NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
-                      *_CUSTOM_ONLY)  # fmt: skip
+_SAVED_COLUMNS = [name for name in _LAYOUT if name != "numeric_columns"]
+_FILES = ("task_name", "tfds_name", "train_file", "dev_file", "test_file")
 
 
-def make_source(options, stored=None, restored=()):
-    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of `ClassificationOptions`.
+def make_source(data, options, trained=None, restored=()):
+    """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationData`.
 
-    `restored` names the options that have the values of the trained model `stored`.
+    `options` is a `ClassificationConfig`. `restored` names the options of the data that have the
+    values of the `trained` model.
     """
-    layout = {field: getattr(options, name) for name, field in _LAYOUT.items()}
-    layout["numbers"] = layout["numbers"] or (stored.numeric_names if stored else ())
-    layout["numeric_as"] = layout["numeric_as"] or (stored.numeric_as if stored else "vector")
+    layout = {field: getattr(data, name) for name, field in _LAYOUT.items()}
+    layout["numbers"] = layout["numbers"] or options.numeric_names
     if "delimiter" in restored:
         layout["saved_delimiter"] = layout.pop("delimiter")
     layout = Layout(
         **layout,
-        num_texts=stored and stored.num_texts,
-        trained_header=trained_header(stored.columns) if stored else None,
+        numeric_as=options.numeric_as,
+        num_texts=trained and trained.num_texts,
+        trained_header=trained_header(trained.trained_on.columns) if trained else None,
     )
-    labels = options.labels or (stored.labels if stored else ()) or None
-    task_type = options.task_type or (stored and stored.task_type)
-    if options.processor:
-        if given := [name for name in _NOT_FOR_PROCESSORS if options.is_given(name)]:
+    labels = options.labels or None
+    task_type = options.task_type if trained or options.is_given("task_type") else None
+    custom_only = [x for x in ("task_type", "labels", "numeric_as") if options.is_given(x)]
+    custom_only += filter(data.is_given, _LAYOUT)
+    if data.processor:
+        if given := [*filter(data.is_given, _FILES), *custom_only]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
-        return ProcessorSource(options.processor, options.data_dir)
-    if options.numeric_as and not layout.numbers:
+        return ProcessorSource(data.processor, data.data_dir)
+    if options.is_given("numeric_as") and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
-    if options.tfds_name:
-        data_set = options.tfds_name, options.tfds_data_dir
-        return TfdsSource(*data_set, task_type, labels, layout, options.split_names())
-    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
-    if not (options.task_name or any(paths.values())):
+    if data.tfds_name:
+        data_set = data.tfds_name, data.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, data.split_names())
+    paths = {split: getattr(data, f"{split}_file") for split in SPLITS}
+    if not (data.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(options.task_name or "tsv", options.xnli_language)
+    dataset = find_task(data.task_name or "tsv", data.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
-    elif given := [name for name in _CUSTOM_ONLY if options.is_given(name)]:
+    elif custom_only:
         raise UserError(
-            f"`{given[0]}` cannot be combined with `task_name={options.task_name}`, which has "
+            f"`{custom_only[0]}` cannot be combined with `task_name={data.task_name}`, which has "
             "fixed columns"
         )
-    return FileSource(dataset, options.data_dir, paths)
+    return FileSource(dataset, data.data_dir, paths)
 
 
-def with_restored_columns(options, stored):
-    """Return the options with the columns of the trained model, and the names of these options."""
-    has_files = not (options.tfds_name or options.processor)
-    is_custom = has_files and find_task(options.task_name or "tsv").layout is not None
-    columns = stored.columns if stored and is_custom else {}
-    taken = {name: value for name, value in columns.items() if not options.is_given(name)}
-    if options.header == "no":  # columns by name require a header
+def with_restored_columns(data, trained):
+    """Return the options of the data with the columns of the trained model, and their names."""
+    has_files = not (data.tfds_name or data.processor)
+    is_custom = has_files and find_task(data.task_name or "tsv").layout is not None
+    columns = trained.trained_on.columns if trained and is_custom else {}
+    taken = {name: value for name, value in columns.items() if not data.is_given(name)}
+    if data.header == "no":  # columns by name require a header
         for name in ("text_columns", "label_column", "id_column"):
             value = taken.get(name) or ()
             if not are_numbers([value] if isinstance(value, str) else value):
                 del taken[name]
-    if taken.get("header") == "no" or options.is_given("text_columns"):
+    if taken.get("header") == "no" or data.is_given("text_columns"):
         taken.pop("header", None)  # `Layout.trained_header` has it
     for name, value in columns.items():
-        if options.is_given(name) and getattr(options, name) != value:
+        if data.is_given(name) and getattr(data, name) != value:
             console.info(
                 "using `%s=%s`, although the model was trained with %s",
-                name, _flag_text(getattr(options, name)), _flag_text(value),
+                name, _flag_text(getattr(data, name)), _flag_text(value),
             )  # fmt: skip
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
-    return dataclasses.replace(options, **taken), tuple(taken)
+    return dataclasses.replace(data, **taken), tuple(taken)
 
 
 def _flag_text(value):
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def columns_to_save(options, source):
+def columns_to_save(data, source):
     """Return a dict from option to column of the training file, for later commands."""
     columns = source.columns.get("train")
     if source.dataset.layout is None or columns is None:
         return {}
-    given = {name: getattr(options, name) for name in _SAVED_COLUMNS if options.is_given(name)}
+    given = {name: getattr(data, name) for name in _SAVED_COLUMNS if data.is_given(name)}
     if not columns.names:
         return {**given, "header": "no"}
     named = columns.named()
@@ -228,32 +229,32 @@ def columns_to_save(options, source):
     return saved
 
 
-def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None):
+def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=None):
     """Read `splits`, a list of "train", "dev" and "test".
 
-    The labels of the trained model `stored` override the labels of the data. `dev_split` splits the
-    training set into "train" and "dev".
+    The labels of a `trained` model override the labels of the data. `dev_split` splits the training
+    set into "train" and "dev".
 
     Returns:
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
     """
     dataset = source.dataset
     names = dataset.layout.numbers if dataset.layout else ()
-    if stored and names != stored.numeric_names:
+    if trained and names != trained.numeric_names:
         raise UserError(
             f"`numeric_columns={','.join(names)}`: expected "
-            f"{','.join(stored.numeric_names) or 'none'}, as in training"
+            f"{','.join(trained.numeric_names) or 'none'}, as in training"
         )
-    if stored and stored.task_type != dataset.task_type:
+    if trained and trained.task_type != dataset.task_type:
         raise UserError(
-            f"`output_dir`: the model was trained for {stored.task_type}, expected "
+            f"`output_dir`: the model was trained for {trained.task_type}, expected "
             f"{dataset.task_type}"
         )
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
     labels, train = dataset.labels, ()
-    if "train" in splits or (not stored and (labels is None or names)):
+    if "train" in splits or (not trained and (labels is None or names)):
         train = source.read("train", RowErrors(skip_bad_rows))
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
@@ -266,8 +267,8 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
     if dev_split and "train" in examples:
         stratify = dataset.task_type == "classification"
         examples["train"], examples["dev"] = hold_out(examples["train"], dev_split, stratify)
-    if stored:
-        return examples, tuple(labels), stored.numeric_features
+    if trained:
+        return examples, tuple(labels), trained.numeric_features
     usable = examples.get("train", ())
     if usable and all(example.label == usable[0].label for example in usable):
         console.warning(
@@ -293,3 +294,28 @@ def _infer_labels(train, task_type):
             len(labels), len(train),
         )  # fmt: skip
     return labels
+
+
+def find_dev_split(data, trained):
+    """Return the `DevSplit` of the trained model or, for a new model, of the options."""
+    fraction, split = data.dev_fraction, trained.trained_on.dev_split if trained else None
+    if trained and fraction is not None and (split is None or fraction != split.fraction):
+        raise UserError(
+            f"`dev_fraction={fraction:g}`: the model was trained with "
+            f"{split.fraction if split else 'all rows'}, so it would be evaluated on training "
+            "rows; use the original value or a `dev_file`"
+        )
+    if trained:
+        return None if data.dev_file else split
+    return None if fraction is None else DevSplit(fraction, data.dev_seed)
+
+
+def with_digest(dev_split, examples):
+    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
+    value = digest([e.text_a, e.text_b, e.label] for e in examples)
+    if dev_split.digest not in ("", value):
+        raise UserError(
+            "`dev_fraction`: the held-out rows are not those of the training run, because the file "
+            "or the version of scikit-learn has changed; restore it, or use a `dev_file`"
+        )
+    return dev_split._replace(digest=value)

@@ -4,16 +4,17 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import keras
 import numpy as np
 
+from bert_tf import checkpoints, console
 from bert_tf.checkpoints import read_metadata
 from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.base import check_value
-from bert_tf.configs.task import check_labels
+from bert_tf.configs.task import base_split, check_labels
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
 from bert_tf.data.containers import (
     check_numbers,
@@ -23,20 +24,41 @@ from bert_tf.data.containers import (
     read_table,
 )
 from bert_tf.data.features import log_long_texts
+from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits, Positive
-from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.classification.examples import examples_of, length_limits, warn_of_num_texts
+from bert_tf.modeling import BertClassifier
+from bert_tf.tasks.base import Task
+from bert_tf.tasks.classification import source
+from bert_tf.tasks.classification.examples import (
+    examples_of,
+    length_limits,
+    make_features,
+    warn_of_num_texts,
+)
 from bert_tf.tasks.classification.glue import custom_dataset
-from bert_tf.tasks.classification.objective import OBJECTIVES, ClassificationData, make_model, read
-from bert_tf.tasks.classification.options import ClassificationConfig
-from bert_tf.tasks.classification.served import SERVED, classification_servable
+from bert_tf.tasks.classification.objective import OBJECTIVES
+from bert_tf.tasks.classification.options import (
+    ClassificationConfig,
+    ClassificationData,
+    TrainedOn,
+)
+from bert_tf.tasks.classification.served import (
+    classification_answer,
+    classification_servable,
+    label_columns,
+)
+from bert_tf.training import results
+from bert_tf.training.objective import RunData
+
+# Above this standard deviation of the scores, a regression learns slowly.
+_MAX_DEVIATION = 10.0
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (("text_a", "text_b"), "label")
 
 
-class TextClassifier(Pipeline):
+class TextClassifier(Task):
     """Classifies or scores texts or pairs of texts.
 
     >>> classifier = bert_tf.TextClassifier.from_preset(
@@ -73,35 +95,109 @@ class TextClassifier(Pipeline):
     """
 
     name = "classification"
-    config_class = ClassificationConfig
-    read = staticmethod(read)
-    make_model = staticmethod(make_model)
-    make_servable = staticmethod(classification_servable)
-    served = SERVED
+    config_class, data_class = ClassificationConfig, ClassificationData
     arguments = ("texts", "labels", "sample_weight")
-    preset_options = ("num_classes", "num_texts")
     fit_options = ("class_weight",)
+    exported: ClassVar = {name: {"task_type": name} for name in OBJECTIVES}
+    make_servable = staticmethod(classification_servable)
+    answer, table_columns = staticmethod(classification_answer), staticmethod(label_columns)
     config: ClassificationConfig
 
     @property
     def activation(self):
         return OBJECTIVES[self.config.task_type].activation
 
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertClassifier(
+            config.bert_config, config.num_outputs, dtype,
+            num_numeric_features=len(config.numeric_inputs),
+            window_pooling=config.windows and config.window_pooling,
+        )  # fmt: skip
+
     @classmethod
-    def _config_values(cls, files, stored, values):
-        if (num_classes := values.pop("num_classes", None)) is not None:
-            if "labels" in values:
+    def preset_config(
+        cls, pretrained, trained, labels=None, num_classes=None, task_type=None, **options
+    ):
+        checkpoint = pretrained.checkpoint
+        if num_classes is not None:
+            if labels is not None:
                 raise UserError("`labels` cannot be combined with `num_classes`")
             if num_classes < 2:
                 other = 'at least 2; for a score, use `task_type="regression"` without it'
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
-            values["labels"] = range(num_classes)
-        task_type = values.get("task_type") or (stored.task_type if stored else None)
+            labels = range(num_classes)
+        task_type = task_type or (trained.task_type if trained else None)
         if task_type is None:
-            task_type = _recorded_task_type(files.checkpoint)
-        labels = _choose_labels(values.get("labels"), task_type, stored, files.checkpoint)
-        num_texts = stored.num_texts if stored else 1
-        return {"num_texts": num_texts, **values, "task_type": task_type, "labels": labels}
+            task_type = _recorded_task_type(checkpoint)
+        labels = _choose_labels(labels, task_type, trained, checkpoint)
+        num_texts = trained.num_texts if trained else 1
+        return {"num_texts": num_texts, **options, "task_type": task_type, "labels": labels}
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        data, retrained = source.with_retrained_columns(data, trained)
+        reader = source.make_source(data, options, trained, retrained)
+        dataset, dev_split = reader.dataset, source.find_dev_split(data, trained)
+        examples, labels, numeric_features = source.read_splits(
+            reader, splits, trained, data.skip_bad_rows, dev_split
+        )
+        if dev_split and "dev" in examples:
+            dev_split = source.with_digest(dev_split, examples["dev"])
+        examples = {split: x for split, x in examples.items() if base_split(split) in splits}
+        has_pairs = any(x.text_b is not None for x in itertools.chain(*examples.values()))
+        trained_on = TrainedOn(source.columns_to_save(data, reader), dev_split)
+        config = options.with_model(
+            pretrained,
+            labels=labels,
+            task_type=dataset.task_type,
+            numeric_features=numeric_features,
+            numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
+            num_texts=2 if has_pairs else 1,
+            trained_on=trained.trained_on if trained else trained_on,
+        )
+        warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
+        return RunData(examples, config, reader.files, {
+            "class_weights": data.class_weights or None,
+            "metrics": dataset.metrics,
+            "label_separator": data.label_separator,
+            "report": data.report,
+        })  # fmt: skip
+
+    def features(self, data, split):
+        return make_features(data.examples[split], self.tokenizer, data.config)
+
+    def objective(self, data, pad_to_max_length=False):
+        options, config = data.options, data.config
+        name = "class_weight" if "class_weight" in options else "class_weights"
+        weights = options.get(name) if "train" in data.examples else None
+        if weights is not None:
+            labels, train = Labels(config.labels, config.task_type), data.examples["train"]
+            weights = labels.weights(weights, [example.label for example in train], name)
+        return OBJECTIVES[config.task_type](self.model, options.get("metrics", ()), weights)
+
+    def start_training(self, data):
+        """Set the bias of a new regression head to the mean of the training scores."""
+        is_score = self.config.task_type == "regression"
+        bias = is_score and checkpoints.names.weights(self.model)["output_bias"]
+        if not is_score or bias.numpy() != 0:  # a trained head
+            return
+        scores = np.array([example.label for example in data.examples["train"]], "float64")
+        bias.assign([scores.mean()])
+        if scores.std() > _MAX_DEVIATION:
+            console.warning(
+                "the training scores have a standard deviation of %.4g; a model learns faster if "
+                "they are scaled to about 1",
+                scores.std(),
+            )
+
+    def report(self, objective, data, predictions):
+        return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
+
+    def answers(self, objective, data, predictions, split):
+        labels, separator = self.config.labels, data.options["label_separator"]
+        predicted = results.label_texts(objective.decide(predictions), labels, separator)
+        return predicted, labels, predictions[objective.answer_name]
 
     def predict(
         self,
@@ -147,7 +243,7 @@ class TextClassifier(Pipeline):
         """Return the answer, or an output of the model, for each text."""
         if not operator.length_hint(texts, 1):
             return []
-        examples = self._examples((texts,), self.arguments, "test")
+        examples = self.make_examples((texts,), self.arguments, "test")
         texts = [list(x.texts().values()) for x in examples]
         log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
         # With an empty second text, a model of pairs gives the same answer as for a single text.
@@ -255,7 +351,7 @@ class TextClassifier(Pipeline):
         best = [_best(zip(labels, row.tolist(), strict=True)) for row in np.asarray(rows)]
         return [{"label": next(iter(x)), "probabilities": x} for x in best]
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
         config, required = self.config, 2 - (split == "test")
         if config.labels:
@@ -271,10 +367,10 @@ class TextClassifier(Pipeline):
         weights = check_numbers(weights, names[2], len(examples))
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
-    def _trained_config(self, examples):
+    def run_data(self, examples, options):
         num_texts = self._num_texts([*itertools.chain(*examples.values())])
-        # The columns and the split describe the old training data.
-        return dataclasses.replace(self.config, columns={}, dev_split=None, num_texts=num_texts)
+        config = dataclasses.replace(self.config, trained_on=TrainedOn(), num_texts=num_texts)
+        return RunData(examples, config, options=options)
 
     def _num_texts(self, examples):
         if all(x.text_b is None for x in examples):
@@ -283,12 +379,6 @@ class TextClassifier(Pipeline):
             return self.config.num_texts
         self.config.bert_config.check_num_texts(2)
         return 2
-
-    def _data(self, examples, class_weight=None):
-        # For `evaluate`, too.
-        config = self.config if "train" in examples else self._trained_config(examples)
-        dataset = custom_dataset(config.task_type)
-        return ClassificationData(dataset, examples, config, class_weight, argument="class_weight")
 
 
 def _best(probabilities, count=None):
@@ -311,7 +401,7 @@ def _num_outputs(checkpoint):
     return weight_shapes(checkpoint).get("output_weights", (0,))[0]
 
 
-def _choose_labels(labels, task_type, stored, checkpoint):
+def _choose_labels(labels, task_type, trained, checkpoint):
     """Return the given labels, else the labels saved with the model, as a tuple of str."""
     if task_type == "regression":
         if labels is not None:
@@ -319,8 +409,8 @@ def _choose_labels(labels, task_type, stored, checkpoint):
         return ()
     if labels is not None:
         labels = label_names(labels)
-    elif stored:
-        labels = stored.labels
+    elif trained:
+        labels = trained.labels
     else:
         # Labels without a head are meaningless: Hugging Face configs have two by default.
         id2label = read_metadata(checkpoint).get("id2label") or {}

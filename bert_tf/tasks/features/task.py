@@ -5,14 +5,14 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.base import derived
+from bert_tf.configs.base import option
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig
@@ -23,9 +23,8 @@ from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import StreamingPipeline, check_layers, read_pairs
+from bert_tf.tasks.base import TextStream, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
-from bert_tf.training.objective import ServedTask
 
 _SCHEMA = {name: records.PRETRAINING[name] for name in INPUTS}
 
@@ -44,10 +43,10 @@ class TokenVectorsConfig(TaskConfig):
         for the mean over each word's tokens.
     """
 
-    layers: tuple[int, ...] = derived((-1,))
-    layer_combination: str | None = derived(None, choices=LAYER_COMBINATIONS)
-    layer_weights: tuple[float, ...] | None = derived(None)
-    words: str | None = derived(None, choices=("first", "mean"))
+    layers: tuple[int, ...] = (-1,)
+    layer_combination: str | None = option(None, None, choices=LAYER_COMBINATIONS)
+    layer_weights: tuple[float, ...] | None = None
+    words: str | None = option(None, None, choices=("first", "mean"))
 
 
 def encoder_servable(model, config, serving_config):
@@ -89,7 +88,7 @@ class TextVectors(NamedTuple):
     values: np.ndarray
 
 
-class TokenVectors(StreamingPipeline):
+class TokenVectors(TextStream):
     """Computes a vector for each token or word, without training.
 
     >>> vectors = bert_tf.TokenVectors.from_preset(
@@ -103,11 +102,22 @@ class TokenVectors(StreamingPipeline):
 
     name = "encoder"
     config_class = TokenVectorsConfig
-    make_model = staticmethod(lambda config, dtype=None: BertModel(config.bert_config, dtype=dtype))
     make_servable = staticmethod(encoder_servable)
-    served: ClassVar = {"encoder": ServedTask(encoder_answer)}
-    preset_options = ("layers", "layer_combination", "layer_weights", "words")
+    answer = staticmethod(encoder_answer)
     config: TokenVectorsConfig
+
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertModel(config.bert_config, dtype=dtype)
+
+    @classmethod
+    def preset_config(
+        cls, pretrained, trained, layers=None, layer_combination=None, layer_weights=None,
+        words=None, **options,
+    ):  # fmt: skip
+        values = {"layers": layers, "layer_combination": layer_combination, "words": words,
+                  "layer_weights": layer_weights}  # fmt: skip
+        return options | {name: value for name, value in values.items() if value is not None}
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):
         super().__init__(model, config)
@@ -130,7 +140,7 @@ class TokenVectors(StreamingPipeline):
         """
         config = self.config
         num_layers = 4 if config.layer_combination == "concat_last_four" else len(self._layers)
-        size = 4 * config.max_seq_length * num_layers * config.bert_config.hidden_size
+        size = 4 * config.max_seq_length * num_layers * self.model.config.hidden_size
 
         rows = self._words(texts) if config.words else self._tokens(texts)
         results = self._run(self._values, rows, _SCHEMA, batch_size, "reading texts", size)

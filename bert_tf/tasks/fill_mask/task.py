@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras import ops
 
 from bert_tf import console
-from bert_tf.configs.base import check_value, derived
+from bert_tf.configs.base import check_value
 from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
@@ -23,11 +23,10 @@ from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import StreamingPipeline, read_pairs
+from bert_tf.tasks.base import TextStream, read_pairs
 from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
-from bert_tf.training.objective import ServedTask, TaskData
 from bert_tf.training.pretraining import PretrainingObjective
 
 _UNMASKED = records.pretraining_schema(has_next_sentence=False, has_masks=False)
@@ -38,44 +37,11 @@ _MASKED = records.pretraining_schema(has_next_sentence=False)
 class FillMaskConfig(TaskConfig):
     """The config of `FillMask`; `num_best` is the number of words to predict for each [MASK]."""
 
-    num_best: Positive = derived(5)
+    num_best: Positive = 5
 
-
-class FillMaskData(TaskData):
-    """Texts, and the fraction of tokens to mask."""
-
-    def __init__(self, examples, config, masked_lm_prob, seed):
-        super().__init__(examples, config)
-        self._masked_lm_prob, self._seed = masked_lm_prob, seed
-
-    def features(self, split, tokenizer):
-        """Return the `Features` of sequences of up to `max_seq_length` tokens.
-
-        Training sequences are masked anew in each batch, others here.
-        """
-        limit = self.config.max_seq_length
-        size = limit - 2
-        pieces = [
-            ids[first : first + size]
-            for ids in encode_batches(tokenizer, self.examples[split])
-            for first in range(0, len(ids), size)
-        ]
-        num_slots = round((2 + max(map(len, pieces), default=0)) * self._masked_lm_prob)
-        axes = {"S": limit, "P": max(1, num_slots)}
-        seed = self._seed if split == "train" else 0
-        masking = DynamicMasking(tokenizer.vocab, axes, self._masked_lm_prob, seed)
-        options = {"tokenizer": tokenizer, "max_seq_length": limit}
-        convert = functools.partial(make_records, _pack, _UNMASKED, limit, options)
-        features = Features(_UNMASKED, pieces, convert, {}, axes, num_examples=len(pieces))
-        if split == "train":
-            features.masking = masking
-        else:
-            features.schema = _MASKED
-            features.finish = functools.partial(_mask, masking, axes)
-        return features
-
-    def make_objective(self, model, pad_to_max_length=False):
-        return PretrainingObjective(self.config.bert_config, has_pairs=False, model=model)
+    @property
+    def tokenizer_settings(self):
+        return {**super().tokenizer_settings, "keep_special_tokens": True}
 
 
 def _pack(pieces, tokenizer, max_seq_length, lengths):
@@ -117,7 +83,7 @@ def fill_mask_servable(model, config, serving_config):
     and `probabilities`, float32 (B, P, K), the K = `num_best` best words for each of P masks, best
     first, padded with "" and 0.
     """
-    prepared = prepare_model(model, config, serving_config, keep_special_tokens=True)
+    prepared = prepare_model(model, config, serving_config)
     token_id, id_to_token = mask_id(config.vocab), {i: x for x, i in config.vocab.items()}
     words = [id_to_token.get(i, "") for i in range(max(id_to_token) + 1)]
 
@@ -172,7 +138,7 @@ class MaskPredictions(NamedTuple):
     best: list
 
 
-class FillMask(StreamingPipeline):
+class FillMask(TextStream):
     """Predicts masked tokens, and adapts models to a domain.
 
     >>> fill_mask = bert_tf.FillMask.from_preset("uncased_L-12_H-768_A-12")
@@ -197,19 +163,24 @@ class FillMask(StreamingPipeline):
 
     name = "fill_mask"
     config_class = FillMaskConfig
-    make_model = staticmethod(lambda config, dtype=None: BertPretrainer(config.bert_config, dtype))
-    make_servable = staticmethod(fill_mask_servable)
-    served: ClassVar = {"fill_mask": ServedTask(fill_mask_answer)}
     arguments = ("texts",)
-    preset_options = ("num_best",)
     fit_options, evaluate_options = ("masked_lm_prob", "seed"), ("masked_lm_prob",)
-    keep_special_tokens = True
     pretrained_head, uses_all_weights = "cls/predictions/", False
+    make_servable = staticmethod(fill_mask_servable)
+    answer = staticmethod(fill_mask_answer)
     config: FillMaskConfig
 
     def __init__(self, model: BertPretrainer, config: FillMaskConfig):
         super().__init__(model, config)
         self._mask_id = mask_id(self.config.vocab)
+
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertPretrainer(config.bert_config, dtype)
+
+    @classmethod
+    def preset_config(cls, pretrained, trained, num_best=None, **options):
+        return options if num_best is None else {**options, "num_best": num_best}
 
     def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size, **options: Any) -> list:
         """Return the best words for each [MASK], as a pipeline of transformers does.
@@ -296,7 +267,7 @@ class FillMask(StreamingPipeline):
     def _names(self, ids):
         return [self.tokenizer.inv_vocab.get(int(x), "") for x in ids]
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, (("text",),), 1, (ANY_TEXT,))
         _, find, rows = columns_of(table)
         column = find(ANY_TEXT, names[0])
@@ -304,5 +275,32 @@ class FillMask(StreamingPipeline):
             table.name, rows, lambda *x: required_text(x[-1][column], "text")
         )
 
-    def _data(self, examples, masked_lm_prob=0.15, seed=0):
-        return FillMaskData(examples, self.config, masked_lm_prob, seed)
+    def features(self, data, split):
+        """Return the `Features` of sequences of up to `max_seq_length` tokens.
+
+        Training sequences are masked anew in each batch, others here.
+        """
+        tokenizer, limit = self.tokenizer, data.config.max_seq_length
+        probability = data.options.get("masked_lm_prob", 0.15)
+        size = limit - 2
+        pieces = [
+            ids[first : first + size]
+            for ids in encode_batches(tokenizer, data.examples[split])
+            for first in range(0, len(ids), size)
+        ]
+        num_slots = round((2 + max(map(len, pieces), default=0)) * probability)
+        axes = {"S": limit, "P": max(1, num_slots)}
+        seed = data.options.get("seed", 0) if split == "train" else 0
+        masking = DynamicMasking(tokenizer.vocab, axes, probability, seed)
+        options = {"tokenizer": tokenizer, "max_seq_length": limit}
+        convert = functools.partial(make_records, _pack, _UNMASKED, limit, options)
+        features = Features(_UNMASKED, pieces, convert, {}, axes, num_examples=len(pieces))
+        if split == "train":
+            features.masking = masking
+        else:
+            features.schema = _MASKED
+            features.finish = functools.partial(_mask, masking, axes)
+        return features
+
+    def objective(self, data, pad_to_max_length=False):
+        return PretrainingObjective(data.config.bert_config, has_pairs=False, model=self.model)

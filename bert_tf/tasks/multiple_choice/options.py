@@ -7,8 +7,8 @@ from bert_tf.configs.task import TableOptions, TaskConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(TableOptions):
-    """The options of multiple choice."""
+class MultipleChoiceData(TableOptions):
+    """The options of the data of multiple choice."""
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(
@@ -25,12 +25,11 @@ class MultipleChoiceOptions(TableOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceConfig(MultipleChoiceOptions, TaskConfig):
+class MultipleChoiceConfig(TaskConfig):
     """The configuration of multiple choice, saved in `choice.json`.
 
     It has no number of choices, because the model accepts any number.
     """
 
     FILE = "choice.json"
-    OPTIONS = MultipleChoiceOptions
     num_texts = 2

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,11 +20,11 @@ from bert_tf.modeling import BertMultipleChoice
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import Pipeline
+from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification.objective import ClassificationObjective
-from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
+from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceData
 from bert_tf.tokenization.packing import pack_pair
-from bert_tf.training.objective import ServedTask, TaskData
+from bert_tf.training.objective import RunData
 
 # Default column names; "startphrase" is SWAG's.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
@@ -143,53 +143,6 @@ class MultipleChoiceObjective(ClassificationObjective):
 _FILES = {"train": ("train.csv",), "dev": ("dev.csv", "val.csv"), "test": ("test.csv",)}
 
 
-class MultipleChoiceData(TaskData):
-    """Holds two dicts by split: `examples`, lists of `Example`, and `endings`, their names."""
-
-    def __init__(self, examples, endings, config, data_files=()):
-        super().__init__(examples, config, data_files)
-        self.endings = endings
-        for first, *others in examples.values():
-            for example in others:
-                if len(example.endings) != len(first.endings):
-                    raise UserError(
-                        f"{example.where}: found {len(example.endings)} endings, expected "
-                        f"{len(first.endings)} as in the first row"
-                    )
-
-    def features(self, split, tokenizer):
-        examples, length = self.examples[split], self.config.max_seq_length
-        num_choices = len(examples[0].endings)
-        return Features.of_examples(
-            examples, records.CHOICE, convert_examples, tokenizer, self.config,
-            ([e.context, e.endings, e.label] for e in examples),
-            {"S": length, "C": num_choices},
-            num_choices,
-            {"max_seq_length": length},
-            unit=UNIT,
-        )  # fmt: skip
-
-    def make_objective(self, model, pad_to_max_length=False):
-        return MultipleChoiceObjective(model)
-
-    def answers(self, objective, predictions, split):
-        choices = [str(number) for number in objective.decide(predictions)]
-        return choices, self.endings[split], predictions["probabilities"]
-
-
-def read(options, pretrained, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
-    examples, endings, paths = {}, {}, []
-    for split in splits:
-        path = getattr(options, f"{split}_file")
-        path = find_file(split, _FILES[split], options.data_dir, path)
-        paths.append(path)
-        table = open_table(path, options.delimiter)
-        examples[split], endings[split] = make_examples(table, options, split != "test")
-    config = MultipleChoiceConfig.of_model(options, pretrained)
-    return MultipleChoiceData(examples, endings, config, paths)
-
-
 def multiple_choice_servable(model, config, serving_config):
     """Return a `BertMultipleChoice` with its `MultipleChoiceConfig` as a `Servable`.
 
@@ -236,7 +189,7 @@ def multiple_choice_answer(outputs, metadata):
 _COLUMNS = ("context", "endings", "label")
 
 
-class MultipleChoice(Pipeline):
+class MultipleChoice(Task):
     """Chooses the best of several endings of a text.
 
     >>> choice = bert_tf.MultipleChoice.from_preset("uncased_L-4_H-256_A-4")
@@ -255,14 +208,49 @@ class MultipleChoice(Pipeline):
     """
 
     name = "multiple_choice"
-    config_class = MultipleChoiceConfig
-    read = staticmethod(read)
-    make_model = staticmethod(
-        lambda config, dtype=None: BertMultipleChoice(config.bert_config, dtype)
-    )
-    make_servable = staticmethod(multiple_choice_servable)
-    served: ClassVar = {"multiple_choice": ServedTask(multiple_choice_answer)}
+    config_class, data_class = MultipleChoiceConfig, MultipleChoiceData
     arguments = ("contexts", "endings", "labels")
+    make_servable = staticmethod(multiple_choice_servable)
+    answer = staticmethod(multiple_choice_answer)
+
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertMultipleChoice(config.bert_config, dtype)
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        examples, endings, paths = {}, {}, []
+        for split in splits:
+            path = getattr(data, f"{split}_file")
+            paths.append(find_file(split, _FILES[split], data.data_dir, path))
+            table = open_table(paths[-1], data.delimiter)
+            examples[split], endings[split] = make_examples(table, data, split != "test")
+        return RunData(examples, options.with_model(pretrained), paths, {"endings": endings})
+
+    def features(self, data, split):
+        examples, length = data.examples[split], data.config.max_seq_length
+        num_choices = len(examples[0].endings)
+        for example in examples:
+            if len(example.endings) != num_choices:
+                raise UserError(
+                    f"{example.where}: found {len(example.endings)} endings, expected "
+                    f"{num_choices} as in the first row"
+                )
+        return Features.of_examples(
+            examples, records.CHOICE, convert_examples, self.tokenizer, data.config,
+            ([e.context, e.endings, e.label] for e in examples),
+            {"S": length, "C": num_choices},
+            num_choices,
+            {"max_seq_length": length},
+            unit=UNIT,
+        )  # fmt: skip
+
+    def objective(self, data, pad_to_max_length=False):
+        return MultipleChoiceObjective(self.model)
+
+    def answers(self, objective, data, predictions, split):
+        choices = [str(number) for number in objective.decide(predictions)]
+        return choices, data.options["endings"][split], predictions["probabilities"]
 
     def predict(self, contexts: Any, endings: Any = None, batch_size: int | None = None) -> Any:
         """Choose the best ending for each context.
@@ -283,15 +271,12 @@ class MultipleChoice(Pipeline):
             return self.predict([contexts], [endings], batch_size)[0]
         if not operator.length_hint(contexts, 1):
             return []
-        examples = self._examples((contexts, endings), self.arguments, "test")
+        examples = self.make_examples((contexts, endings), self.arguments, "test")
         pairs = [[x.context, ending] for x in examples for ending in x.endings]
         log_long_texts("contexts", pairs, self.tokenizer, self.config, unit=UNIT)
         rows = [{"context": x.context, "endings": list(x.endings)} for x in examples]
         return self._answers(rows, batch_size)
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
-        return make_examples(table, MultipleChoiceOptions(), split != "test")[0]
-
-    def _data(self, examples):
-        return MultipleChoiceData(examples, {}, self.config)
+        return make_examples(table, MultipleChoiceData(), split != "test")[0]

@@ -69,8 +69,9 @@ class QuestionPrediction(NamedTuple):
 class AnswerDecoder:
     """Decodes logits; `num_unaligned` counts candidates that could not be aligned with words."""
 
-    def __init__(self, config):
-        self.config, self.num_unaligned = config, 0
+    def __init__(self, config, verbose=False):
+        """Create a decoder; `verbose` logs each candidate that could not be aligned."""
+        self.config, self.verbose, self.num_unaligned = config, verbose, 0
 
     def decode(self, windows, logits):
         """Return the `QuestionPrediction` for a question's windows and their `WindowLogits`."""
@@ -137,7 +138,7 @@ class AnswerDecoder:
         )
         if problem:
             self.num_unaligned += 1
-            if self.config.verbose_logging:
+            if self.verbose:
                 console.info(
                     "%s: the answer was expanded to %r: %s", context.text[:30], text, problem
                 )

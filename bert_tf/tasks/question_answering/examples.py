@@ -303,3 +303,21 @@ def check_answers(question, purpose, version_2_with_negative):
             f"{question.where}: found {len(question.answers)} answers, expected exactly one for "
             "training"
         )
+
+
+def make_source(data, split):
+    """Return the source of the questions of "train" or "dev", given `QuestionAnsweringData`."""
+    argument = "train_file" if split == "train" else "predict_file"
+    if data.tfds_name:
+        splits = data.tfds_splits or (None, None)
+        if len(splits) != 2:
+            raise UserError(
+                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
+                "prediction"
+            )
+        folder = data.tfds_data_dir
+        return TfdsQuestions(data.tfds_name, split, folder, splits[split != "train"])
+    path = getattr(data, argument)
+    if not path:
+        raise UserError(f"`{argument}` or `tfds_name` must be given")
+    return JsonSource(path, argument)

@@ -84,7 +84,9 @@ def _windows(context, query, config, answer, null_position, is_impossible):
         yield Window(context, windows, query, index, first, length, start, end, is_impossible)
 
 
-def make_features(paragraphs, tokenizer, config, is_training, num_questions, digest):
+def make_features(
+    paragraphs, tokenizer, config, is_training, num_questions, digest, num_processes=0
+):
     """Return the `Features` of `Paragraph`s, whose content has the `digest`."""
     fingerprint = {"data": digest, "questions": num_questions, **tokenizer_fingerprint(tokenizer)}
     names = ["max_seq_length", "doc_stride", "max_query_length"]
@@ -102,7 +104,7 @@ def make_features(paragraphs, tokenizer, config, is_training, num_questions, dig
         num_examples=num_questions,
         chunks=_chunks,
         finish=_number,
-        num_processes=config.num_processes,
+        num_processes=num_processes,
         log_truncated=functools.partial(
             log_truncated, limit=limit, unit="questions", option="max_query_length"
         ),

@@ -1,4 +1,4 @@
-"""Question answering: losses, answers, metrics and runs."""
+"""Question answering: losses, answers and metrics."""
 
 import dataclasses
 import itertools
@@ -12,11 +12,9 @@ from bert_tf import console
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
-from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
-from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert, make_features
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert
 from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.training.objective import Objective, TaskData, argmax
+from bert_tf.training.objective import Objective, argmax
 
 _LOWEST = float(np.finfo("float32").min)
 # Names of the predictions, in the order of `WindowLogits`' fields.
@@ -110,113 +108,34 @@ def _rows(predictions):
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
 
-class QuestionAnsweringData(TaskData):
-    """The questions of each split; "dev" is for both evaluation and prediction.
+def extract_answers(predictions, source, tokenizer, config, verbose=False):
+    """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
 
-    `examples` is a dict from split to source of `Paragraph`s. `purpose` is that of "dev", see
-    `validate_and_count`.
+    The questions are read again, to save memory.
     """
 
-    unit = "questions"
-    predicted_split = "dev"
-
-    def __init__(self, sources, config, tokenizer, data_files=(), purpose="eval"):
-        super().__init__(sources, config, data_files)
-        checks = config.version_2_with_negative, config.by_offsets
-        self._summaries = {
-            split: validate_and_count(source, purpose if split == "dev" else split, *checks)
-            for split, source in sources.items()
-        }
-        self._tokenizer = tokenizer
-
-    def features(self, split, tokenizer):
-        paragraphs = self.examples[split].paragraphs()
-        arguments = tokenizer, self.config, split == "train", *self._summaries[split]
-        return make_features(paragraphs, *arguments)
-
-    def num_train_examples(self, features=None):
-        return self._summaries["train"].questions
-
-    def extract_answers(self, predictions):
-        """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
-
-        The questions are read again, to save memory.
-        """
-        source, config = self.examples["dev"], self.config
-
-        def check(ids, expected):
-            if ids != expected:
-                raise UserError(
-                    f"{source.name}: found predictions with the unique ids {ids}, expected "
-                    f"{expected}; the file may have changed"
-                )
-
-        decoder = AnswerDecoder(config)
-        rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
-        for paragraph in source.paragraphs():
-            converted = convert(paragraph, self._tokenizer, config, is_training=False)
-            for question, windows, _ in converted:
-                found = dict(itertools.islice(rows, len(windows)))
-                check([*found], [*itertools.islice(count, len(windows))])
-                yield question, decoder.decode(windows, found.values())
-        check([x for x, _ in rows], [])
-        if decoder.num_unaligned:
-            console.info(
-                "%d candidates could not be aligned and were expanded to whole words; "
-                "`answer_alignment=offsets` gives the exact text",
-                decoder.num_unaligned,
-            )
-
-    def make_objective(self, model, pad_to_max_length=False):
-        return QuestionAnsweringObjective(
-            model, self.config, self.extract_answers, mask_padding=not pad_to_max_length
-        )
-
-    def write_results(self, objective, split, batches, folder, evaluates, predicts):
-        """Write predictions.json and its companion files; return the metrics.
-
-        The config gets the threshold of `find_null_score_diff_threshold`.
-        """
-        answers = Answers(self.config, self.extract_answers(batches), keeps_all=predicts and folder)
-        if self.config.find_null_score_diff_threshold:
-            answers.find_threshold()
-            self.config = answers.config
-        if predicts and folder:
-            answers.write(folder)
-        scores = answers.score().results() if evaluates else {}
-        return {f"eval_{name}": value for name, value in scores.items()}
-
-
-def read(options, pretrained, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
-    config = QuestionAnsweringConfig.of_model(options, pretrained)
-    is_scored = "dev" in splits or options.find_null_score_diff_threshold
-    sources = {}
-    if "train" in splits:
-        sources["train"] = _make_source(options, "train")
-        console.info("the loss ignores padding; `pad_to_max_length` includes it, like the release")
-    if is_scored or "test" in splits:
-        sources["dev"] = _make_source(options, "dev")
-    paths = [x.name for x in sources.values() if not options.tfds_name]
-    purpose = "eval" if is_scored else "predict"
-    return QuestionAnsweringData(sources, config, pretrained.tokenizer, paths, purpose)
-
-
-def _make_source(options, split):
-    argument = "train_file" if split == "train" else "predict_file"
-    if options.tfds_name:
-        splits = options.tfds_splits or (None, None)
-        if len(splits) != 2:
+    def check(ids, expected):
+        if ids != expected:
             raise UserError(
-                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
-                "prediction"
+                f"{source.name}: found predictions with the unique ids {ids}, expected "
+                f"{expected}; the file may have changed"
             )
-        name, data_dir = options.tfds_name, options.tfds_data_dir
-        return TfdsQuestions(name, split, data_dir, splits[split != "train"])
-    path = getattr(options, argument)
-    if not path:
-        raise UserError(f"`{argument}` or `tfds_name` must be given")
-    return JsonSource(path, argument)
+
+    decoder = AnswerDecoder(config, verbose)
+    rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
+    for paragraph in source.paragraphs():
+        converted = convert(paragraph, tokenizer, config, is_training=False)
+        for question, windows, _ in converted:
+            found = dict(itertools.islice(rows, len(windows)))
+            check([*found], [*itertools.islice(count, len(windows))])
+            yield question, decoder.decode(windows, found.values())
+    check([x for x, _ in rows], [])
+    if decoder.num_unaligned:
+        console.info(
+            "%d candidates could not be aligned and were expanded to whole words; "
+            "`answer_alignment=offsets` gives the exact text",
+            decoder.num_unaligned,
+        )
 
 
 class Answers:

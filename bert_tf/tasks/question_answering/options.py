@@ -14,15 +14,9 @@ NUM_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringOptions(TfdsOptions):
-    """The options of question answering."""
+class QuestionAnsweringData(TfdsOptions):
+    """The options of the data of question answering."""
 
-    max_seq_length: Positive = option(
-        384,
-        "Maximum length of question and context, in tokens; longer contexts are split into "
-        "overlapping windows.",
-        saved=True,
-    )
     train_file: str | None = option(None, "SQuAD JSON file for training, such as train-v1.1.json.")
     predict_file: str | None = option(
         None, "SQuAD JSON file with the questions to answer, such as dev-v1.1.json."
@@ -33,36 +27,9 @@ class QuestionAnsweringOptions(TfdsOptions):
         "train,validation.",
         requires="tfds_name",
     )
-    doc_stride: Positive = option(128, "Stride between windows, in tokens.", saved=True)
-    max_query_length: Positive = option(
-        64, "Maximum length of a question, in tokens; longer ones are truncated.", saved=True
-    )
-    answer_alignment: str = option(
-        "release",
-        "How to map answers to tokens: through words, as in the release, or by exact character "
-        "offsets.",
-        choices=("release", "offsets"),
-        saved=True,
-    )
-    n_best_size: Positive = option(
-        20,
-        "Number of answers per question in nbest_predictions.json, and number of start and end "
-        "positions to combine in each window.",
-        saved=True,
-    )
-    max_answer_length: Positive = option(30, "Maximum length of an answer, in tokens.", saved=True)
-    version_2_with_negative: bool = option(
-        False, "Whether questions may have no answer, as in SQuAD 2.0.", saved=True
-    )
-    null_score_diff_threshold: float = option(
-        0.0,
-        "Predict no answer if its score exceeds the best answer's by more than this value.",
-        saved=True,
-    )
     find_null_score_diff_threshold: bool = option(
         False,
         "Whether to use the threshold with the best F1 on predict_file, which must have answers.",
-        requires="version_2_with_negative",
     )
     verbose_logging: bool = option(
         False, "Whether to log each candidate answer that could not be aligned with its words."
@@ -71,22 +38,50 @@ class QuestionAnsweringOptions(TfdsOptions):
         0, "Number of processes that create features; 0 for one per core on large files."
     )
 
-    @property
-    def by_offsets(self):
-        return self.answer_alignment == "offsets"
-
     def check_run(self, config):
         if self.find_null_score_diff_threshold and not (config.do_predict or config.do_eval):
             raise UserError("`find_null_score_diff_threshold` requires `do_predict` or `do_eval`")
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionAnsweringConfig(QuestionAnsweringOptions, TaskConfig):
+class QuestionAnsweringConfig(TaskConfig):
     """The configuration of question answering, saved in `squad.json`."""
 
     FILE = "squad.json"
-    OPTIONS = QuestionAnsweringOptions
     num_texts = 2
+
+    max_seq_length: Positive = option(
+        384,
+        "Maximum length of question and context, in tokens; longer contexts are split into "
+        "overlapping windows.",
+    )
+    doc_stride: Positive = option(128, "Stride between windows, in tokens.")
+    max_query_length: Positive = option(
+        64, "Maximum length of a question, in tokens; longer ones are truncated."
+    )
+    answer_alignment: str = option(
+        "release",
+        "How to map answers to tokens: through words, as in the release, or by exact character "
+        "offsets.",
+        choices=("release", "offsets"),
+    )
+    n_best_size: Positive = option(
+        20,
+        "Number of answers per question in nbest_predictions.json, and number of start and end "
+        "positions to combine in each window.",
+    )
+    max_answer_length: Positive = option(30, "Maximum length of an answer, in tokens.")
+    version_2_with_negative: bool = option(
+        False, "Whether questions may have no answer, as in SQuAD 2.0."
+    )
+    null_score_diff_threshold: float = option(
+        0.0,
+        "Predict no answer if its score exceeds the best answer's by more than this value.",
+    )
+
+    @property
+    def by_offsets(self):
+        return self.answer_alignment == "offsets"
 
     def validate(self):
         super().validate()

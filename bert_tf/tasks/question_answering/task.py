@@ -1,5 +1,6 @@
 """`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -8,16 +9,33 @@ from bert_tf.configs.base import check_value
 from bert_tf.data.columns import columns_of
 from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import log_long_texts
+from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits
 from bert_tf.modeling import BertSpanLabeler
-from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
-from bert_tf.tasks.question_answering.objective import QuestionAnsweringData, read
-from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS, QuestionAnsweringConfig
+from bert_tf.tasks.base import Task
+from bert_tf.tasks.question_answering.examples import (
+    ExactAnswer,
+    Questions,
+    make_source,
+    question_of_row,
+    validate_and_count,
+)
+from bert_tf.tasks.question_answering.features import make_features
+from bert_tf.tasks.question_answering.objective import (
+    Answers,
+    QuestionAnsweringObjective,
+    extract_answers,
+)
+from bert_tf.tasks.question_answering.options import (
+    NUM_SPECIAL_TOKENS,
+    QuestionAnsweringConfig,
+    QuestionAnsweringData,
+)
 from bert_tf.tasks.question_answering.served import question_answering_servable
+from bert_tf.training.objective import RunData
 
 
-class QuestionAnswering(Pipeline):
+class QuestionAnswering(Task):
     """Extractive question answering: answers are spans of a context.
 
     >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-4_H-256_A-4")
@@ -42,26 +60,100 @@ class QuestionAnswering(Pipeline):
     """
 
     name = "question_answering"
-    config_class = QuestionAnsweringConfig
-    read = staticmethod(read)
-    make_model = staticmethod(
-        lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype)
-    )
-    make_servable = staticmethod(question_answering_servable)
+    config_class, data_class = QuestionAnsweringConfig, QuestionAnsweringData
     arguments = ("question", "context", "answers")
+    # "dev" is for both evaluation and prediction.
+    unit, predicted_split = "questions", "dev"
+    make_servable = staticmethod(question_answering_servable)
     config: QuestionAnsweringConfig
 
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertSpanLabeler(config.bert_config, dtype=dtype)
+
     @classmethod
-    def _config_values(cls, files, stored, values):
-        if stored or "doc_stride" in values:
-            return values
-        default, limit = QuestionAnsweringConfig, files.bert_config.max_position_embeddings
-        length = values.get("max_seq_length", min(default.max_seq_length, limit))
-        query_length = values.get("max_query_length", default.max_query_length)
+    def preset_config(cls, pretrained, trained, **options):
+        if trained or "doc_stride" in options:
+            return options
+        default, limit = QuestionAnsweringConfig, pretrained.bert_config.max_position_embeddings
+        length = options.get("max_seq_length", min(default.max_seq_length, limit))
+        query_length = options.get("max_query_length", default.max_query_length)
         # If the default stride exceeds the window of a short sequence, windows do not overlap and
         # answers between them are lost.
         doc_stride = max(1, (length - query_length - NUM_SPECIAL_TOKENS) // 2)
-        return {**values, "doc_stride": min(default.doc_stride, doc_stride)}
+        return {**options, "doc_stride": min(default.doc_stride, doc_stride)}
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        finds_threshold = data.find_null_score_diff_threshold
+        if finds_threshold and not options.version_2_with_negative:
+            raise UserError("`find_null_score_diff_threshold` requires `version_2_with_negative`")
+        is_scored = "dev" in splits or finds_threshold
+        sources = {}
+        if "train" in splits:
+            sources["train"] = make_source(data, "train")
+            console.info(
+                "the loss ignores padding; `pad_to_max_length` includes it, like the release"
+            )
+        if is_scored or "test" in splits:
+            sources["dev"] = make_source(data, "dev")
+        return _run_data(
+            sources,
+            options.with_model(pretrained),
+            {
+                "finds_threshold": finds_threshold,
+                "verbose": data.verbose_logging,
+                "num_processes": data.num_processes,
+            },
+            purpose="eval" if is_scored else "predict",
+            paths=[x.name for x in sources.values() if not data.tfds_name],
+        )
+
+    def run_data(self, examples, options):
+        sources = {}
+        for split, pairs in examples.items():
+            if split == "train":  # also for Keras' validation
+                pairs = [
+                    (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
+                    for x, y in pairs
+                ]
+            sources[split] = Questions(pairs)
+        return _run_data(sources, self.config, options)
+
+    def features(self, data, split):
+        return make_features(
+            data.examples[split].paragraphs(), self.tokenizer, data.config, split == "train",
+            *data.options["summaries"][split], data.options.get("num_processes", 0),
+        )  # fmt: skip
+
+    @staticmethod
+    def num_train_examples(data, features=None):
+        return data.options["summaries"]["train"].questions
+
+    def objective(self, data, pad_to_max_length=False):
+        extract = functools.partial(self._extract_answers, data)
+        mask_padding = not pad_to_max_length
+        return QuestionAnsweringObjective(self.model, data.config, extract, mask_padding)
+
+    def _extract_answers(self, data, predictions):
+        verbose = data.options.get("verbose", False)
+        source = data.examples["dev"]
+        return extract_answers(predictions, source, self.tokenizer, data.config, verbose)
+
+    def write_results(self, objective, data, split, batches, folder, evaluates, predicts):
+        """Write predictions.json and its companion files; return the metrics.
+
+        The config gets the threshold of `find_null_score_diff_threshold`.
+        """
+        extracted = self._extract_answers(data, batches)
+        answers = Answers(data.config, extracted, keeps_all=predicts and folder)
+        if data.options["finds_threshold"]:
+            answers.find_threshold()
+            data.config = answers.config
+        if predicts and folder:
+            answers.write(folder)
+        scores = answers.score().results() if evaluates else {}
+        return {f"eval_{name}": value for name, value in scores.items()}
 
     def predict(
         self, question: Any, context: Any = None, batch_size: int = 8, top_k: int = 1
@@ -96,7 +188,7 @@ class QuestionAnswering(Pipeline):
             context = [context] * len(question)
         elif isinstance(question, Mapping):
             is_one = isinstance(question.get("question"), str)
-        pairs = self._examples((question, context), self.arguments, "test")
+        pairs = self.make_examples((question, context), self.arguments, "test")
         log_long_texts(
             "question", [[question.text] for _, question in pairs], self.tokenizer, self.config,
             with_special_tokens=False, limit=self.config.max_query_length, max_limit=None,
@@ -113,7 +205,7 @@ class QuestionAnswering(Pipeline):
             answers = [[x for i, x in enumerate(rows) if x["score"] or not i] for rows in lists]
         return answers[0] if is_one else answers
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         """Return a list of (context, `Question`)."""
         table, _ = read_table(columns, names, self.arguments, 3 - (split == "test"))
         _, find, rows = columns_of(table)
@@ -131,19 +223,22 @@ class QuestionAnswering(Pipeline):
             console.notice("%d questions have several answers; training uses the first", count)
         return pairs
 
-    def _validation(self, data, records, task, batch_size):
+    def _validation(self, data, records, objective, batch_size):
         # The records of "dev" have no positions of answers.
-        features = self._data({"train": data.examples["dev"]}).features("train", self.tokenizer)
+        data = self.run_data({"train": data.examples["dev"]}, {})
+        features = self.features(data, "train")
         records = features, features.in_memory("reading answers")
-        return super()._validation(data, records, task, batch_size)
+        return super()._validation(data, records, objective, batch_size)
 
-    def _data(self, examples):
-        sources = {}
-        for split, pairs in examples.items():
-            if split == "train":  # also for Keras' validation
-                pairs = [
-                    (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
-                    for x, y in pairs
-                ]
-            sources[split] = Questions(pairs)
-        return QuestionAnsweringData(sources, self.config, self.tokenizer)
+
+def _run_data(sources, config, options, purpose="eval", paths=()):
+    """Validate the questions of each split; return their `RunData`, with "summaries" of them.
+
+    `purpose` is that of "dev", see `validate_and_count`.
+    """
+    checks = config.version_2_with_negative, config.by_offsets
+    summaries = {
+        split: validate_and_count(source, purpose if split == "dev" else split, *checks)
+        for split, source in sources.items()
+    }
+    return RunData(sources, config, paths, {**options, "summaries": summaries})

@@ -135,7 +135,7 @@ class ColumnModel(EncoderModel, keras.Model):
         return tf.reshape(vectors, (-1, *vectors.shape[2:]))[:count]
 
 
-def contrastive(config, _, vectors, text_ids=None):
+def contrastive(options, _, vectors, text_ids=None):
     """Return the cross entropy (B,) of finding each example's second text, given the first.
 
     The candidates are the second texts and the third texts (hard negatives) of all examples on all
@@ -152,7 +152,7 @@ def contrastive(config, _, vectors, text_ids=None):
 
     def find(query, answer, candidates):
         vectors = ops.concatenate([everything[i] for i in candidates])
-        logits = ops.matmul(columns[query], ops.transpose(vectors)) / config.temperature
+        logits = ops.matmul(columns[query], ops.transpose(vectors)) / options.temperature
         if text_ids is not None:
             found = ops.concatenate([all_ids[i] for i in candidates])
             # A hard negative has no partner.
@@ -165,7 +165,7 @@ def contrastive(config, _, vectors, text_ids=None):
         return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 
     losses = find(0, 1, range(1, len(columns)))
-    if config.symmetric:
+    if options.symmetric:
         losses = (losses + find(1, 0, [0])) / 2
     return losses
 
@@ -182,17 +182,17 @@ def _gather_replicas(tensors):
     return [replica.all_gather(x, 0) for x in tensors], offset
 
 
-def cosine(config, scores, vectors, text_ids):
+def cosine(options, scores, vectors, text_ids):
     """Return the squared differences (B,) of cosines and scores."""
     return ops.square(_cosines(vectors) - ops.cast(scores, "float32"))
 
 
-def cosent(config, scores, vectors, text_ids):
+def cosent(options, scores, vectors, text_ids):
     """Return the CoSENT loss (Su 2022) of ranking pairs by their scores, repeated to (B,).
 
     It is log(1 + sum of exp((cos_i - cos_j) / temperature)) over all i, j with score_i < score_j.
     """
-    own = [_cosines(vectors) / config.temperature, ops.cast(scores, "float32")]
+    own = [_cosines(vectors) / options.temperature, ops.cast(scores, "float32")]
     (cosines, scores), _ = _gather_replicas(own)
     differences = cosines[:, None] - cosines[None, :]
     is_wrong_order = scores[:, None] < scores[None, :]
@@ -230,13 +230,14 @@ LOSSES = {
 }
 
 
-def make_loss(config, num_columns, has_scores):
-    """Return the loss of a `SentenceEmbeddingConfig`, whose default depends on the data.
+def make_loss(options, width, num_columns, has_scores):
+    """Return the loss of a `SentenceEmbeddingData`, whose default depends on the data.
 
-    It is a function of scores (B,), vectors (B, C, H) and the ids of texts (B, C), and is summed
-    over truncated vectors (Matryoshka representation learning, arXiv:2205.13147).
+    `width` is the length of a vector. The loss is a function of scores (B,), vectors (B, C, H) and
+    the ids of texts (B, C), summed over truncated vectors (Matryoshka representation learning,
+    arXiv:2205.13147).
     """
-    name = config.loss or ("cosent" if has_scores else "contrastive")
+    name = options.loss or ("cosent" if has_scores else "contrastive")
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))
@@ -246,14 +247,14 @@ def make_loss(config, num_columns, has_scores):
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")
-    dims = config.matryoshka_dims
-    if any(not 0 < x <= config.width for x in dims):
-        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {config.width}")
-    if config.symmetric and function is not contrastive:
+    dims = options.matryoshka_dims
+    if any(not 0 < x <= width for x in dims):
+        raise UserError(f"`matryoshka_dims={dims}`: expected numbers from 1 to {width}")
+    if options.symmetric and function is not contrastive:
         raise UserError(f"`symmetric` has no effect with `loss={name}`")
 
     def loss(scores, vectors, text_ids):
-        sizes = dims or (config.width,)
-        return sum(function(config, scores, vectors[..., :size], text_ids) for size in sizes)
+        sizes = dims or (width,)
+        return sum(function(options, scores, vectors[..., :size], text_ids) for size in sizes)
 
     return loss

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated
 
-from bert_tf.configs.base import OF_MODEL, derived, option
+from bert_tf.configs.base import option
 from bert_tf.configs.task import TableOptions, TaskConfig
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits, Positive
@@ -31,8 +31,8 @@ SINGLE_LOSSES = ("cosine", "triplet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceEmbeddingOptions(TableOptions):
-    """The options of sentence embedding."""
+class SentenceEmbeddingData(TableOptions):
+    """The options of the data and the loss of sentence embedding."""
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
@@ -68,39 +68,6 @@ class SentenceEmbeddingOptions(TableOptions):
         "Number of examples that a device computes at a time, so that large batches fit in memory "
         "(GradCache). The results are the same; a step takes about a third longer.",
     )
-    pooling: str | None = option(
-        None,
-        f"Pooling of the token vectors: {', '.join(POOLINGS)}, or several, separated by commas, to "
-        "concatenate. cls uses the vector of [CLS]. Default: the setting of a "
-        "sentence-transformers folder, else mean.",
-        **OF_MODEL,
-    )
-    layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", saved=True, fixed=True)
-    normalize: bool | None = option(
-        None,
-        "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
-        "folder, else false.",
-        **OF_MODEL,
-    )
-
-    truncate_dim: Positive | None = option(
-        None,
-        "Number of values of a vector to keep, the first ones. Default: the setting of a "
-        "sentence-transformers folder, else all.",
-        **OF_MODEL,
-    )
-    prompt: str = option(
-        "",
-        "Text to put before each text. Default: the default prompt of a sentence-transformers "
-        "folder, else none.",
-        **OF_MODEL,
-    )
-
-    def validate(self):
-        super().validate()
-        if self.pooling is not None and not {*self.pooling.split(",")} <= POOLINGS.keys():
-            expected = f"one of {', '.join(POOLINGS)}, or several, separated by commas"
-            raise UserError(f"`pooling={self.pooling}`: expected {expected}")
 
     def check_run(self, config):
         if config.train.gradient_accumulation_steps > 1 and self.loss not in SINGLE_LOSSES:
@@ -112,15 +79,50 @@ class SentenceEmbeddingOptions(TableOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceEmbeddingConfig(SentenceEmbeddingOptions, TaskConfig):
-    """The configuration of sentence embedding, saved in `sentence_encoder.json`."""
+class SentenceEmbeddingConfig(TaskConfig):
+    """The configuration of sentence embedding, saved in `sentence_encoder.json`.
+
+    Attributes:
+      prompts: the named prompts of a sentence-transformers folder.
+      include_prompt: whether vectors may include the prompt.
+    """
 
     FILE = "sentence_encoder.json"
-    OPTIONS = SentenceEmbeddingOptions
 
-    # The named prompts of a sentence-transformers folder, and whether vectors may include them.
-    prompts: dict[str, str] = derived(dict)
-    include_prompt: bool = derived(True)
+    pooling: str = option(
+        "mean",
+        f"Pooling of the token vectors: {', '.join(POOLINGS)}, or several, separated by commas, to "
+        "concatenate. cls uses the vector of [CLS]. Default: the setting of a "
+        "sentence-transformers folder, else mean.",
+        fixed=True,
+    )
+    layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", fixed=True)
+    normalize: bool = option(
+        False,
+        "Whether to scale vectors to length 1. Default: the setting of a sentence-transformers "
+        "folder, else false.",
+        fixed=True,
+    )
+    truncate_dim: Positive | None = option(
+        None,
+        "Number of values of a vector to keep, the first ones. Default: the setting of a "
+        "sentence-transformers folder, else all.",
+        fixed=True,
+    )
+    prompt: str = option(
+        "",
+        "Text to put before each text. Default: the default prompt of a sentence-transformers "
+        "folder, else none.",
+        fixed=True,
+    )
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
+    include_prompt: bool = True
+
+    def validate(self):
+        super().validate()
+        if not {*self.pooling.split(",")} <= POOLINGS.keys():
+            expected = f"one of {', '.join(POOLINGS)}, or several, separated by commas"
+            raise UserError(f"`pooling={self.pooling}`: expected {expected}")
 
     @property
     def width(self):

@@ -1,6 +1,6 @@
 """`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings."""
 
-import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,21 +12,30 @@ from bert_tf import checkpoints, console
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
+from bert_tf.data.columns import find_file
 from bert_tf.data.containers import check_same_length, iterate_texts, read_table
+from bert_tf.data.features import Features
+from bert_tf.data.tables import open_table
 from bert_tf.errors import UserError
 from bert_tf.io import json_files
+from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import StreamingPipeline
-from bert_tf.tasks.sentence_embedding import objective
+from bert_tf.tasks.base import TextStream, check_layers
+from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, make_examples
+from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
+from bert_tf.tasks.sentence_embedding.objective import LOSS_OPTIONS, SentenceEmbeddingObjective
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
     SCORE_COLUMN,
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
+    SentenceEmbeddingData,
 )
 from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
+from bert_tf.tasks.sentence_embedding.settings import encoder_settings
 from bert_tf.tokenization.settings import INPUTS
+from bert_tf.training.objective import RunData
 
 # The package of the module types in modules.json.
 _MODULES = "sentence_transformers.models"
@@ -60,7 +69,7 @@ def sentence_embedding_servable(model, config, serving_config):
     return Servable("sentence_embedding", prepared, serve, serve_ids)
 
 
-class SentenceEncoder(StreamingPipeline):
+class SentenceEncoder(TextStream):
     """Computes sentence vectors by pooling the token vectors of a layer; trains on pairs of texts.
 
     >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
@@ -97,20 +106,78 @@ class SentenceEncoder(StreamingPipeline):
     """
 
     name = "sentence_embedding"
-    config_class = SentenceEmbeddingConfig
-    read = staticmethod(objective.read)
-    make_model = staticmethod(objective.make_model)
-    make_servable = staticmethod(sentence_embedding_servable)
+    config_class, data_class = SentenceEmbeddingConfig, SentenceEmbeddingData
     arguments = ("texts", "scores")
-    preset_options = ("prompts", "include_prompt")
-    fit_options = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
+    fit_options = LOSS_OPTIONS
     uses_all_weights = False
     activation = "linear"
+    make_servable = staticmethod(sentence_embedding_servable)
     config: SentenceEmbeddingConfig
 
+    @staticmethod
+    def make_model(config, dtype=None):
+        pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
+        check_layers(f"layer={config.layer}", [config.layer], config.bert_config.num_hidden_layers)
+        return ColumnModel(BertModel(config.bert_config, dtype=dtype), pooling)
+
     @classmethod
-    def _config_values(cls, files, stored, values):
-        return values if stored else objective.encoder_settings(files.checkpoint, values)
+    def preset_config(cls, pretrained, trained, prompts=None, include_prompt=None, **options):
+        values = {"prompts": prompts, "include_prompt": include_prompt}
+        options |= {name: value for name, value in values.items() if value is not None}
+        return options if trained else encoder_settings(pretrained.checkpoint, options)
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        examples, paths = {}, []
+        for split in splits:
+            path = getattr(data, f"{split}_file")
+            names = [f"{split}{ending}" for ending in ENDINGS]
+            paths.append(find_file(split, names, data.data_dir, path))
+            table = open_table(paths[-1], data.delimiter)
+            examples[split] = make_examples(table, data)
+        given, checkpoint = options.given_options(), pretrained.checkpoint
+        if not trained:
+            earlier = checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
+            if earlier:
+                options = earlier.with_options(**given)
+            else:
+                options = options.with_options(**encoder_settings(checkpoint, given))
+        loss_options = {name: getattr(data, name) for name in LOSS_OPTIONS}
+        return RunData(examples, options.with_model(pretrained), paths, loss_options)
+
+    def features(self, data, split):
+        examples, config = data.examples[split], data.config
+        text_ids, length = {}, config.max_seq_length
+        for text in itertools.chain(*(x.texts for x in examples)):
+            text_ids.setdefault(text, len(text_ids))
+        return Features.of_examples(
+            examples, records.SENTENCES, convert_examples, self.tokenizer, config,
+            ([*e.texts, e.score] for e in examples),
+            {"S": length, "C": len(examples[0].texts)},
+            options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
+        )  # fmt: skip
+
+    def objective(self, data, pad_to_max_length=False):
+        options = SentenceEmbeddingData(**data.options)
+        if options.mini_batch_size and keras.backend.backend() != "tensorflow":
+            raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
+        scored = {split: x[0].score is not None for split, x in data.examples.items()}
+        is_training = "train" in data.examples
+        split = "train" if is_training else next(iter(data.examples))
+        examples = data.examples[split]
+        largest = max((x.score or 0 for x in examples), key=abs)
+        if is_training and options.loss == "cosine" and abs(largest) > 1:
+            raise UserError(f"`loss=cosine`: found the score {largest:g}, expected -1 to 1")
+        return SentenceEmbeddingObjective(
+            self.model, options, data.config.width, (len(examples[0].texts), scored[split]),
+            scored.get("dev", False), is_training,
+        )  # fmt: skip
+
+    def answers(self, objective, data, predictions, split):
+        """Return the cosines of the first two texts."""
+        vectors = l2_normalize(predictions["vectors"])
+        cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
+        return list(map(str, cosines)), (), cosines
 
     def evaluate_search(
         self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
@@ -186,15 +253,9 @@ class SentenceEncoder(StreamingPipeline):
         ):
             yield text, arrays["vectors"]
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 1, TEXT_COLUMNS, SCORE_COLUMN)
-        return objective.make_examples(table, self.config)
-
-    def _data(self, examples, **values):
-        if values.get("mini_batch_size") and keras.backend.backend() != "tensorflow":
-            raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
-        config = dataclasses.replace(self.config, **values)
-        return objective.SentenceEmbeddingData(examples, config)
+        return make_examples(table, SentenceEmbeddingData())
 
     def _write_preset(self, folder):
         bert_config, prompts = self.config.bert_config, dict(self.config.prompts)

@@ -22,12 +22,12 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
-from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tasks.token_classification.schemes import convert_tags, spans_from_tags
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 from bert_tf.tokenization.settings import UNK
 from bert_tf.training import results
-from bert_tf.training.objective import Objective, TaskData, argmax
+from bert_tf.training.objective import Objective, argmax
 
 # Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
@@ -202,38 +202,6 @@ class TokenClassificationObjective(Objective):
         return dict(zip(self.metric_names, values, strict=True))
 
 
-class TokenClassificationData(TaskData):
-    """Holds `examples`, a dict from split to list of `Sentence`."""
-
-    unit = "sequences"
-
-    def __init__(self, sentences, config, class_weights=None, data_files=()):
-        super().__init__(sentences, config, data_files)
-        self._class_weights = class_weights
-
-    def features(self, split, tokenizer):
-        return make_features(self.examples[split], tokenizer, self.config)
-
-    def num_train_examples(self, features=None):
-        return features and features.counts["records"]
-
-    def make_objective(self, model, pad_to_max_length=False):
-        return TokenClassificationObjective(model, self.config, self._class_weights)
-
-    def report(self, objective, predictions):
-        labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
-        return classification_report(labels, predicted, self.config.tags.scheme)
-
-    def write_predictions(self, objective, predictions, split, folder):
-        """Write test_predictions.txt: the columns of the test set and the predicted tags."""
-        tags = self.config.tags
-        scheme = self.config.output_scheme or tags.data_scheme
-        predicted = [convert_tags(x, tags.scheme, scheme) for x in objective.tags(predictions)]
-        path = results.result_file(folder, "test_predictions", split, ".txt")
-        write_columns(path, self.examples[split], predicted)
-        console.info("wrote %s, tag scheme %s", path, scheme)
-
-
 def write_columns(path, sentences, tags):
     """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval.
 
@@ -253,42 +221,14 @@ def write_columns(path, sentences, tags):
             write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
 
-def read(options, pretrained, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
-    source = _make_source(options)
-    bad = {split: RowErrors(options.skip_bad_rows) for split in splits}
-    sentences = {split: source.read(split, bad[split]) for split in splits}
-    train = sentences.get("train")
-    if stored:
-        tags, scheme = stored.tags.of_data(sentences.get("dev", ())), options.learn_scheme
-        if scheme not in (None, tags.scheme):
-            raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
-    else:
-        tags = _infer_tags(options, source, train)
-    if options.output_scheme and tags.scheme == "none":
-        raise UserError(f"`output_scheme={options.output_scheme}`: the tags are not entities")
-    for split in splits:
-        sentences[split] = valid_sentences(sentences[split], tags, bad[split])
-        bad[split].report("invalid sentences skipped")
-        if not sentences[split]:
-            raise UserError(f"{bad[split].first}; the split has no valid sentences")
-        if options.document_context and not any(x.leading_lines for x in sentences[split]):
-            raise UserError(
-                f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
-                "expected one at the start of each document"
-            )
-    config = TokenClassificationConfig.of_model(options, pretrained, tags=tags)
-    return TokenClassificationData(sentences, config, data_files=source.files)
-
-
-def _infer_tags(options, source, train):
-    """Return the `Tags` of the training set `train`; read it first if it is None."""
+def infer_run_tags(data, source, train):
+    """Return the `Tags` of the training set `train`, read first if it is None, for a run."""
     bad = RowErrors(skip=True)
     sentences = train or source.read("train", bad)
-    tags = infer_tags(sentences, options.learn_scheme)
+    tags = infer_tags(sentences, data.learn_scheme)
     bad.report("invalid sentences skipped while collecting the tags of the training set")
     if tags.data_scheme == "iob2" and any(schemes.is_iob1(x.tags) for x in sentences):
-        if options.output_scheme == "iob1":
+        if data.output_scheme == "iob1":
             tags = tags._replace(data_scheme="iob1")
         else:
             console.notice(
@@ -302,20 +242,20 @@ def _infer_tags(options, source, train):
     return tags
 
 
-def _make_source(options):
-    if options.tfds_name:
-        features = options.word_column or "tokens", options.tag_column
-        splits = options.split_names()
-        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
+def make_source(data):
+    if data.tfds_name:
+        features = data.word_column or "tokens", data.tag_column
+        splits = data.split_names()
+        return TfdsSentences(data.tfds_name, data.tfds_data_dir, splits, *features)
     columns = {}
     for name, default in (("word_column", "0"), ("tag_column", "-1")):
-        value = getattr(options, name) or default
+        value = getattr(data, name) or default
         try:
             columns[name] = int(value)
         except ValueError:
             raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
-    return ColumnFiles(options.data_dir, paths, **columns)
+    paths = {split: getattr(data, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(data.data_dir, paths, **columns)
 
 
 class SpanCounts:

@@ -3,10 +3,9 @@
 import dataclasses
 from typing import NamedTuple
 
-from bert_tf.configs.base import REQUIRED, derived, option
+from bert_tf.configs.base import option
 from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
-from bert_tf.io import json_files
 from bert_tf.io.json_files import Positive
 from bert_tf.tasks.token_classification import schemes
 
@@ -21,7 +20,7 @@ class Tags(NamedTuple):
     if training requested this output, and in folders of version 0.3 and earlier.
     """
 
-    names: tuple
+    names: tuple[str, ...]
     scheme: str
     data_scheme: str
 
@@ -71,14 +70,9 @@ class Tags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationOptions(FileOptions, TfdsOptions):
-    """The options of token classification."""
+class TokenClassificationData(FileOptions, TfdsOptions):
+    """The options of the data of token classification."""
 
-    max_seq_length: Positive = option(
-        128,
-        "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
-        saved=True,
-    )
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
         None,
@@ -102,32 +96,38 @@ class TokenClassificationOptions(FileOptions, TfdsOptions):
         choices=("iob1", "iob2", "iobes"),
     )
     skip_bad_rows: bool = option(False, "Skip invalid sentences instead of stopping.")
+    report: bool = option(False, "Write eval_report.txt with the scores of each label.")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassificationConfig(TaskConfig):
+    """The configuration of token classification, saved in `tagger.json`.
+
+    Attributes:
+      tags: the `Tags`; None before the data are read.
+    """
+
+    FILE = "tagger.json"
+
+    tags: Tags | None = None
+    max_seq_length: Positive = option(
+        128,
+        "Maximum sequence length, in tokens; longer sentences are split into overlapping windows.",
+    )
     doc_stride: Positive | None = option(
-        None, "Stride between windows, in tokens. Default: half a window.", saved=True
+        None, "Stride between windows, in tokens. Default: half a window."
     )
     document_context: bool = option(
         False,
         "Use whole documents as context instead of single sentences. A document starts with a "
         "-DOCSTART- line.",
-        saved=True,
     )
-    report: bool = option(False, "Write eval_report.txt with the scores of each label.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationConfig(TokenClassificationOptions, TaskConfig):
-    """The configuration of token classification, saved in `tagger.json`."""
-
-    FILE = "tagger.json"
-    OPTIONS = TokenClassificationOptions
-
     # Case helps to recognize names (BERT paper, section 5.3), so models are cased by default.
-    do_lower_case: bool = derived(False, saved=True, fixed=True)
-    tags: Tags = derived(REQUIRED)
+    do_lower_case: bool = option(False, None, fixed=True)
 
     @property
     def labels(self):
-        return self.tags.names
+        return self.tags.names if self.tags else ()
 
     @property
     def window_size(self):
@@ -140,12 +140,3 @@ class TokenClassificationConfig(TokenClassificationOptions, TaskConfig):
     def fixed_values(self):
         # First, because a different scheme also changes the labels.
         return {"scheme": self.tags.scheme, **super().fixed_values()}
-
-    def to_json(self):
-        return {**self.tags._asdict(), **super().to_json()}
-
-    @classmethod
-    def from_json(cls, values, **others):
-        json_files.check(values, {"names": list[str], "scheme": str, "data_scheme": str})
-        tags = Tags(tuple(values["names"]), values["scheme"], values["data_scheme"])
-        return super().from_json(values, tags=tags, **others)

@@ -2,28 +2,43 @@
 
 import dataclasses
 import itertools
-from typing import Any, ClassVar
+from typing import Any
 
+from bert_tf import console
 from bert_tf.checkpoints import read_metadata
 from bert_tf.configs.train import FitConfig
+from bert_tf.data.columns import RowErrors
 from bert_tf.data.containers import check_list, iterate_texts, label_names, read_table
 from bert_tf.data.labels import Labels
 from bert_tf.data.tables import to_python
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertTokenClassifier
-from bert_tf.tasks.base import Pipeline
+from bert_tf.tasks.base import Task
 from bert_tf.tasks.token_classification.examples import sentences_of_table
-from bert_tf.tasks.token_classification.objective import TokenClassificationData, read
-from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.schemes import OUTSIDE
+from bert_tf.tasks.token_classification.objective import (
+    TokenClassificationObjective,
+    classification_report,
+    infer_run_tags,
+    make_features,
+    make_source,
+    valid_sentences,
+    write_columns,
+)
+from bert_tf.tasks.token_classification.options import (
+    Tags,
+    TokenClassificationConfig,
+    TokenClassificationData,
+)
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, convert_tags
 from bert_tf.tasks.token_classification.served import (
     token_classification_answer,
     token_classification_servable,
 )
-from bert_tf.training.objective import ServedTask
+from bert_tf.training import results
+from bert_tf.training.objective import RunData
 
 
-class TokenClassification(Pipeline):
+class TokenClassification(Task):
     """Finds entities in texts, or tags words.
 
     >>> ner = bert_tf.TokenClassification.from_preset(
@@ -61,43 +76,101 @@ class TokenClassification(Pipeline):
     """
 
     name = "token_classification"
-    config_class = TokenClassificationConfig
-    read = staticmethod(read)
-    make_model = staticmethod(
-        lambda config, dtype=None: BertTokenClassifier(
-            config.bert_config, len(config.tags.names), dtype
-        )
-    )
-    make_servable = staticmethod(token_classification_servable)
-    served: ClassVar = {"token_classification": ServedTask(token_classification_answer)}
-    preset_options = ("labels", "scheme")
+    config_class, data_class = TokenClassificationConfig, TokenClassificationData
     fit_options = ("class_weight",)
+    unit = "sequences"
+    make_servable = staticmethod(token_classification_servable)
+    answer = staticmethod(token_classification_answer)
     config: TokenClassificationConfig
 
+    @staticmethod
+    def make_model(config, dtype=None):
+        return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
+
     @classmethod
-    def _config_values(cls, files, stored, values):
-        labels, scheme = (values.pop(name, None) for name in cls.preset_options)
+    def preset_config(cls, pretrained, trained, labels=None, scheme=None, **options):
         if scheme not in (None, "iob2", "iobes", "io", "none") or (scheme and labels is None):
             raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none, with `labels`")
         if labels is not None:
             labels = label_names(labels)
             if OUTSIDE not in labels:
                 scheme = scheme or "iob2"
-            tags = values["tags"] = Tags.of_labels(labels, scheme)
+            tags = options["tags"] = Tags.of_labels(labels, scheme)
             if OUTSIDE not in tags.names and tags.scheme != "none":
                 raise UserError(f"`labels`: found tags such as {labels[0]} without {OUTSIDE}")
-        if stored and values:
-            name = next(iter(values)).replace("tags", "labels")
-            raise UserError(f"`{name}` cannot be combined with the settings in {files.checkpoint}")
-        if not stored and "tags" not in values:
-            metadata = read_metadata(files.checkpoint)
+        if trained and options:
+            name = next(iter(options)).replace("tags", "labels")
+            checkpoint = pretrained.checkpoint
+            raise UserError(f"`{name}` cannot be combined with the settings in {checkpoint}")
+        if not trained and labels is None:
+            metadata = read_metadata(pretrained.checkpoint)
             if "BertForTokenClassification" not in metadata.get("architectures", ()):
                 raise UserError(
-                    f"`labels` must be given: {files.checkpoint} has no token classifier; for "
+                    f"`labels` must be given: {pretrained.checkpoint} has no token classifier; for "
                     'example labels=["PER", "ORG"]'
                 )
-            return {**values, "tags": Tags.of_labels(metadata.get("labels", ()))}
-        return values
+            options["tags"] = Tags.of_labels(metadata.get("labels", ()))
+        return options
+
+    @classmethod
+    def read(cls, data, options, pretrained, splits, trained=None):
+        source = make_source(data)
+        bad = {split: RowErrors(data.skip_bad_rows) for split in splits}
+        sentences = {split: source.read(split, bad[split]) for split in splits}
+        if trained:
+            tags, scheme = trained.tags.of_data(sentences.get("dev", ())), data.learn_scheme
+            if scheme not in (None, tags.scheme):
+                raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
+        else:
+            tags = infer_run_tags(data, source, sentences.get("train"))
+        if data.output_scheme and tags.scheme == "none":
+            raise UserError(f"`output_scheme={data.output_scheme}`: the tags are not entities")
+        for split in splits:
+            sentences[split] = valid_sentences(sentences[split], tags, bad[split])
+            bad[split].report("invalid sentences skipped")
+            if not sentences[split]:
+                raise UserError(f"{bad[split].first}; the split has no valid sentences")
+            if options.document_context and not any(x.leading_lines for x in sentences[split]):
+                raise UserError(
+                    f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
+                    "expected one at the start of each document"
+                )
+        config = options.with_model(pretrained, tags=tags)
+        run_options = {"report": data.report, "output_scheme": data.output_scheme}
+        return RunData(sentences, config, source.files, run_options)
+
+    def run_data(self, examples, options):
+        # `evaluate` and `predict` have only a "dev" split, `predict` without tags.
+        tags = self.config.tags.of_data(examples.get("train") or examples["dev"])
+        return RunData(examples, dataclasses.replace(self.config, tags=tags), options=options)
+
+    def features(self, data, split):
+        return make_features(data.examples[split], self.tokenizer, data.config)
+
+    @staticmethod
+    def num_train_examples(data, features=None):
+        return features and features.counts["records"]
+
+    def objective(self, data, pad_to_max_length=False):
+        config, weights = data.config, data.options.get("class_weight")
+        if weights is not None:
+            converted = map(config.tags.convert, data.examples["train"])
+            labels = Labels(config.tags.names)
+            weights = labels.weights(weights, itertools.chain(*converted), "class_weight")
+        return TokenClassificationObjective(self.model, config, weights)
+
+    def report(self, objective, data, predictions):
+        labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
+        return classification_report(labels, predicted, data.config.tags.scheme)
+
+    def write_predictions(self, objective, data, predictions, split, folder):
+        """Write test_predictions.txt: the columns of the test set and the predicted tags."""
+        tags = data.config.tags
+        scheme = data.options["output_scheme"] or tags.data_scheme
+        predicted = [convert_tags(x, tags.scheme, scheme) for x in objective.tags(predictions)]
+        path = results.result_file(folder, "test_predictions", split, ".txt")
+        write_columns(path, data.examples[split], predicted)
+        console.info("wrote %s, tag scheme %s", path, scheme)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> Any:
         """Find the entities in texts, or tag words.
@@ -128,33 +201,20 @@ class TokenClassification(Pipeline):
             self._warn_if_blank("texts", texts)
             return self._answers([{"text": x} for x in texts], batch_size)
         self._warn_if_random("the tags")
-        examples = self._examples((texts,), self.arguments, "test")
+        examples = self.make_examples((texts,), self.arguments, "test")
         if not examples:
             return texts
-        data = self._data({"dev": examples})
-        objective = data.make_objective(self.model)
+        data = self.run_data({"dev": examples}, {})
+        objective = self.objective(data)
         size = FitConfig.batch_size if batch_size is None else batch_size
         predictions = self._predictions(objective, self._features(data, "dev"), size)
         tags = iter(objective.tags(predictions))
         return [next(tags) if words else [] for words in texts]
 
-    def _examples(self, columns, names, split):
+    def make_examples(self, columns, names, split):
         """Return a list of `Sentence`."""
         table, _ = read_table(columns, names, ("tokens", "tags"), 2 - (split == "test"))
         sentences = sentences_of_table(table, names, self.config, with_tags=split != "test")
         if not sentences and split != "test":
             raise UserError(f"`{names[0]}`: found no words")
         return sentences
-
-    def _trained_config(self, examples):
-        # `evaluate` and `predict` have only a "dev" split, `predict` without tags.
-        tags = self.config.tags.of_data(examples.get("train") or examples["dev"])
-        return dataclasses.replace(self.config, tags=tags)
-
-    def _data(self, examples, class_weight=None):
-        config, weights = self._trained_config(examples), None
-        if class_weight is not None:
-            converted = map(config.tags.convert, examples["train"])
-            labels = Labels(config.tags.names)
-            weights = labels.weights(class_weight, itertools.chain(*converted), "class_weight")
-        return TokenClassificationData(examples, config, weights)
