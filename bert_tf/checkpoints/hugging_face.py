@@ -11,6 +11,7 @@ from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, read_json
 from bert_tf.configs.model import find_architecture
+from bert_tf.configs.task_names import PROBLEM_TYPES
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import resolve_settings, tokenizer_config, tokenizer_json
@@ -34,12 +35,6 @@ _MULTIPLE_CHOICE = "BertForMultipleChoice"
 ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
                  "BertForNextSentencePrediction", "BertForSequenceClassification",
                  "BertLMHeadModel")  # fmt: skip
-# Key of `TASK_CLASSES` -> `problem_type` of `transformers`.
-PROBLEM_TYPES = {
-    "classification": "single_label_classification",
-    "regression": "regression",
-    "multi_label": "multi_label_classification",
-}
 
 
 def is_folder(path):

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.task_names import TASKS
 from bert_tf.io.json_files import Count, Limits, Positive
 
 
@@ -74,9 +75,8 @@ class ExportConfig(Config):
     task: str | None = option(
         None,
         "Without model_dir: task of the pre-trained model. Default: determined by its head.",
-        choices=("encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
-                 "regression", "question_answering", "token_classification", "multiple_choice"),
-    )  # fmt: skip
+        choices=TASKS,
+    )
     labels: tuple[str, ...] = option(
         (),
         "Without model_dir: labels of the model. Default: those next to the checkpoint.",

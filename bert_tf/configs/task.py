@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from bert_tf.configs.base import Config, derived, from_json_value, hints_of, option, to_json_value
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
@@ -245,7 +246,7 @@ class TaskConfig(TaskOptions):
         path = os.path.join(folder, cls.FILE)
         if not cls.FILE or not files.exists(path):
             return None
-        script = files.TASK_CONFIG_FILES[cls.FILE]
+        script = TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
         bert_config = BertConfig.from_json_file(os.path.join(folder, files.CONFIG))
         vocab_file = os.path.join(folder, files.VOCABULARY)
@@ -257,7 +258,7 @@ class TaskConfig(TaskOptions):
     @classmethod
     def check_folder(cls, folder):
         """Raise UserError if a folder contains a run of another task's script."""
-        for name, script in files.TASK_CONFIG_FILES.items():
+        for name, script in TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.exists(path):
                 raise UserError(

@@ -36,16 +36,6 @@ RECORD_COUNTS = ".counts.json"
 HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
-# Configuration file of a task -> the script that writes it. `tasks.registry.register` adds those
-# of other tasks, with the name of the task.
-TASK_CONFIG_FILES = {
-    "classifier.json": "run_classifier.py",
-    "choice.json": "run_multiple_choice.py",
-    "sentence_encoder.json": "run_sentence_encoder.py",
-    "squad.json": "run_squad.py",
-    "tagger.json": "run_ner.py",
-}
-
 
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
@@ -133,13 +123,6 @@ def iterate_lines(reader, path):
     first = first.removeprefix(codecs.BOM_UTF8)
     lines = first.splitlines(keepends=True) if is_cr else [first] * bool(first)
     return itertools.chain(lines, reader)
-
-
-def copy_model_files(source, target):
-    for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
-        path = os.path.join(source, name)
-        if exists(path):
-            write_text(os.path.join(target, name), read_text(path))
 
 
 # Scheme of a remote path. gRPC addresses, such as a TPU's, are not paths.
@@ -367,6 +350,24 @@ def check_output(path, argument, others=()):
         raise UserError(f"`{argument}`: {path} is a folder, expected a file")
     if os.path.islink(path) and path.startswith("/dev/") and not is_stream(path):
         raise UserError(f"`{argument}`: {path} is redirected to a file; name that file instead")
+
+
+def check_replaceable(folder: str, pattern: str, argument: str) -> None:
+    """Raise UserError if a file in a folder does not match `pattern`.
+
+    Args:
+      folder: the folder.
+      pattern: regular expression for the paths of files in it.
+      argument: the argument that the error names.
+    """
+    for path, folders, names in walk(folder):
+        names += (name for name in folders if os.path.islink(os.path.join(path, name)))
+        for name in (os.path.relpath(os.path.join(path, name), folder) for name in names):
+            if not re.fullmatch(pattern, name):
+                raise UserError(
+                    f"`{argument}`: {folder} also contains {name}, which would be deleted; move "
+                    "it, or choose another folder"
+                )
 
 
 def check_writable(path, argument, others=()):

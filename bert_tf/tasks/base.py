@@ -15,15 +15,17 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.checkpoints.metadata import replacing_preset
 from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.base import unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import TaskConfig, check_length
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data.containers import iterate_texts
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files, folders
+from bert_tf.io import files
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.tasks.fitting import Trainable
@@ -119,7 +121,7 @@ class Pipeline(Trainable):
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
             if name in {*options_of, *cls.fit_options}:
-                script = files.TASK_CONFIG_FILES[config_class.FILE]
+                script = TASK_CONFIG_FILES[config_class.FILE]
                 other = "`fit`" if name in cls.fit_options else script
                 raise UserError(f"`{name}` is an option of {other}, not of {owner}")
             raise unknown_option(name, known, owner)
@@ -265,7 +267,7 @@ class Pipeline(Trainable):
         self._warn_if_random("the saved weights")
         if self.has_head:  # written as a checkpoint
             check_path(folder, "folder")
-        with folders.replacing_preset(folder, overwrite) as temporary:
+        with replacing_preset(folder, overwrite) as temporary:
             if save_quantized(self.model, temporary):
                 self.config.save(temporary)
             else:

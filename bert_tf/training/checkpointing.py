@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import release
+from bert_tf.checkpoints.metadata import copy_model_files
 from bert_tf.errors import DamagedFile, UserError, abbreviate
 from bert_tf.io import files, json_files, processes
 from bert_tf.io.json_files import Count
@@ -349,7 +350,7 @@ class BestCheckpoint:
             if writes:
                 # The record is written last, so that a run killed in between evaluates again.
                 save(self.folder, weights, keep=1)
-                files.copy_model_files(self.output_dir, self.folder)
+                copy_model_files(self.output_dir, self.folder)
         else:
             self.since.append(step)
         if writes:

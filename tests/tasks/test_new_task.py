@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import configs, serving, training
 from bert_tf.cli import lines
-from bert_tf.io import files
+from bert_tf.configs import task_names
 from bert_tf.tasks.registry import TASKS, served_tasks
 from tests.common import TINY, WORDS, write_model
 
@@ -19,7 +19,7 @@ from tests.common import TINY, WORDS, write_model
 def topics(monkeypatch):
     """The module, registered for these tests."""
     monkeypatch.delitem(sys.modules, "examples.topics", raising=False)
-    with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
+    with mock.patch.dict(TASKS), mock.patch.dict(task_names.TASK_CONFIG_FILES):
         yield importlib.import_module("examples.topics")
 
 
@@ -98,5 +98,5 @@ def test_registry():
     for name, (spec, served) in served_tasks().items():
         assert spec.make_servable
         assert name == spec.name or served.config["task_type"] == name
-    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.read}
-    assert side_files == set(files.TASK_CONFIG_FILES)
+        assert (spec.config_class.FILE or None) == task_names.TASKS[name][0]
+    assert served_tasks().keys() == task_names.TASKS.keys()

@@ -8,6 +8,7 @@ import pytest
 
 import bert_tf
 from bert_tf.configs.task import check_length
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.data.columns import Layout
 from bert_tf.io import files
 from bert_tf.tasks.classification.glue import custom_dataset
@@ -66,7 +67,7 @@ def case(request, tmp_path):
 
 
 def script_of(spec):
-    return files.TASK_CONFIG_FILES[spec.config_class.FILE]
+    return TASK_CONFIG_FILES[spec.config_class.FILE]
 
 
 @pytest.fixture
