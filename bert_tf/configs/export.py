@@ -11,7 +11,7 @@ from bert_tf.io.json_files import Count, Limits, Positive
 
 @dataclasses.dataclass(frozen=True)
 class ServingConfig(Config):
-    """Export options of all tasks.
+    """Exported model: the options of all tasks.
 
     In Python, `dtype=None` keeps the model's dtypes. By default, `skip_padding` (see `TokenLayout`)
     is off with `sequence_buckets`, which serve devices and compilers that need few shapes, and with
@@ -61,7 +61,7 @@ class ServingConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
-    """The model to export and its destination."""
+    """Model to export and its destination."""
 
     export_dir: str = option(
         REQUIRED, "Folder for all versions of the model; each is a numbered subfolder."

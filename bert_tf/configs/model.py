@@ -307,7 +307,7 @@ def _from_hugging_face(values):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Config):
-    """The files of a pre-trained model."""
+    """Pre-trained model: its files and the settings of its tokenizer."""
 
     model: str | None = option(
         None,

@@ -32,7 +32,7 @@ def base_split(split):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskOptions(Config):
-    """The options of a task that a user sets."""
+    """Options of the task, which a user sets."""
 
     is_resolved = False
 
@@ -60,7 +60,7 @@ class TaskOptions(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions(TaskOptions):
-    """Data files of a task. Each task lists the file names that it expects in `data_dir`."""
+    """Data files. Each task lists the file names that it expects in `data_dir`."""
 
     data_dir: str | None = None
     train_file: str | None = option(None, "Training set. Default: the file in data_dir.")
@@ -70,7 +70,7 @@ class FileOptions(TaskOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(FileOptions):
-    """Data files that may be delimited."""
+    """Data files, which may be delimited."""
 
     delimiter: str | None = option(
         None,
@@ -88,7 +88,7 @@ _FILE_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsOptions(TaskOptions):
-    """A dataset of TensorFlow Datasets (TFDS)."""
+    """TensorFlow Datasets (TFDS)."""
 
     tfds_name: str | None = option(
         None,

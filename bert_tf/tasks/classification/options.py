@@ -1,4 +1,4 @@
-"""The options of classification and regression."""
+"""Options of the task: classification and regression."""
 
 import dataclasses
 from typing import Annotated, NamedTuple
@@ -30,7 +30,7 @@ class NumericFeature(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationOptions(TableOptions, TfdsOptions):
-    """The options of classification and regression."""
+    """Options of the task: classification and regression."""
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."

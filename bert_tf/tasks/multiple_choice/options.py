@@ -1,4 +1,4 @@
-"""The options of multiple choice."""
+"""Options of the task: multiple choice."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from bert_tf.configs.task import TableOptions, TaskConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceOptions(TableOptions):
-    """The options of multiple choice."""
+    """Options of the task: multiple choice."""
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(

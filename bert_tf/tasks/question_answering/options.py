@@ -1,4 +1,4 @@
-"""The options of question answering."""
+"""Options of the task: question answering."""
 
 import dataclasses
 from typing import Annotated
@@ -15,7 +15,7 @@ NUM_SPECIAL_TOKENS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringOptions(TfdsOptions):
-    """The options of question answering."""
+    """Options of the task: question answering."""
 
     max_seq_length: Positive = option(
         384,

@@ -1,4 +1,4 @@
-"""The options of sentence embedding."""
+"""Options of the task: sentence embedding."""
 
 import dataclasses
 from typing import Annotated
@@ -32,7 +32,7 @@ SINGLE_LOSSES = ("cosine", "triplet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbeddingOptions(TableOptions):
-    """The options of sentence embedding."""
+    """Options of the task: sentence embedding."""
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."

@@ -1,4 +1,4 @@
-"""The options of token classification."""
+"""Options of the task: token classification."""
 
 import dataclasses
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class Tags(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationOptions(FileOptions, TfdsOptions):
-    """The options of token classification."""
+    """Options of the task: token classification."""
 
     max_seq_length: Positive = option(
         128,
