@@ -50,7 +50,7 @@ flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def main():
-    from bert_tf.tasks.features.pipeline import json_line  # imports TensorFlow
+    from bert_tf.tasks.features.task import json_line  # imports TensorFlow
 
     layers, weights = parse_numbers("layers", int), parse_numbers("layer_weights", float)
     check_flags()

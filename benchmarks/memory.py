@@ -54,7 +54,7 @@ def measure(setting):
     import bert_tf  # noqa: I001 - before TensorFlow, for which it sets an environment variable
     import numpy as np
     import tensorflow as tf
-    from bert_tf.tasks.classification.task import ClassificationTask
+    from bert_tf.tasks.classification.objective import ClassificationObjective
     from bert_tf.training import checkpointing
 
     config = bert_tf.BertConfig(
@@ -65,16 +65,16 @@ def measure(setting):
         intermediate_size=4 * FLAGS.hidden_size,
     )
     dtype = "mixed_bfloat16" if "bfloat16" in setting else None
-    task = ClassificationTask(bert_tf.BertClassifier(config, 2, dtype))
+    objective = ClassificationObjective(bert_tf.BertClassifier(config, 2, dtype))
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
-    optimizer.build(checkpointing.weights(task.model))
+    optimizer.build(checkpointing.weights(objective.model))
     step = bert_tf.training.make_train_step(
-        task, optimizer, bert_tf.configs.TrainConfig(**SETTINGS[setting])
+        objective, optimizer, bert_tf.configs.TrainConfig(**SETTINGS[setting])
     )
     shape = (FLAGS.batch_size, FLAGS.max_seq_length)
     rng = np.random.default_rng(0)
     num_tokens = round((1 - (FLAGS.padding or 0)) * FLAGS.max_seq_length)
-    task.model.skip_padding = FLAGS.padding is not None
+    objective.model.skip_padding = FLAGS.padding is not None
     batch = {
         "input_ids": tf.constant(rng.integers(0, FLAGS.vocab_size, shape, "int32")),
         "input_mask": tf.cast(tf.broadcast_to(tf.range(shape[1]) < num_tokens, shape), tf.int32),
@@ -86,7 +86,7 @@ def measure(setting):
     run_step(batch)
     (seconds,) = helpers.take_turns({"step": lambda: run_step(batch)}, FLAGS.steps).values()
     after = megabytes()
-    state = checkpointing.run_state(task.model, optimizer)
+    state = checkpointing.run_state(objective.model, optimizer)
     with tempfile.TemporaryDirectory() as folder:
         save = {"save": lambda: checkpointing.save(folder, state)}
         (saves,) = helpers.take_turns(save, FLAGS.steps if setting == "plain" else 0).values()

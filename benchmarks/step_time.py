@@ -121,7 +121,7 @@ def _keras_train(model, inputs, labels):
 def bert_tf_step(job):
     from bert_tf import BertConfig, configs, modeling, optimization, training
     from bert_tf.cli.tensorflow_start import keep_freed_memory
-    from bert_tf.tasks.classification.task import ClassificationTask
+    from bert_tf.tasks.classification.objective import ClassificationObjective
 
     config, batch = BertConfig(**sizes(job)), features(job)
     if not job.trains:
@@ -134,7 +134,9 @@ def bert_tf_step(job):
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with tempfile.TemporaryDirectory() as folder:
         loop = training.Loop(
-            lambda: ClassificationTask(modeling.BertClassifier(config, LABELS, dtype=job.policy)),
+            lambda: ClassificationObjective(
+                modeling.BertClassifier(config, LABELS, dtype=job.policy)
+            ),
             strategy,
             folder,
         )
@@ -142,7 +144,7 @@ def bert_tf_step(job):
     optimizer.build(training.checkpointing.weights(loop.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
-    step = training.make_train_step(loop.task, optimizer, configs.TrainConfig())
+    step = training.make_train_step(loop.objective, optimizer, configs.TrainConfig())
     run_step = tf.function(lambda: strategy.run(step, args=(next(batches),))["loss"])
     return lambda: run_step().numpy()
 
@@ -151,11 +153,11 @@ def bert_tf_fit_step(job):
     if not job.trains:
         return None
     from bert_tf import BertConfig, modeling, optimization
-    from bert_tf.tasks.classification.task import ClassificationTask
+    from bert_tf.tasks.classification.objective import ClassificationObjective
 
     batch = features(job)
     model = modeling.BertClassifier(BertConfig(**sizes(job)), LABELS, dtype=job.policy)
-    model.task, model.skip_padding = ClassificationTask(model), True
+    model.objective, model.skip_padding = ClassificationObjective(model), True
     model.compile(optimization.AdamWeightDecay(RATE, DECAY))
     return lambda: model.train_on_batch(batch)
 

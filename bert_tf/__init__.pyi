@@ -26,15 +26,15 @@ from .modeling import BertTokenClassifier as BertTokenClassifier
 from .optimization import LAMB as LAMB
 from .optimization import AdamWeightDecay as AdamWeightDecay
 from .optimization import LinearWarmupDecay as LinearWarmupDecay
-from .tasks.classification.pipeline import TextClassifier as TextClassifier
 from .tasks.classification.processor import DataProcessor as DataProcessor
 from .tasks.classification.processor import InputExample as InputExample
-from .tasks.features.pipeline import TokenVectors as TokenVectors
-from .tasks.fill_mask.pipeline import FillMask as FillMask
-from .tasks.multiple_choice.pipeline import MultipleChoice as MultipleChoice
-from .tasks.question_answering.pipeline import QuestionAnswering as QuestionAnswering
-from .tasks.sentence_embedding.pipeline import SentenceEncoder as SentenceEncoder
-from .tasks.token_classification.pipeline import (
+from .tasks.classification.task import TextClassifier as TextClassifier
+from .tasks.features.task import TokenVectors as TokenVectors
+from .tasks.fill_mask.task import FillMask as FillMask
+from .tasks.multiple_choice.task import MultipleChoice as MultipleChoice
+from .tasks.question_answering.task import QuestionAnswering as QuestionAnswering
+from .tasks.sentence_embedding.task import SentenceEncoder as SentenceEncoder
+from .tasks.token_classification.task import (
     TokenClassification as TokenClassification,
 )
 from .tokenization import FullTokenizer as FullTokenizer

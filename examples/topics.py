@@ -14,10 +14,10 @@ from bert_tf.tasks import registry
 from bert_tf.tasks.base import Pipeline
 from bert_tf.tasks.classification.examples import Example, examples_of, make_features
 from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.objective import ClassificationObjective, make_model
 from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationOptions
 from bert_tf.tasks.classification.served import classification_servable
-from bert_tf.tasks.classification.task import ClassificationTask, make_model
-from bert_tf.training.task import ServedTask, TaskData
+from bert_tf.training.objective import ServedTask, TaskData
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class TopicsConfig(ClassificationConfig, TopicsOptions):
     OPTIONS = TopicsOptions
 
 
-class TopicsTask(ClassificationTask):
+class TopicsObjective(ClassificationObjective):
     """Classification with label smoothing."""
 
     def __init__(self, model, smoothing):
@@ -58,8 +58,8 @@ class TopicsData(TaskData):
     def features(self, split, tokenizer):
         return make_features(self.examples[split], tokenizer, self.config)
 
-    def make_task(self, model, pad_to_max_length=False):
-        return TopicsTask(model, self.config.smoothing)
+    def make_objective(self, model, pad_to_max_length=False):
+        return TopicsObjective(model, self.config.smoothing)
 
 
 def read(options, pretrained, splits, stored=None):

@@ -25,7 +25,7 @@ from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import PIPELINES
 from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.training.checkpointing import weights
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import check_batch_size
 from tools.compilers import memory_limit
@@ -73,11 +73,11 @@ class Step:
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():
             make = _fine_tuning if task in _SAMPLES else _pretraining
-            self._task, schema, sizes = make(task, bert_config, lengths, train.dtype_policy)
+            self._objective, schema, sizes = make(task, bert_config, lengths, train.dtype_policy)
             self._optimizer = make_optimizer(optimizer, 1000)
             self._program = self._of_jax() if self._is_jax else self._of_tensorflow()
         # TensorFlow exchanges the gradients of GPUs outside of the compiled program.
-        is_one = self._task.compares_replicas or compiler.is_gpu
+        is_one = self._objective.compares_replicas or compiler.is_gpu
         if is_one and compiler.count > 1 and not self._is_jax:
             name = f"`device={compiler.name}` with `task={task}`"
             raise UserError(f"{name}: expected one device, or KERAS_BACKEND=jax")
@@ -127,8 +127,8 @@ class Step:
         """Return the function from shapes to the program of the step of Keras' `fit`."""
         import jax
 
-        model, optimizer = self._task.model, self._optimizer
-        model.task = self._task
+        model, optimizer = self._objective.model, self._optimizer
+        model.objective = self._objective
         model.compile(optimizer)
         optimizer.build(model.trainable_variables)
         state = [model.trainable_variables, model.non_trainable_variables, optimizer.variables]
@@ -144,10 +144,10 @@ class Step:
 
     def _of_tensorflow(self):
         """Return the function from shapes of a replica to the program of the loop's step."""
-        model = self._task.model
+        model = self._objective.model
         model.skip_padding = False
         self._optimizer.build(weights(model, trainable_only=True))
-        step = make_train_step(self._task, self._optimizer, self._config, LossScale.of(model))
+        step = make_train_step(self._objective, self._optimizer, self._config, LossScale.of(model))
 
         def run(batch):
             return self._replicas.extended.call_for_each_replica(step, (batch,))
@@ -165,9 +165,9 @@ class Step:
 
 
 def _pretraining(task, bert_config, lengths, dtype):
-    """Return a `Task`, and the schema and the lengths of its records."""
+    """Return a `Objective`, and the schema and the lengths of its records."""
     sizes = {"S": lengths.max_seq_length, "P": lengths.max_predictions_per_seq}
-    task = PretrainingTask(bert_config, dtype, lengths.has_pairs)
+    task = PretrainingObjective(bert_config, dtype, lengths.has_pairs)
     return task, records.pretraining_schema(lengths.has_pairs), sizes
 
 
@@ -184,7 +184,7 @@ def _fine_tuning(task, bert_config, lengths, dtype):
     pipeline.config = pipeline._trained_config(examples)
     data = pipeline._data(examples)
     form = pipeline._features(data, "train")[0].record_format(bert_config)
-    task = data.make_task(pipeline.model, pad_to_max_length=True)
+    task = data.make_objective(pipeline.model, pad_to_max_length=True)
     return task, form["schema"], form["lengths"]
 
 

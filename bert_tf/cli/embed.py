@@ -90,7 +90,7 @@ def read_sentences():
 
 def embed(encoder, reranker):
     """Write the vectors and print the neighbors of the queries."""
-    from bert_tf.tasks.features.pipeline import array_writer  # imports TensorFlow
+    from bert_tf.tasks.features.task import array_writer  # imports TensorFlow
 
     neighbors = None
     if FLAGS.query:

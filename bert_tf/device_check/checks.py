@@ -23,7 +23,7 @@ from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.loop import Loop
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import use_all_devices
 
@@ -183,11 +183,13 @@ class Checks:
     def outputs(self):
         """Compare layers, heads and losses with the outputs of the release."""
         for dtype in self.dtypes:
-            task, _ = self._make_task(dtype)
+            objective, _ = self._make_task(dtype)
 
-            def compute(batch, task=task):
-                losses = task.losses(task.model(batch), batch, task.loss_weights(batch))
-                return {**compute_outputs(task.model, batch), **losses}
+            def compute(batch, objective=objective):
+                losses = objective.losses(
+                    objective.model(batch), batch, objective.loss_weights(batch)
+                )
+                return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
             yield check_outputs(outputs, self._recorded, dtype, self.kind)
@@ -238,7 +240,9 @@ class Checks:
                 for last in parts:
                     keras.utils.set_random_seed(0)
                     output_dir = os.path.join(folder, name)
-                    loop = Loop(lambda: PretrainingTask(self._config), self.strategy, output_dir)
+                    loop = Loop(
+                        lambda: PretrainingObjective(self._config), self.strategy, output_dir
+                    )
                     data = input_pipeline.TrainingInput(
                         [path], records.PRETRAINING, _SIZES, batch_size, 0
                     )
@@ -253,9 +257,9 @@ class Checks:
 
     def _make_task(self, dtype, strategy=None):
         with (strategy or self.strategy).scope():
-            task = PretrainingTask(self._config, TrainConfig(dtype=dtype).dtype_policy)
-            checkpoints.warm_start(task.model, str(RECORDED / "bert_model.ckpt"))
-        return task, weights(task.model)
+            objective = PretrainingObjective(self._config, TrainConfig(dtype=dtype).dtype_policy)
+            checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
+        return objective, weights(objective.model)
 
     def _compile(self, function, strategy=None):
         """Return `function` for a batch that is the same on each replica, with NumPy results."""
@@ -272,12 +276,12 @@ class Checks:
         return run
 
     def _train(self, strategy, dtype, **options):
-        task, variables = self._make_task(dtype, strategy)
+        objective, variables = self._make_task(dtype, strategy)
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)
-            loss_scale = LossScale.of(task.model)
-            step = make_train_step(task, optimizer, TrainConfig(**options), loss_scale)
+            loss_scale = LossScale.of(objective.model)
+            step = make_train_step(objective, optimizer, TrainConfig(**options), loss_scale)
         run = self._compile(step, strategy)
         # Twice the rows, for accumulation.
         batch = {name: np.concatenate([x, x]) for name, x in self._batch.items()}
@@ -328,7 +332,7 @@ class JaxChecks:
 
     def _train(self, dtype):
         model = self._make_model(dtype)
-        model.task = PretrainingTask(self._config, model=model)
+        model.objective = PretrainingObjective(self._config, model=model)
         model.compile(AdamWeightDecay(_RATE))
         # One device and all devices use the same batch, so it is divisible by their number.
         count = 2 * len(self._devices)

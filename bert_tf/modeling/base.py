@@ -24,7 +24,7 @@ from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.modeling import cpu_graph, layer_states
-from bert_tf.modeling.task_model import TaskModel
+from bert_tf.modeling.objective_model import ObjectiveModel
 
 CALL_ARGUMENTS = ("replica_id", "recompute", "skip_padding")
 
@@ -58,7 +58,7 @@ class ConfigLayer(keras.layers.Layer):
         return layer
 
 
-class EncoderModel(TaskModel):
+class EncoderModel(ObjectiveModel):
     """Base class of models with an encoder: freezing, LoRA, quantization."""
 
     # Default of the call argument `skip_padding`, which Keras' `fit` does not pass.

@@ -100,7 +100,7 @@ def _convert(activation, is_loss, given):
 
 
 def for_logits(model, **arguments):
-    """Return the loss and the metrics of `compile` for the labels and logits of a `TaskModel`.
+    """Return the loss and the metrics of `compile` for the labels and logits of a `ObjectiveModel`.
 
     Those of Keras get what they take: ids or rows of 0 and 1, logits or probabilities. Others are
     unchanged, and so are all if the model has no logits or its `logits_activation` is "linear".

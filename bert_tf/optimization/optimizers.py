@@ -18,7 +18,7 @@ _IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _IS_TENSORFLOW:
     import tensorflow as tf
 
-    from bert_tf.modeling.task_model import sum_over_replicas
+    from bert_tf.modeling.objective_model import sum_over_replicas
 
 # Compiling the update pays for weights of at least this many elements.
 COMPILED_SIZE = 2**14

@@ -14,8 +14,8 @@ from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
+from bert_tf.training.objective import ServedTask
 from bert_tf.training.prediction import BATCH_TOKENS, batches_by_tokens
-from bert_tf.training.task import ServedTask
 
 METADATA = os.path.join("assets.extra", "model.json")
 

@@ -17,14 +17,14 @@ from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Positive
-from bert_tf.modeling.task_model import RATE_CALLBACKS
+from bert_tf.modeling.objective_model import RATE_CALLBACKS
 from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.fine_tuning import FineTuning
+from bert_tf.training.objective import TaskSpec
 from bert_tf.training.prediction import BatchRunner, parse_rows
 from bert_tf.training.progress import AddScores, CheckLoss
 from bert_tf.training.strategy import fill_batches, model_strategy, num_devices, use_xla
-from bert_tf.training.task import TaskSpec
 
 # Options of a `TrainConfig` -> the arguments that replace them.
 _OTHER_NAMES = {
@@ -191,19 +191,19 @@ class Trainable(TaskSpec):
 
     def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
         """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
-        task = data.make_task(self.model)
+        objective = data.make_objective(self.model)
         records = self._features(data, "train")
-        batches, num_steps, move = self._batches(records, task, config)
-        self._prepare_optimizer(optimizer_config, task, num_steps * config.epochs)
+        batches, num_steps, move = self._batches(records, objective, config)
+        self._prepare_optimizer(optimizer_config, objective, num_steps * config.epochs)
         data.start_training(self.model)
         if "dev" in data.examples:
             argument = None if config.validation_split else "validation_data"
             size = config.validation_batch_size or config.batch_size
             freq = options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
-            callbacks.insert(0, AddScores(lambda: self._scores(task, records, size), freq))
-            if self._has_own_scores or not {"loss", "eval_loss"} & {*task.metric_names}:
-                validation = self._validation(data, records, task, size)
+            callbacks.insert(0, AddScores(lambda: self._scores(objective, records, size), freq))
+            if self._has_own_scores or not {"loss", "eval_loss"} & {*objective.metric_names}:
+                validation = self._validation(data, records, objective, size)
                 options["validation_data"], options["validation_steps"] = validation
                 options["validation_freq"] = freq
         if move:
@@ -219,23 +219,23 @@ class Trainable(TaskSpec):
                 **options,
             )
 
-    def _prepare_optimizer(self, optimizer_config, task, num_steps):
+    def _prepare_optimizer(self, optimizer_config, objective, num_steps):
         if self._own_optimizer:
             names = [x.name for x in dataclasses.fields(optimizer_config)]
             for name in filter(optimizer_config.is_given, names):
                 raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
-            if self._fit_key != task.key:
-                self.model.task, self._fit_key = task, task.key
+            if self._fit_key != objective.key:
+                self.model.objective, self._fit_key = objective, objective.key
                 # Keep what `compile` set, but trace the steps again.
                 self.model.train_function = self.model.test_function = None
             return
         variables = tuple(map(id, self.model.trainable_variables))
-        key = (optimizer_config, num_steps, variables, task.key)
+        key = (optimizer_config, num_steps, variables, objective.key)
         if key == self._fit_key:  # the compiled training step can be reused
             for variable in self._default_optimizer.variables:
                 variable.assign(keras.ops.zeros_like(variable))
             return
-        self.model.task = task
+        self.model.objective = objective
         with model_strategy(self.model).scope():
             self._default_optimizer = make_optimizer(optimizer_config, num_steps)
             self.model.compile(self._default_optimizer, **self._compile_arguments)
@@ -297,12 +297,12 @@ class Trainable(TaskSpec):
             self.model.skip_padding = skip_padding
         return run.epochs.callbacks._history
 
-    def _batches(self, records, task, config):
+    def _batches(self, records, objective, config):
         """Return the results of `FitInput.batches`, with the number of steps in between."""
         strategy, limit = model_strategy(self.model), self.config.max_seq_length
         features, serialized = records
         is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
-        row_multiple = num_devices() if task.compares_replicas else 1
+        row_multiple = num_devices() if objective.compares_replicas else 1
         size = min(config.batch_size, len(serialized))
         if size < row_multiple:
             raise UserError(
@@ -366,11 +366,11 @@ class Trainable(TaskSpec):
         examples = self._examples(columns, self.arguments, "dev")
         examples = {"dev": examples[: steps and steps * batch_size]}
         data = self._data(examples, **task_options)
-        task, records = data.make_task(self.model), self._features(data, "dev")
-        scores = self._scores(task, records, batch_size)
+        objective, records = data.make_objective(self.model), self._features(data, "dev")
+        scores = self._scores(objective, records, batch_size)
         if self._has_own_scores:
-            self.model.task = self.model.task or task
-            batches, steps = self._validation(data, records, task, batch_size)
+            self.model.objective = self.model.objective or objective
+            batches, steps = self._validation(data, records, objective, batch_size)
             scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
         else:
             for name in options.keys() - {"verbose"}:
@@ -381,23 +381,25 @@ class Trainable(TaskSpec):
     def _has_own_scores(self):
         return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
 
-    def _validation(self, data, records, task, batch_size):
+    def _validation(self, data, records, objective, batch_size):
         """Return the batches of the "dev" records and the steps for Keras' evaluation."""
         config = FitConfig(batch_size=batch_size, shuffle=False)
-        batches, num_steps, move = self._batches(records, task, config)
+        batches, num_steps, move = self._batches(records, objective, config)
         return batches, None if move else num_steps
 
-    def _scores(self, task, records, batch_size):
-        scores = task.metrics(self._predictions(task, records, batch_size))
+    def _scores(self, objective, records, batch_size):
+        scores = objective.metrics(self._predictions(objective, records, batch_size))
         return {name.removeprefix("eval_"): float(value) for name, value in scores.items()}
 
-    def _predictions(self, task, records, batch_size):
+    def _predictions(self, objective, records, batch_size):
         """Return the `predictions` of the task for the result of `_features`, arrays (N, ...)."""
         features, serialized = records
         form = features.record_format(self.config.bert_config)
         schema, lengths = form["schema"], form["lengths"]
         # An equal task has equal predictions.
-        runner = self._runner(task.predictions, schema, lengths, (type(task), task.key))
+        runner = self._runner(
+            objective.predictions, schema, lengths, (type(objective), objective.key)
+        )
         rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
         rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

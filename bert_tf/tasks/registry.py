@@ -9,14 +9,14 @@ from bert_tf.checkpoints.hugging_face import detect_architecture
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.classification import pipeline as classification
-from bert_tf.tasks.features import pipeline as features
-from bert_tf.tasks.fill_mask import pipeline as fill_mask
-from bert_tf.tasks.multiple_choice import pipeline as multiple_choice
-from bert_tf.tasks.question_answering import pipeline as question_answering
-from bert_tf.tasks.sentence_embedding import pipeline as sentence_embedding
-from bert_tf.tasks.token_classification import pipeline as token_classification
-from bert_tf.training.task import ServedTask
+from bert_tf.tasks.classification import task as classification
+from bert_tf.tasks.features import task as features
+from bert_tf.tasks.fill_mask import task as fill_mask
+from bert_tf.tasks.multiple_choice import task as multiple_choice
+from bert_tf.tasks.question_answering import task as question_answering
+from bert_tf.tasks.sentence_embedding import task as sentence_embedding
+from bert_tf.tasks.token_classification import task as token_classification
+from bert_tf.training.objective import ServedTask
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".

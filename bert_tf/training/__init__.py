@@ -3,7 +3,7 @@
 from bert_tf.training.checkpointing import latest
 from bert_tf.training.fine_tuning import fine_tune
 from bert_tf.training.loop import Loop
+from bert_tf.training.objective import Objective, TaskData
 from bert_tf.training.pretraining import pretrain
 from bert_tf.training.step import LossScale, make_train_step
 from bert_tf.training.strategy import make_strategy
-from bert_tf.training.task import Task, TaskData

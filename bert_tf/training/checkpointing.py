@@ -139,7 +139,7 @@ def _encode(setting):
     return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
 
 
-def settings_of_run(task, data, optimizer, num_frozen_layers):
+def settings_of_run(objective, data, optimizer, num_frozen_layers):
     """Return the settings that determine the steps, to be compared when the run resumes."""
     settings = {
         # The examples of each step.
@@ -149,9 +149,9 @@ def settings_of_run(task, data, optimizer, num_frozen_layers):
         "num_input_streams": data.num_input_streams,
         "masked_lm_prob": data.masking and data.masking.identity[0],
         # The update.
-        "losses": task.key,
+        "losses": objective.key,
         "num_frozen_layers": num_frozen_layers,
-        "dtype": task.model.compute_dtype,
+        "dtype": objective.model.compute_dtype,
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }

@@ -12,11 +12,11 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.training import checkpointing
+from bert_tf.training.objective import TaskSpec
 from bert_tf.training.progress import Epochs
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy, use_xla
-from bert_tf.training.task import TaskSpec
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
@@ -107,10 +107,10 @@ class FineTuning(Run):
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
-    def make_task(self):
+    def make_objective(self):
         data, train = self.data, self.config.train
         model = self.keras_model or self.task_class.make_model(data.config, train.dtype_policy)
-        return data.make_task(model, train.pad_to_max_length)
+        return data.make_objective(model, train.pad_to_max_length)
 
     def prepare(self):
         config, train, task_config = self.config, self.config.train, self.data.config
@@ -215,7 +215,7 @@ class FineTuning(Run):
                 size, description = train.predict_batch_size, "predicting"
             batches = self.loop.predict(self._batches(split, size), description, self._count(split))
             metrics = data.write_results(
-                self.loop.task, split, batches, folder, evaluates, predicts
+                self.loop.objective, split, batches, folder, evaluates, predicts
             )
             if evaluates:
                 evaluations[split] = metrics = {**metrics, "global_step": self.loop.step}

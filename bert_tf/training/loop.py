@@ -1,4 +1,4 @@
-"""`Loop`: a task with its weights on the devices of a strategy, which trains and predicts."""
+"""`Loop`: an objective with its weights on the devices of a strategy, which trains and predicts."""
 
 import contextlib
 import dataclasses
@@ -18,20 +18,20 @@ from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
+from bert_tf.training.objective import concatenate
 from bert_tf.training.progress import PreemptionHandler, Report
 from bert_tf.training.step import LossScale, make_run_steps, make_train_step
 from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
-from bert_tf.training.task import concatenate
 
 # Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
 
 
 class Loop:
-    """Trains, evaluates and predicts with one task on one strategy.
+    """Trains, evaluates and predicts with one objective on one strategy.
 
     Attributes:
-      task: the `training.Task`, and `model` its Keras model.
+      objective: the `training.Objective`, and `model` its Keras model.
       step: the step of the weights.
       checkpoint: the path of the newest checkpoint in `output_dir`, None without one.
       workers: the `strategy.Workers`.
@@ -39,7 +39,7 @@ class Loop:
 
     def __init__(
         self,
-        make_task,
+        make_objective,
         strategy,
         output_dir,
         init_checkpoint=None,
@@ -53,13 +53,13 @@ class Loop:
         `init_checkpoint` (a warm start), else they are random.
 
         Args:
-          make_task: function without arguments that returns the `training.Task`.
+          make_objective: function without arguments that returns the `training.Objective`.
           strategy: a `tf.distribute.Strategy`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a release checkpoint, another run's checkpoint, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
           labels: labels of the classification layer, if any.
-          is_loaded: whether the model of the task already has its initial weights.
+          is_loaded: whether the model of the objective already has its initial weights.
 
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
@@ -69,9 +69,11 @@ class Loop:
         self._eval_writers = {}
         self._end_training()
         with self.workers.watched(), strategy.scope():
-            self.task = make_task()
-        self.model = self.task.model
-        self.model.skip_padding = can_skip_padding(strategy, reads_padding=self.task.reads_padding)
+            self.objective = make_objective()
+        self.model = self.objective.model
+        self.model.skip_padding = can_skip_padding(
+            strategy, reads_padding=self.objective.reads_padding
+        )
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         if self._restore(self.output_dir, checkpointing.weights(self.model)):
@@ -182,12 +184,12 @@ class Loop:
             optimizer.build(checkpointing.weights(model, trainable_only=True))
             loss_scale = LossScale.of(model)
             config = dataclasses.replace(config, xla=xla)
-            step = make_train_step(self.task, optimizer, config, loss_scale)
-        self.run_steps = make_run_steps(step, self.task, strategy, loss_scale)
+            step = make_train_step(self.objective, optimizer, config, loss_scale)
+        self.run_steps = make_run_steps(step, self.objective, strategy, loss_scale)
         # All variables of a checkpoint, and the settings that are saved with them.
         self.state = checkpointing.run_state(model, optimizer, loss_scale)
         self.settings = checkpointing.settings_of_run(
-            self.task, self.data, optimizer, config.num_frozen_layers
+            self.objective, self.data, optimizer, config.num_frozen_layers
         )
 
     def _resume(self):
@@ -333,10 +335,10 @@ class Loop:
 
     @functools.cached_property
     def _predict_step(self):
-        task = self.task
+        objective = self.objective
 
         def replica_step(batch):
-            predictions = task.predictions(task.model(batch, training=False), batch)
+            predictions = objective.predictions(objective.model(batch, training=False), batch)
             return {**predictions, "is_real_example": batch["is_real_example"]}
 
         return on_all_replicas(replica_step, self.strategy)
@@ -370,7 +372,7 @@ class Loop:
     def evaluate(self, data):
         """Return a dict of the metrics over all of `data`, and `global_step`."""
         predictions = concatenate(self.predict(data, "evaluating"))
-        results = {**self.task.metrics(predictions), "global_step": self.step}
+        results = {**self.objective.metrics(predictions), "global_step": self.step}
         self.write_curves(results)
         return results
 

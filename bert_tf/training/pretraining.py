@@ -16,16 +16,16 @@ from bert_tf.io import files
 from bert_tf.modeling import BertPretrainer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
+from bert_tf.training.objective import Objective, argmax
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy
-from bert_tf.training.task import Task, argmax
 
 # Keeps the loss of a batch without predictions finite, as in the release.
 _EPSILON = {"masked_lm": 1e-5, "next_sentence": 0.0}
 
 
-class PretrainingTask(Task):
+class PretrainingObjective(Objective):
     """Trains a `BertPretrainer` on pre-training records; P is the number of prediction slots.
 
     Without `has_pairs`, text pairs have no labels, and the pooler and the next sentence head are
@@ -144,9 +144,9 @@ class Pretraining(Run):
         if self.config.do_train:
             self._new_files = _new_model_files(self.folder, self.model)
 
-    def make_task(self):
+    def make_objective(self):
         dtype = self.config.train.dtype_policy
-        return PretrainingTask(self.model.bert_config, dtype, self.config.has_pairs)
+        return PretrainingObjective(self.model.bert_config, dtype, self.config.has_pairs)
 
     def prepare(self):
         self.workers.chief_first(lambda: files.write_texts(self._new_files))

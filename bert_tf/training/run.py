@@ -24,7 +24,7 @@ from bert_tf.training.strategy import Workers, check_batch_size
 class Run:
     """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
 
-    A subclass defines `check_folder` for an earlier run with a different model, `make_task`,
+    A subclass defines `check_folder` for an earlier run with a different model, `make_objective`,
     `prepare`, which writes features and the description of the model, `training_data`, which
     returns the first arguments of `Loop.train`, and `evaluate_and_predict`, which returns the
     metrics for `run.json`.
@@ -62,10 +62,10 @@ class Run:
             if self.keras_model is None:
                 keras.utils.set_random_seed(config.train.seed)
             self.loop = Loop(
-                self.make_task, self.strategy, self.folder, self.model.checkpoint,
+                self.make_objective, self.strategy, self.folder, self.model.checkpoint,
                 self.must_be_trained, self.labels, is_loaded=self.keras_model is not None,
             )  # fmt: skip
-            metric, names = config.train.best_metric, self.loop.task.metric_names
+            metric, names = config.train.best_metric, self.loop.objective.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
             # Nothing is written until the weights and the state of the run are known to fit.

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from bert_tf.modeling.task_model import compute_gradients, sum_over_replicas
+from bert_tf.modeling.objective_model import compute_gradients, sum_over_replicas
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
@@ -11,14 +11,14 @@ GROWTH_STEPS = 2000
 _NORM = "gradient_norm"
 
 
-def make_train_step(task, optimizer, config, loss_scale=None):
+def make_train_step(objective, optimizer, config, loss_scale=None):
     """Return the function of one training step, in the strategy's scope.
 
     It trains on a replica's share of a batch, in replica context, and returns float32 scalars: the
-    losses of the task, their sum "loss", the "gradient_norm" and the results of the `loss_scale`.
+    losses, their sum "loss", the "gradient_norm" and the results of the `loss_scale`.
 
     Args:
-      task: a `training.Task`.
+      objective: a `training.Objective`.
       optimizer: a built optimizer of `bert_tf.optimization`.
       config: a `TrainConfig`.
       loss_scale: the `LossScale` of a model in float16.
@@ -26,20 +26,20 @@ def make_train_step(task, optimizer, config, loss_scale=None):
 
     def compute(batch, weights, replica_id):
         gradients, losses, _ = compute_gradients(
-            task.model, task, optimizer.weights, batch, weights,
+            objective.model, objective, optimizer.weights, batch, weights,
             scale_loss=lambda loss: loss * loss_scale.value if loss_scale else loss,
             replica_id=replica_id, recompute=config.recompute,
         )  # fmt: skip
         return gradients, losses
 
     # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
-    if not task.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+    if not objective.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
         compute = tf.function(compute, autograph=False, jit_compile=True if config.xla else None)
 
     @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
     def train_step(batch):
         replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
-        weights = sum_over_replicas(task.loss_weights(batch))
+        weights = sum_over_replicas(objective.loss_weights(batch))
         sums = _sum_over_parts(
             lambda part: compute(part, weights, replica_id),
             batch,
@@ -78,13 +78,13 @@ def _sum_over_parts(function, batch, count):
     return tf.while_loop(lambda i, _: i < count, add, start, maximum_iterations=count - 1)[1]
 
 
-def make_run_steps(train_step, task, strategy, loss_scale=None):
+def make_run_steps(train_step, objective, strategy, loss_scale=None):
     """Return a `tf.function` that makes a number of steps on all replicas.
 
     It maps an iterator of distributed batches and the number to the sums of the results, and the
     index of the first step whose results are not finite, or -1.
     """
-    names = [*task.loss_names, "loss", *(loss_scale.result_names if loss_scale else [_NORM])]
+    names = [*objective.loss_names, "loss", *(loss_scale.result_names if loss_scale else [_NORM])]
 
     @tf.function
     def run_steps(batches, steps):

@@ -14,8 +14,8 @@ from tensorflow.python.framework import kernels, op_def_registry
 import bert_tf
 from bert_tf import configs, optimization, training
 from bert_tf.data import records
-from bert_tf.tasks.multiple_choice.pipeline import MultipleChoiceTask
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceObjective
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import tiny
 from tests.tasks.task_helpers import classification_task, span_task, tag_task
 from tools.compilation import nodes_of, unfit
@@ -27,7 +27,7 @@ KINDS = {"int64": tf.int32, "float32": tf.float32}
 
 
 def pretraining(dtype=None):
-    return PretrainingTask(CONFIG, dtype)
+    return PretrainingObjective(CONFIG, dtype)
 
 
 classification = functools.partial(classification_task, CONFIG)
@@ -39,7 +39,7 @@ CASES = {
     "multi_label": (lambda: classification("multi_label"), records.MULTI_LABEL),
     "question_answering": (lambda: span_task(CONFIG), records.SQUAD_TRAINING),
     "token_classification": (lambda: tag_task(CONFIG), records.TAGGING),
-    "choice": (lambda: MultipleChoiceTask(bert_tf.BertMultipleChoice(CONFIG)), records.CHOICE),
+    "choice": (lambda: MultipleChoiceObjective(bert_tf.BertMultipleChoice(CONFIG)), records.CHOICE),
     "numeric": (numeric, {**records.CLASSIFICATION, **records.NUMBERS}),
 }
 VARIANTS = {
@@ -131,14 +131,15 @@ def trace(step, schema):
 )
 def test_the_step_and_the_predictions_of_a_task_are_fit(case, variant):
     make, schema = CASES[case]
-    task = make(dtype="mixed_bfloat16") if variant == "bfloat16" else make()
+    objective = make(dtype="mixed_bfloat16") if variant == "bfloat16" else make()
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
-    optimizer.build(training.checkpointing.weights(task.model))
-    step = training.make_train_step(task, optimizer, configs.TrainConfig(**VARIANTS[variant]))
+    optimizer.build(training.checkpointing.weights(objective.model))
+    step = training.make_train_step(objective, optimizer, configs.TrainConfig(**VARIANTS[variant]))
     functions = [(step, 1000)]  # with the least number of nodes
     if variant == "plain":
-        functions.append((lambda b: task.predictions(task.model(b, training=False), b), 200))
+        model = objective.model
+        functions.append((lambda b: objective.predictions(model(b, training=False), b), 200))
     for function, least in functions:
         graph_def = trace(function, schema)
         assert len(nodes_of(graph_def)) > least
@@ -159,13 +160,13 @@ def ones(schema):
 def test_xla_compiles_the_whole_step_and_the_predictions(case):
     """TPUs need XLA; its CPU compiler must support every operation too."""
     make, schema = CASES[case]
-    task = make()
+    objective = make()
     optimizer = optimization.AdamWeightDecay(1e-3)
-    optimizer.build(training.checkpointing.weights(task.model))
+    optimizer.build(training.checkpointing.weights(objective.model))
     step = training.make_train_step(
-        task, optimizer, configs.TrainConfig(gradient_accumulation_steps=2)
+        objective, optimizer, configs.TrainConfig(gradient_accumulation_steps=2)
     )
     losses = tf.function(step, jit_compile=True)(ones(schema))
     assert losses["loss"] > 0
-    predict = tf.function(lambda b: task.predictions(task.model(b), b), jit_compile=True)
+    predict = tf.function(lambda b: objective.predictions(objective.model(b), b), jit_compile=True)
     assert predict(ones(schema))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import WITHOUT_DROPOUT, tiny
 from tests.training import training_helpers
 from tests.training.training_helpers import Batches, assert_same, mirrored, run, tensors
@@ -30,23 +30,24 @@ def batch_of_step(step):
     return {name: tf.constant(value) for name, value in Batches().make(step).items()}
 
 
-def make_step(task, rate, **options):
+def make_step(objective, rate, **options):
     """Return a training step of a task and its optimizer."""
-    optimizer, loss_scale = optimization.AdamWeightDecay(rate), training.LossScale.of(task.model)
-    optimizer.build(training.checkpointing.weights(task.model))
+    optimizer = optimization.AdamWeightDecay(rate)
+    loss_scale = training.LossScale.of(objective.model)
+    optimizer.build(training.checkpointing.weights(objective.model))
     config = configs.TrainConfig(**options)
-    return training.make_train_step(task, optimizer, config, loss_scale), optimizer
+    return training.make_train_step(objective, optimizer, config, loss_scale), optimizer
 
 
 def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
     """Make steps; return all variables by name, including dropout's seeds."""
     keras.utils.set_random_seed(7)
-    task = PretrainingTask(training_helpers.config(dropout), dtype)
-    step, optimizer = make_step(task, optimization.LinearWarmupDecay(1e-3, steps), **options)
+    objective = PretrainingObjective(training_helpers.config(dropout), dtype)
+    step, optimizer = make_step(objective, optimization.LinearWarmupDecay(1e-3, steps), **options)
     for i in range(steps):
         step(batch_of_step(i))
     variables = {**optimizer.weights, **optimizer.slots}
-    variables |= {str(i): v.value for i, v in enumerate(task.model.non_trainable_variables)}
+    variables |= {str(i): v.value for i, v in enumerate(objective.model.non_trainable_variables)}
     return {name: variable.numpy() for name, variable in variables.items()}
 
 
@@ -76,8 +77,8 @@ def test_the_same_steps_on_two_devices(tmp_path, common, changes, atol, monkeypa
 
 def graph_of_step(**options):
     """Return the graph of a traced step, and all nodes including its functions' nodes."""
-    task = PretrainingTask(training_helpers.config(0.1))
-    step, _ = make_step(task, 1e-3, **options)
+    objective = PretrainingObjective(training_helpers.config(0.1))
+    step, _ = make_step(objective, 1e-3, **options)
     batch = batch_of_step(0)
     graph = tf.function(step).get_concrete_function(batch).graph.as_graph_def()
     nodes = [node for function in graph.library.function for node in function.node_def]
@@ -167,15 +168,15 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
 def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     """The loss is so small that its float16 gradients are 0 without the scale."""
 
-    class Small(PretrainingTask):
+    class Small(PretrainingObjective):
         def losses(self, outputs, batch, weights, training=True):
             losses = super().losses(outputs, batch, weights)
             return {name: loss * 1e-7 for name, loss in losses.items()}
 
     def gradients(float16):
         keras.utils.set_random_seed(7)
-        task = Small(training_helpers.config(), "mixed_float16" if float16 else None)
-        step, optimizer = make_step(task, 0.0)
+        objective = Small(training_helpers.config(), "mixed_float16" if float16 else None)
+        step, optimizer = make_step(objective, 0.0)
         batch = batch_of_step(0)
         step(batch)
         # The first moment is a tenth of the gradient.
@@ -187,7 +188,7 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
 
 
 def test_frozen_layers_do_not_change(tmp_path, two_layers):
-    before = checkpoints.tensors(PretrainingTask(training_helpers.config()).model)
+    before = checkpoints.tensors(PretrainingObjective(training_helpers.config()).model)
     keras.utils.set_random_seed(7)
     run(tmp_path, 3, num_frozen_layers=1, total=4)
     after = tensors(tmp_path)

@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf import training
 from bert_tf.device_check.checks import RECORDED
 from bert_tf.optimization import optimizers
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import features, run_python
 from tests.optimization import golden_fit
 from tests.training.training_helpers import Batches, config, mirrored, one_device
@@ -166,7 +166,7 @@ def test_callbacks_read_and_set_the_learning_rate():
 
 
 def fit_in_loop(optimizer, folder):
-    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(folder))
+    loop = training.Loop(lambda: PretrainingObjective(config()), one_device(), str(folder))
     loop.train(Batches(), optimizer, 1)
 
 

@@ -45,8 +45,11 @@ def test_a_seed_gives_the_same_masks(encoder_folder):
     fill_mask, runs = make(encoder_folder), []
     for seed in (0, 0, 1):
         data = fill_mask._data({"train": TEXTS}, seed=seed)
-        task, features = data.make_task(fill_mask.model), fill_mask._features(data, "train")
-        batches, num_steps, _ = fill_mask._batches(features, task, FitConfig(batch_size=8))
+        objective, features = (
+            data.make_objective(fill_mask.model),
+            fill_mask._features(data, "train"),
+        )
+        batches, num_steps, _ = fill_mask._batches(features, objective, FitConfig(batch_size=8))
         batches = batches.take(2 * num_steps).as_numpy_iterator()
         runs.append([row for batch in batches for row in batch["input_ids"].tolist()])
     assert runs[0] == runs[1] != runs[2] and sorted(runs[0][:40]) != sorted(runs[0][40:])

@@ -10,7 +10,7 @@ import pytest
 
 import bert_tf
 from bert_tf.errors import Stopped
-from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.classification.objective import ClassificationObjective
 from tests.common import WORDS, tiny
 from tests.pipelines.classifier_helpers import LABELS, TEXTS, make
 from tests.pipelines.conftest import write_release_folder
@@ -61,7 +61,7 @@ def test_a_stopped_call_is_resumed(dropout_folder, tmp_path, monkeypatch):
     with pytest.raises(Stopped):
         fit(dropout_folder, tmp_path / "other", [stop])
     with monkeypatch.context() as patch, pytest.raises(TypeError):  # in the second validation
-        patch.setattr(ClassificationTask, "metrics", None)
+        patch.setattr(ClassificationObjective, "metrics", None)
         fit(dropout_folder, tmp_path / "other", seed=1)
     other, rest = fit(dropout_folder, tmp_path / "other", seed=1)
     assert rest.epoch == [1, 2]

@@ -126,7 +126,7 @@ def test_batches(encoder_folder, caplog):
     for ids, (a, b) in zip(first["input_ids"] + second["input_ids"], PAIRS[:3], strict=True):
         assert ids == pack_pair(tokenizer.encode(a), tokenizer.encode(b), tokenizer, 8)["input_ids"]
     assert classifier.config.num_texts == 2
-    assert classifier.model.task.class_weights == (0.5, 1.0)
+    assert classifier.model.objective.class_weights == (0.5, 1.0)
     shuffled = captured_fit(classifier, TEXTS, LABELS, batch_size=4, steps_per_epoch=7)
     assert "`texts`: found single texts, but the model was trained on pairs" in caplog.text
     assert len(shuffled) == 7

@@ -117,10 +117,10 @@ def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     assert caplog.text.count("1 entities start or end inside a word") == 1
     captured_fit(ner, TEXTS, ENTITIES, class_weight={"O": 0.25})
     names = ner.config.tags.names
-    assert ner.model.task.class_weights == tuple(0.25 if x == "O" else 1.0 for x in names)
+    assert ner.model.objective.class_weights == tuple(0.25 if x == "O" else 1.0 for x in names)
     captured_fit(ner, TEXTS, ENTITIES, class_weight="balanced")
     missing = names.index("I-PER")
-    assert ner.model.task.class_weights[missing] == 1 < max(ner.model.task.class_weights)
+    assert ner.model.objective.class_weights[missing] == 1 < max(ner.model.objective.class_weights)
     assert "`class_weight=balanced`: no example has the labels I-" in caplog.text
 
 

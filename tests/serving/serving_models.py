@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.tasks.classification.options import ClassificationConfig, NumericFeature
-from bert_tf.tasks.features.pipeline import TokenVectorsConfig
-from bert_tf.tasks.fill_mask.pipeline import FillMaskConfig
+from bert_tf.tasks.features.task import TokenVectorsConfig
+from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.registry import served_tasks

@@ -6,11 +6,11 @@ import tensorflow as tf
 
 from bert_tf.data import records
 from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
-from bert_tf.tasks.classification.task import TASK_CLASSES
+from bert_tf.tasks.classification.objective import OBJECTIVES
+from bert_tf.tasks.question_answering.objective import QuestionAnsweringObjective
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
+from bert_tf.tasks.token_classification.objective import TokenClassificationObjective
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
-from bert_tf.tasks.token_classification.task import TokenClassificationTask
 from tests.common import WITHOUT_DROPOUT, tiny
 
 # Like TINY, but without dropout and quicker to build and trace.
@@ -25,22 +25,22 @@ def small_config(**changes):
 def classification_task(
     config, task_type="classification", dtype=None, class_weights=None, **options
 ):
-    """Return a task of `TASK_CLASSES` with three labels."""
+    """Return a task of `OBJECTIVES` with three labels."""
     model = BertClassifier(config, 1 if task_type == "regression" else 3, dtype, **options)
-    return TASK_CLASSES[task_type](model, class_weights=class_weights)
+    return OBJECTIVES[task_type](model, class_weights=class_weights)
 
 
 def span_task(config):
-    """Return a `QuestionAnsweringTask`."""
+    """Return a `QuestionAnsweringObjective`."""
     options = QuestionAnsweringConfig(config, n_best_size=3)
-    return QuestionAnsweringTask(BertSpanLabeler(config), options)
+    return QuestionAnsweringObjective(BertSpanLabeler(config), options)
 
 
 def tag_task(config):
-    """Return a `TokenClassificationTask` with three tags."""
+    """Return a `TokenClassificationObjective` with three tags."""
     tags = Tags(("O", "B-X", "I-X"), "iob2", "iob2")
     options = TokenClassificationConfig(config, "", max_seq_length=8, tags=tags)
-    return TokenClassificationTask(BertTokenClassifier(config, 3), options)
+    return TokenClassificationObjective(BertTokenClassifier(config, 3), options)
 
 
 def first_batch(features, length_multiple=None):
@@ -51,8 +51,8 @@ def first_batch(features, length_multiple=None):
     return records.trim(batch, schema, length_multiple) if length_multiple else batch
 
 
-def make_task_and_batch(task_type, num_labels):
-    """Return a task of `TASK_CLASSES` and a batch of four examples with labels."""
+def make_objective_and_batch(task_type, num_labels):
+    """Return a task of `OBJECTIVES` and a batch of four examples with labels."""
     rng = np.random.default_rng(0)
     labels = {
         "classification": rng.integers(0, num_labels, 4).astype("int32"),
@@ -65,8 +65,8 @@ def make_task_and_batch(task_type, num_labels):
         "segment_ids": np.zeros((4, 6), "int32"),
     }
     keras.utils.set_random_seed(1)
-    task = TASK_CLASSES[task_type](BertClassifier(small_config(), num_labels))
-    for weights in task.model.trainable_variables[-2:]:
+    objective = OBJECTIVES[task_type](BertClassifier(small_config(), num_labels))
+    for weights in objective.model.trainable_variables[-2:]:
         weights.assign(rng.normal(size=weights.shape))  # makes the answers differ
-    batch[task.label_name] = labels[task_type]
-    return task, {name: tf.constant(value) for name, value in batch.items()}
+    batch[objective.label_name] = labels[task_type]
+    return objective, {name: tf.constant(value) for name, value in batch.items()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.common import QUICK_RUN, write_files, write_model
-from tests.tasks.task_helpers import make_task_and_batch
+from tests.tasks.task_helpers import make_objective_and_batch
 
 
 def softplus(x):
@@ -23,24 +23,28 @@ def softplus(x):
 def test_losses(task_type, loss, class_weights):
     """The loss of an example is the formula's; class weights are in the training loss only."""
     num_labels = 1 if task_type == "regression" else 3
-    task, batch = make_task_and_batch(task_type, num_labels)
-    task.class_weights = class_weights
-    outputs = task.model(batch, training=False)
-    logits, labels = outputs["logits"].numpy(), batch[task.label_name].numpy()
+    objective, batch = make_objective_and_batch(task_type, num_labels)
+    objective.class_weights = class_weights
+    outputs = objective.model(batch, training=False)
+    logits, labels = outputs["logits"].numpy(), batch[objective.label_name].numpy()
     weighted, expected = (
         [loss(y, z, np.array(w)) for y, z in zip(labels, logits, strict=True)]
         for w in (class_weights or (1,) * 3, (1,) * 3)
     )
-    predictions = task.predictions(outputs, batch)
+    predictions = objective.predictions(outputs, batch)
     np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
     for training, values in ((True, weighted), (False, expected)):
-        (total,) = task.losses(outputs, batch, task.loss_weights(batch), training).values()
+        (total,) = objective.losses(
+            outputs, batch, objective.loss_weights(batch), training
+        ).values()
         np.testing.assert_allclose(total, np.mean(values), rtol=1e-4)
-    assert predictions[task.answer_name].shape == ((4,) if num_labels == 1 else (4, num_labels))
-    metrics = task.metrics({name: value.numpy() for name, value in predictions.items()})
-    assert sorted(metrics) == sorted(task.metric_names)
+    assert predictions[objective.answer_name].shape == (
+        (4,) if num_labels == 1 else (4, num_labels)
+    )
+    metrics = objective.metrics({name: value.numpy() for name, value in predictions.items()})
+    assert sorted(metrics) == sorted(objective.metric_names)
     assert metrics["loss"] == metrics["eval_loss"] == pytest.approx(np.mean(expected), rel=1e-4)
-    for name, (values, _) in task.fit_metrics(outputs, batch).items():
+    for name, (values, _) in objective.fit_metrics(outputs, batch).items():
         assert np.mean(values) == metrics.get(f"eval_{name}", np.mean(values))
 
 
@@ -52,4 +56,4 @@ def test_the_flag_of_class_weights(run_script, experiments, tmp_path, choice, ex
         f"--output_dir={tmp_path}/out", f"--class_weights={choice}", *write_model(tmp_path),
         *QUICK_RUN,
     )  # fmt: skip
-    assert experiments[0].data.make_task(None).class_weights == expected
+    assert experiments[0].data.make_objective(None).class_weights == expected

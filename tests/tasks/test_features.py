@@ -13,8 +13,8 @@ import bert_tf
 from bert_tf.data import features as features_module
 from bert_tf.io import files, processes
 from bert_tf.tasks.classification.examples import Example, make_features
+from bert_tf.tasks.classification.objective import make_model
 from bert_tf.tasks.classification.options import ClassificationConfig
-from bert_tf.tasks.classification.task import make_model
 from tests.common import QUICK_RUN, TINY, WORDS, write_model, write_vocab
 from tests.squad_helpers import letters
 from tests.tasks.task_helpers import first_batch, small_config

@@ -11,7 +11,7 @@ from bert_tf import checkpoints
 from bert_tf.data.tables import open_table
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
-from bert_tf.tasks.multiple_choice.pipeline import make_examples
+from bert_tf.tasks.multiple_choice.task import make_examples
 from tests.common import features, read_results, read_table, write_files
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test

@@ -1,4 +1,4 @@
-"""The example in examples/topics.py: a module and a registry entry make a new task."""
+"""The example in examples/topics.py: a module and a registry entry make a new objective."""
 
 import importlib
 import sys

@@ -8,9 +8,9 @@ import tensorflow as tf
 from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.modeling import BertClassifier, BertSpanLabeler
-from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.classification.objective import ClassificationObjective
+from bert_tf.tasks.question_answering.objective import QuestionAnsweringObjective
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
 from tests.common import QUICK_RUN, write_files, write_model
 from tests.data.record_helpers import writing
 from tests.tasks.task_helpers import small_config
@@ -126,16 +126,18 @@ def test_masked_padding_has_no_effect_on_question_answering():
     for mask_padding in (True, False):
         keras.utils.set_random_seed(0)
         config = small_config(max_position_embeddings=S, initializer_range=0.5)
-        task = QuestionAnsweringTask(
+        objective = QuestionAnsweringObjective(
             BertSpanLabeler(config),
             QuestionAnsweringConfig(config, n_best_size=5),
             mask_padding=mask_padding,
         )
         losses, predictions = [], []
         for batch in (whole, short):
-            outputs = task.model(batch, training=False)
-            losses.append(float(task.losses(outputs, batch, task.loss_weights(batch))["span_loss"]))
-            predictions.append(task.predictions(outputs, batch))
+            outputs = objective.model(batch, training=False)
+            losses.append(
+                float(objective.losses(outputs, batch, objective.loss_weights(batch))["span_loss"])
+            )
+            predictions.append(objective.predictions(outputs, batch))
         if not mask_padding:
             assert losses[0] > losses[1] + 0.1
             continue
@@ -151,7 +153,7 @@ def test_batches_of_different_lengths_are_not_retraced(tmp_path, count):
     strategy = one_device() if count == 1 else mirrored(count)
     config = small_config(max_position_embeddings=S)
     loop = training.Loop(
-        lambda: ClassificationTask(BertClassifier(config, 2)), strategy, str(tmp_path / "out")
+        lambda: ClassificationObjective(BertClassifier(config, 2)), strategy, str(tmp_path / "out")
     )
     data = make_input(input_pipeline.EvaluationInput, path, 1)
     assert len({batch["input_ids"].shape[1] for batch in data.batches()}) > 4

@@ -10,11 +10,15 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.data.tables import open_table
 from bert_tf.tasks.registry import load_config
+from bert_tf.tasks.sentence_embedding.objective import (
+    SentenceEmbeddingObjective,
+    make_examples,
+    make_model,
+)
 from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
     SentenceEmbeddingOptions,
 )
-from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask, make_examples, make_model
 from tests.common import read_results, read_table, write_model
 from tests.tasks.conftest import make_run
 from tests.tasks.task_helpers import SMALL, small_config
@@ -78,8 +82,10 @@ def test_the_search_counts_equal_texts_once():
     """A text that answers two queries is one document, relevant to both."""
     vectors = np.float32([[[1, 0], [1, 0]], [[0, 1], [1, 0]], [[1, 0], [0, 1]]])
     config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
-    task = SentenceEmbeddingTask(make_model(config), config, (2, False), False, is_training=False)
-    found = task.metrics({"vectors": vectors, "text_ids": np.array([[0, 1], [2, 1], [0, 3]])})
+    objective = SentenceEmbeddingObjective(
+        make_model(config), config, (2, False), False, is_training=False
+    )
+    found = objective.metrics({"vectors": vectors, "text_ids": np.array([[0, 1], [2, 1], [0, 3]])})
     # Query 0 has both documents; query 2 only document 1, which comes second.
     assert found["eval_recall@10"] == 1
     assert found["eval_mrr@10"] == 0.75
@@ -87,8 +93,10 @@ def test_the_search_counts_equal_texts_once():
 
 def test_a_single_pair_has_no_correlation():
     config = SentenceEmbeddingConfig(small_config(), pooling="mean", normalize=False)
-    task = SentenceEmbeddingTask(make_model(config), config, (2, True), True, is_training=False)
-    found = task.metrics({"vectors": np.ones((1, 2, 4)), "label_value": np.ones(1)})
+    objective = SentenceEmbeddingObjective(
+        make_model(config), config, (2, True), True, is_training=False
+    )
+    found = objective.metrics({"vectors": np.ones((1, 2, 4)), "label_value": np.ones(1)})
     np.testing.assert_equal(found, {"eval_spearman": np.nan, "eval_pearson": np.nan})
 
 

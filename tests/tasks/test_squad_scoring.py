@@ -7,8 +7,8 @@ import pytest
 from bert_tf.tasks.question_answering import scoring
 from bert_tf.tasks.question_answering.decoding import QuestionPrediction
 from bert_tf.tasks.question_answering.examples import Answer, Question
+from bert_tf.tasks.question_answering.objective import Answers
 from bert_tf.tasks.question_answering.options import QuestionAnsweringOptions
-from bert_tf.tasks.question_answering.task import Answers
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The task configuration next to the weights, and its options, for every task."""
+"""The task configuration next to the weights, and its options, for every objective."""
 
 import dataclasses
 import json

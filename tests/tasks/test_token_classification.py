@@ -12,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data.columns import RowErrors
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tasks.token_classification import examples, schemes, scoring, served, task
+from bert_tf.tasks.token_classification import examples, objective, schemes, scoring, served
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
@@ -98,7 +98,7 @@ def test_scores_are_those_of_conlleval_for_any_tags():
 def test_accuracy_is_that_of_the_written_columns():
     """An I after O in iob1 equals a B in iob2."""
     config = TokenClassificationConfig(TINY, "", max_seq_length=4, tags=NAMES)
-    found = task.TokenClassificationTask(None, config).metrics({
+    found = objective.TokenClassificationObjective(None, config).metrics({
         "predicted": np.array([[0, 2, 2, 0]]), "tag_ids": np.array([[0, 1, 2, 0]]),
         "word_starts": np.array([[0, 2, 1, 0]]), "loss": np.zeros(1),
     })  # fmt: skip
@@ -129,7 +129,7 @@ def test_column_files(tmp_path):
     found = examples.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
     # The output keeps all lines of the input.
-    task.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
+    objective.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
     assert list(filter(None, written)) == [f"{line} O" for line in lines if line]
@@ -178,15 +178,15 @@ def test_comments_and_line_ends(tmp_path, text, words):
 def test_invalid_tags(tmp_path):
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = examples.ColumnFiles(tmp_path).read("train")
-    tags = task.infer_tags(sentences)
+    tags = objective.infer_tags(sentences)
     assert tags == (("O", "B-X", "I-X"), "iob2", "iob2")
     with pytest.raises(
         bert_tf.UserError, match=r"train\.txt, line 4: .* PER, .*`learn_scheme=none`"
     ):
-        task.valid_sentences(sentences, tags, RowErrors())
-    assert task.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
+        objective.valid_sentences(sentences, tags, RowErrors())
+    assert objective.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
     # The next sentence starts the document.
-    (kept,) = task.valid_sentences(sentences, tags, RowErrors(skip=True))
+    (kept,) = objective.valid_sentences(sentences, tags, RowErrors(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     with pytest.raises(bert_tf.UserError, match="I-N, B-N in the scheme iob2, expected one of O, "):
         tags.convert(sentence(["a"], ["I-N"]))
@@ -195,7 +195,7 @@ def test_invalid_tags(tmp_path):
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
 def test_words_that_columns_cannot_hold(tmp_path, word):
     with pytest.raises(bert_tf.UserError, match=f"x: .*{word!r}".replace("\\", ".")):
-        task.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
+        objective.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_words_that_columns_cannot_hold(tmp_path, word):
 )
 def test_infer_tags(given, scheme, expected, converted):
     sentences = [sentence("abc"[: len(given.split())], given.split())]
-    tags = task.infer_tags(sentences, scheme)
+    tags = objective.infer_tags(sentences, scheme)
     assert tags == expected and tags.convert(sentences[0]) == converted.split()
     assert tags.of_data(sentences) == tags
 
@@ -220,7 +220,7 @@ def test_iob1_is_kept_on_request(caplog):
     sentences = [sentence("ab", ["O", "I-X"])]
     for scheme in ("iob2", "iob1"):
         options = TokenClassificationOptions(output_scheme=scheme)
-        tags = task._infer_tags(options, None, sentences)
+        tags = objective._infer_tags(options, None, sentences)
         assert tags.data_scheme == scheme and tags.of_data(sentences) == tags
     assert caplog.text.count("`output_scheme=iob1` keeps iob1") == 1
 
@@ -246,7 +246,7 @@ def test_tfds_sentences(tmp_path):
 
     (found,) = make().read("train")
     assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
-    task.write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
+    objective.write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
     assert (tmp_path / "found.txt").read_text() == "a O\nd\u00a0e O\n\n"
     for split in splits:
         with pytest.raises(bert_tf.UserError, match=f"letters, {split}, example 1: "):
@@ -272,7 +272,7 @@ def sentence(words, tags, leading_lines=()):
 def rows_of(sentences, tokenizer, **options):
     """Return the features of each window, a list of dicts of lists."""
     config = TokenClassificationConfig(TINY, "", tags=NAMES, **options)
-    batch = first_batch(task.make_features(sentences, tokenizer, config))
+    batch = first_batch(objective.make_features(sentences, tokenizer, config))
     rows = zip(*(x.numpy().tolist() for x in batch.values()), strict=True)
     return [dict(zip(batch, row, strict=True)) for row in rows]
 
@@ -302,7 +302,7 @@ def test_every_word_is_tagged_once_in_order(tokenizer, document_context):
         for index, tag, start in zip(
             row["input_ids"], row["tag_ids"], row["word_starts"], strict=True
         ):
-            if start == task.SENTENCE_START:
+            if start == objective.SENTENCE_START:
                 found.append([])
                 letters.append([])
             if start:

@@ -10,7 +10,7 @@ import bert_tf
 from bert_tf import tokenization
 from bert_tf.data import dynamic_masking
 from bert_tf.errors import UserError
-from bert_tf.tasks.fill_mask.pipeline import FillMaskConfig
+from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tokenization import normalization
 from tests.tokenization import hard_strings
 

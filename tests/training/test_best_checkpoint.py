@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import checkpoints, configs, training
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.training.training_helpers import (
     Batches,
     SomeBatches,
@@ -22,7 +22,7 @@ from tests.training.training_helpers import (
 )
 
 
-class ScriptedTask(PretrainingTask):
+class ScriptedObjective(PretrainingObjective):
     """A task whose evaluations return metrics scripted by the test."""
 
     script = ()
@@ -38,12 +38,12 @@ def run_scripted(output_dir, script, steps, start=0, **options):
     """Train with an evaluation every 2 steps; the first returns `script[start]`."""
     keras.utils.set_random_seed(7)
 
-    def make_task():
-        task = ScriptedTask(config(0.1))
-        task.script, task.num_evaluations = script, start
-        return task
+    def make_objective():
+        objective = ScriptedObjective(config(0.1))
+        objective.script, objective.num_evaluations = script, start
+        return objective
 
-    loop = training.Loop(make_task, one_device(), str(output_dir))
+    loop = training.Loop(make_objective, one_device(), str(output_dir))
     train = configs.TrainConfig(eval_steps=2, **options)
     loop.train(Batches(), make_adam(loop), steps, train, SomeBatches())
     return loop
@@ -80,7 +80,7 @@ def test_best_checkpoint_is_kept(scripted):
     assert not any("adam" in name for name in best), "only weights are kept"
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
-    loop = training.Loop(lambda: ScriptedTask(config(0.1)), one_device(), str(scripted))
+    loop = training.Loop(lambda: ScriptedObjective(config(0.1)), one_device(), str(scripted))
     loop.use_best("accuracy")
     assert loop.step == 4
     weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
@@ -115,7 +115,7 @@ def evaluated_steps(output_dir):
 
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
-    loop = training.Loop(lambda: PretrainingTask(config(0.1)), one_device(), str(tmp_path))
+    loop = training.Loop(lambda: PretrainingObjective(config(0.1)), one_device(), str(tmp_path))
     loop.train(Batches(), make_adam(loop), 8)
     assert_same(scripted, tmp_path)
     assert evaluated_steps(scripted) == [2, 4, 6, 8]
@@ -132,6 +132,6 @@ def test_interrupted_evaluation_runs_again(tmp_path):
 
 
 def test_without_a_best_checkpoint_is_an_error(tmp_path):
-    loop = training.Loop(lambda: ScriptedTask(config()), one_device(), str(tmp_path))
+    loop = training.Loop(lambda: ScriptedObjective(config()), one_device(), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match="best_metric"):
         loop.use_best("accuracy")

@@ -1,4 +1,4 @@
-"""Keras' `fit` of a model with a `Task` makes the steps of one device on any devices and batches.
+"""Keras' `fit` with an objective makes the steps of one device on any devices and batches.
 
 As a script, it fits on the current backend: `python test_fit_equals_loop.py FOLDER CASE...`.
 """
@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from bert_tf.modeling import BertMultipleChoice, Dropout
 from bert_tf.modeling.layer_states import named_layers
-from bert_tf.tasks.multiple_choice.pipeline import MultipleChoiceTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceObjective
+from bert_tf.tasks.sentence_embedding.objective import SentenceEmbeddingObjective
+from bert_tf.tasks.sentence_embedding.objective import make_model as make_sentence_model
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
-from bert_tf.tasks.sentence_embedding.task import SentenceEmbeddingTask
-from bert_tf.tasks.sentence_embedding.task import make_model as make_sentence_model
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import features, run_python
 from tests.tasks.task_helpers import classification_task, span_task, tag_task
 from tests.training.training_helpers import config, mirrored
@@ -29,10 +29,10 @@ S, RATE, COUNTS = 8, 0.03, (8, 7, 5)
 def sentence_task(loss, num_texts, has_scores):
     options = SentenceEmbeddingConfig(config(), pooling="mean", loss=loss, temperature=1.0)
     model = make_sentence_model(options)
-    return SentenceEmbeddingTask(model, options, (num_texts, has_scores), has_scores)
+    return SentenceEmbeddingObjective(model, options, (num_texts, has_scores), has_scores)
 
 
-# Functions that make the task, and the names of the labels with their upper bounds and shapes.
+# Functions that make the objective, and the names of the labels with their upper bounds and shapes.
 CASES = {
     "classification": (lambda: classification_task(config()), {"label_ids": (3, ())}),
     "class_weights": (
@@ -46,7 +46,10 @@ CASES = {
     "multi_label": (
         lambda: classification_task(config(), "multi_label"), {"label_values": (2, (3,))}
     ),
-    "choice": (lambda: MultipleChoiceTask(BertMultipleChoice(config())), {"label_ids": (2, ())}),
+    "choice": (
+        lambda: MultipleChoiceObjective(BertMultipleChoice(config())),
+        {"label_ids": (2, ())},
+    ),
     "span": (lambda: span_task(config()), {"start_positions": (S, ()), "end_positions": (S, ())}),
     "tags": (
         lambda: tag_task(config()),
@@ -57,26 +60,26 @@ CASES = {
     "cosent": (lambda: sentence_task("cosent", 2, True),
                {"label_value": (None, ()), "text_ids": (9, (2,))}),
     "pretraining": (
-        lambda: PretrainingTask(config()),
+        lambda: PretrainingObjective(config()),
         {"masked_lm_ids": (50, (2,)), "masked_lm_weights": (2, (2,)),
          "next_sentence_labels": (2, (1,))},
     ),
     "masked_lm": (
-        lambda: PretrainingTask(config(), has_pairs=False),
+        lambda: PretrainingObjective(config(), has_pairs=False),
         {"masked_lm_ids": (50, (2,)), "masked_lm_weights": (2, (2,))},
     ),
 }  # fmt: skip
 
 
-def make_task(case, start=None):
+def make_objective(case, start=None):
     keras.utils.set_random_seed(3)
-    task = CASES[case][0]()
+    objective = CASES[case][0]()
     if start:
-        task.model.load_weights(start)
-    for _, layer in named_layers(task.model):
+        objective.model.load_weights(start)
+    for _, layer in named_layers(objective.model):
         if isinstance(layer, Dropout):
             layer.rate = 0.0
-    return task
+    return objective
 
 
 def batches(case, count):
@@ -106,13 +109,13 @@ def batches(case, count):
 
 def fit(case, start=None, **options):
     """Return the weights, losses and evaluations after an epoch of each number of examples."""
-    task, results = make_task(case, start), {}
-    model, task.model.task = task.model, task
+    objective, results = make_objective(case, start), {}
+    model, objective.model.objective = objective.model, objective
     model.compile(keras.optimizers.SGD(RATE), **options)
     for count in COUNTS:
         history = model.fit(batches(case, count), shuffle=False, verbose=0).history
         evaluation = model.evaluate(batches(case, count), return_dict=True, verbose=0)
-        assert evaluation.keys() == history.keys() and {*task.fit_metric_names} < {*history}
+        assert evaluation.keys() == history.keys() and {*objective.fit_metric_names} < {*history}
         results |= {f"{name}_{count}": values[0] for name, values in history.items()}
         results |= {f"val_{name}_{count}": value for name, value in evaluation.items()}
         results |= {f"{x.path}_{count}": np.array(x) for x in model.trainable_variables}
@@ -121,14 +124,14 @@ def fit(case, start=None, **options):
 
 def by_hand(case):
     """Return the weights and the mean losses of gradient descent on whole batches."""
-    task, results = make_task(case), {}
-    variables = {x.path: x.value for x in task.model.trainable_variables}
+    objective, results = make_objective(case), {}
+    variables = {x.path: x.value for x in objective.model.trainable_variables}
     for count in COUNTS:
         losses = []
         for batch in batches(case, count):
             with tf.GradientTape() as tape:
-                outputs = task.model(batch, training=True)
-                loss = sum(task.losses(outputs, batch, task.loss_weights(batch)).values())
+                outputs = objective.model(batch, training=True)
+                loss = sum(objective.losses(outputs, batch, objective.loss_weights(batch)).values())
             losses.append(float(loss))
             for name, gradient in tape.gradient(loss, variables).items():
                 if gradient is not None:
@@ -154,7 +157,7 @@ def test_fit_equals_steps_by_hand_on_any_number_of_replicas(case):
     with mirrored(2).scope():
         two = fit(case)
     assert_close(two, one)
-    start = make_task(case).model.trainable_variables
+    start = make_objective(case).model.trainable_variables
     assert max(np.abs(one[f"{x.path}_5"] - x).max() for x in start) > 1e-3
 
 
@@ -181,13 +184,13 @@ def test_what_compile_got_is_exact_on_three_replicas(loss):
     ],
 )
 def test_a_loss_of_keras_gets_targets_and_weights(case, loss):
-    task = make_task(case)
-    task.model.task = task
-    task.model.compile(keras.optimizers.SGD(RATE), loss)
+    objective = make_objective(case)
+    objective.model.objective = objective
+    objective.model.compile(keras.optimizers.SGD(RATE), loss)
     for count in COUNTS:
-        task.model.fit(batches(case, count), shuffle=False, verbose=0)
+        objective.model.fit(batches(case, count), shuffle=False, verbose=0)
     expected = by_hand(case)
-    for variable in task.model.trainable_variables:
+    for variable in objective.model.trainable_variables:
         assert_close({"": variable.numpy()}, {"": expected[f"{variable.path}_5"]})
 
 
@@ -195,7 +198,7 @@ def test_a_loss_of_keras_gets_targets_and_weights(case, loss):
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
 def test_fit_equals_that_on_jax(tmp_path):
     for case in CASES:
-        make_task(case).model.save_weights(tmp_path / f"{case}.weights.h5")
+        make_objective(case).model.save_weights(tmp_path / f"{case}.weights.h5")
     environment = {"KERAS_BACKEND": "jax", "PYTHONPATH": os.pathsep.join(sys.path)}
     run_python(__file__, tmp_path, *CASES, **environment)
     for case in CASES:

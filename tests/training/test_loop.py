@@ -15,7 +15,7 @@ from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from bert_tf.training import checkpointing, progress
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.training.training_helpers import (
     Batches,
     assert_same,
@@ -40,7 +40,7 @@ def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch)
 
 
 def test_nan_stops_the_run(tmp_path):
-    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(tmp_path))
+    loop = training.Loop(lambda: PretrainingObjective(config()), one_device(), str(tmp_path))
     with pytest.raises(
         bert_tf.UserError,
         match=r"is (nan|inf) at step (\d+); "

@@ -16,10 +16,10 @@ import bert_tf
 from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.device_check.checks import RECORDED, recorded_batch
-from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.classification.objective import ClassificationObjective
+from bert_tf.tasks.question_answering.objective import QuestionAnsweringObjective
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.task import QuestionAnsweringTask
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.training.training_helpers import (
     Batches,
     assert_same,
@@ -38,11 +38,11 @@ from tests.training.training_helpers import (
 def test_padding_is_left_out_where_nothing_reads_it(tmp_path, mask_padding, xla, expected):
     task_config = QuestionAnsweringConfig(config(), n_best_size=2, max_answer_length=3)
 
-    def make_task():
+    def make_objective():
         model = bert_tf.BertSpanLabeler(config())
-        return QuestionAnsweringTask(model, task_config, mask_padding=mask_padding)
+        return QuestionAnsweringObjective(model, task_config, mask_padding=mask_padding)
 
-    loop = training.Loop(make_task, one_device(), str(tmp_path))
+    loop = training.Loop(make_objective, one_device(), str(tmp_path))
     assert loop.model.skip_padding is mask_padding
     with pytest.raises(AttributeError):  # there are no data
         loop.train(None, make_adam(loop), 10, configs.TrainConfig(xla=xla))
@@ -51,12 +51,14 @@ def test_padding_is_left_out_where_nothing_reads_it(tmp_path, mask_padding, xla,
 
 def test_losses_equal_the_release():
     tiny, batch, golden = recorded_batch()
-    task = PretrainingTask(tiny)
-    checkpoints.warm_start(task.model, str(RECORDED / "bert_model.ckpt"))
-    outputs = task.model(batch)
-    losses = task.losses(outputs, batch, task.loss_weights(batch))
-    results = task.metrics({k: v.numpy() for k, v in task.predictions(outputs, batch).items()})
-    assert sorted(results) == sorted(task.metric_names)
+    objective = PretrainingObjective(tiny)
+    checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
+    outputs = objective.model(batch)
+    losses = objective.losses(outputs, batch, objective.loss_weights(batch))
+    results = objective.metrics(
+        {k: v.numpy() for k, v in objective.predictions(outputs, batch).items()}
+    )
+    assert sorted(results) == sorted(objective.metric_names)
     for name in ("masked_lm_loss", "next_sentence_loss"):
         np.testing.assert_allclose(losses[name], golden[name], atol=2e-5)
         np.testing.assert_allclose(results[name], golden[name], atol=2e-5)
@@ -105,7 +107,7 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
     other_files.identity = [2, 150, 2**62 + 1]
     other_files.masking = types.SimpleNamespace(identity=[0.2, 0])
     run(finished, 20, data=other_files, dtype="mixed_bfloat16")
-    monkeypatch.setattr(PretrainingTask, "key", {"class_weights": (1.0, 2.0)})
+    monkeypatch.setattr(PretrainingObjective, "key", {"class_weights": (1.0, 2.0)})
     adam = functools.partial(optimization.AdamWeightDecay, weight_decay=0.2, name="mine")
     run(finished, 20, total=22, rate=0.5, optimizer=adam, num_frozen_layers=1)
     for change in (
@@ -147,10 +149,10 @@ def test_finished_run_is_not_trained_again(finished, caplog):
 
 @pytest.mark.slow
 def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
-    def make_task():
-        return PretrainingTask(config())
+    def make_objective():
+        return PretrainingObjective(config())
 
-    loop = training.Loop(make_task, one_device(), str(tmp_path), str(plain_run))
+    loop = training.Loop(make_objective, one_device(), str(tmp_path), str(plain_run))
     optimizer = make_adam(loop, 0.0)
     loop.train(Batches(), optimizer, 1)
     first, second = tensors(plain_run), tensors(tmp_path)
@@ -173,7 +175,7 @@ def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
 
 def test_unusable_output_dir_is_an_error(tmp_path):
     """It has a different model, or none although one is required, or brackets in its name."""
-    weights = checkpoints.weights(PretrainingTask(config()).model)
+    weights = checkpoints.weights(PretrainingObjective(config()).model)
     values = {name: variable.numpy() for name, variable in weights.items()}
     checkpoints.write(str(tmp_path / "model.ckpt-1"), {**values, "global_step": np.int64(1)})
     for folder, options, message in (
@@ -183,7 +185,7 @@ def test_unusable_output_dir_is_an_error(tmp_path):
     ):
         with pytest.raises(bert_tf.UserError, match=f"`output_dir`: .*{message}"):
             training.Loop(
-                lambda: ClassificationTask(bert_tf.BertClassifier(config(), 2)),
+                lambda: ClassificationObjective(bert_tf.BertClassifier(config(), 2)),
                 one_device(),
                 str(tmp_path / folder),
                 **options,

@@ -13,7 +13,7 @@ from bert_tf.configs.train import TrainConfig
 from bert_tf.optimization import LAMB, AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.step import make_run_steps, make_train_step
-from tests.training.test_fit_equals_loop import batches, make_task
+from tests.training.test_fit_equals_loop import batches, make_objective
 from tests.training.training_helpers import assert_same, curves, mirrored, one_device, run
 
 
@@ -60,10 +60,10 @@ def test_examples_of_all_replicas_are_compared(case):
     results = []
     for strategy in (one_device(), mirrored(2)):
         with strategy.scope():
-            task, optimizer = make_task(case), AdamWeightDecay(1e-3)
-            optimizer.build(checkpointing.weights(task.model, trainable_only=True))
-            step = make_train_step(task, optimizer, TrainConfig())
-        steps = make_run_steps(step, task, strategy)
+            objective, optimizer = make_objective(case), AdamWeightDecay(1e-3)
+            optimizer.build(checkpointing.weights(objective.model, trainable_only=True))
+            step = make_train_step(objective, optimizer, TrainConfig())
+        steps = make_run_steps(step, objective, strategy)
         data = strategy.experimental_distribute_dataset(batches(case, 8))
         sums, _ = steps(iter(data), tf.constant(2))
         results.append([sums["loss"], sums["gradient_norm"], *optimizer.weights.values()])

@@ -14,7 +14,7 @@ import bert_tf
 from bert_tf import training
 from bert_tf.configs import DeviceConfig
 from bert_tf.training import cluster
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.training.training_helpers import (
     SomeBatches,
     assert_same,
@@ -140,7 +140,7 @@ def wait(processes, seconds=200):
 def test_two_workers_make_the_same_steps(plain_run, tmp_path, monkeypatch):
     """The workers have different numbers of masks."""
     processes = start_workers(tmp_path, {"steps": 20}, monkeypatch)
-    loop = training.Loop(lambda: PretrainingTask(config()), one_device(), str(plain_run))
+    loop = training.Loop(lambda: PretrainingObjective(config()), one_device(), str(plain_run))
     expected = loop.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
     assert_same(plain_run, tmp_path / "run", atol=1e-5)

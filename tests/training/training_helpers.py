@@ -1,4 +1,4 @@
-"""An artificial pre-training task, and its runs in this and other processes."""
+"""An artificial pre-training objective, and its runs in this and other processes."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import configs, optimization, training
 from bert_tf.data import input_pipeline
-from bert_tf.training.pretraining import PretrainingTask
+from bert_tf.training.pretraining import PretrainingObjective
 from tests.common import read_tensors, tiny
 
 
@@ -124,7 +124,7 @@ def run(
       **options: other fields of the `TrainConfig`.
     """
     loop = training.Loop(
-        lambda: PretrainingTask(config(dropout), dtype),
+        lambda: PretrainingObjective(config(dropout), dtype),
         strategy or one_device(),
         str(output_dir),
         init,

@@ -10,9 +10,13 @@ from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
-from bert_tf.tasks.classification.task import TASK_CLASSES, ClassificationTask, MultiLabelTask
+from bert_tf.tasks.classification.objective import (
+    OBJECTIVES,
+    ClassificationObjective,
+    MultiLabelObjective,
+)
 from bert_tf.tokenization.packing_graph import Windows, pack
-from bert_tf.training.task import ServedTask
+from bert_tf.training.objective import ServedTask
 
 
 def classification_servable(model, config, serving_config):
@@ -39,7 +43,7 @@ def classification_servable(model, config, serving_config):
         return make_outputs(prepared.call(inputs)["logits"])
 
     def make_outputs(logits):
-        answers = TASK_CLASSES[config.task_type].answers(logits, tf.nn)
+        answers = OBJECTIVES[config.task_type].answers(logits, tf.nn)
         # Models with `inputs="ids"` may be converted to LiteRT, which cannot repeat strings.
         names = _label_names(config, logits) if serving_config.inputs == "text" else {}
         return {"logits": logits, **answers, **names}
@@ -122,14 +126,14 @@ def _classify_documents(prepared, config, texts, numbers):
 def classification_answer(outputs, metadata):
     """Return the most probable label, and the probabilities of all labels."""
     probabilities = _by_label(outputs, metadata)
-    best = metadata["labels"][ClassificationTask.decide(outputs)]
+    best = metadata["labels"][ClassificationObjective.decide(outputs)]
     return {"label": best, "probabilities": probabilities}
 
 
 def multi_label_answer(outputs, metadata):
     """Return the labels above the threshold, and the probabilities of all labels."""
     probabilities = _by_label(outputs, metadata)
-    likely = itertools.compress(probabilities, MultiLabelTask.decide(outputs))
+    likely = itertools.compress(probabilities, MultiLabelObjective.decide(outputs))
     return {"labels": list(likely), "probabilities": probabilities}
 
 

@@ -1,276 +1,341 @@
-"""Classification, regression and multi-label classification: losses, metrics and runs."""
+"""`TextClassifier`: fine-tuning and prediction of labels or scores, on strings."""
 
+import dataclasses
 import itertools
+import operator
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+import keras
 import numpy as np
-from keras import ops
 
-from bert_tf import console
-from bert_tf.checkpoints import names
-from bert_tf.configs.task import base_split
-from bert_tf.data.features import digest
-from bert_tf.data.labels import Labels
+from bert_tf.checkpoints import read_metadata
+from bert_tf.checkpoints.warm_start import weight_shapes
+from bert_tf.configs.base import check_value
+from bert_tf.configs.task import check_labels
+from bert_tf.configs.task_names import PROBLEM_TYPES
+from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
+from bert_tf.data.containers import (
+    check_numbers,
+    iterate_texts,
+    label_names,
+    ordered_columns,
+    read_table,
+)
+from bert_tf.data.features import log_long_texts
 from bert_tf.errors import UserError
-from bert_tf.modeling import BertClassifier
-from bert_tf.tasks.classification import source as reading
-from bert_tf.tasks.classification.examples import make_features, warn_of_num_texts
-from bert_tf.tasks.classification.options import ClassificationConfig, DevSplit
-from bert_tf.training import results
-from bert_tf.training.task import Task, TaskData, argmax
+from bert_tf.io.json_files import Limits, Positive
+from bert_tf.tasks.base import Pipeline
+from bert_tf.tasks.classification.examples import examples_of, length_limits, warn_of_num_texts
+from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.objective import OBJECTIVES, ClassificationData, make_model, read
+from bert_tf.tasks.classification.options import ClassificationConfig
+from bert_tf.tasks.classification.served import SERVED, classification_servable
 
-# Above this standard deviation of the scores, a regression learns slowly.
-_MAX_DEVIATION = 10.0
+# Column names of the arguments of `fit`.
+_COLUMNS = (("text_a", "text_b"), "label")
 
 
-class ClassificationTask(Task):
-    """Trains a `BertClassifier` to choose one of L labels.
+class TextClassifier(Pipeline):
+    """Classifies or scores texts or pairs of texts.
 
-    Instead of `label_ids`, a batch may have distributions `label_values` (B, L).
+    >>> classifier = bert_tf.TextClassifier.from_preset(
+    ...     "uncased_L-4_H-256_A-4", labels=["negative", "positive"]
+    ... )
+    >>> texts, labels = ["A delight.", "Too long."], ["positive", "negative"]
+    >>> history = classifier.fit(texts, labels, epochs=1, verbose=0)
+    >>> answer, = classifier.predict(["A delight."])
+    >>> sorted(answer), sorted(answer["probabilities"])
+    (['label', 'probabilities'], ['negative', 'positive'])
+    >>> classifier.save_to_preset("sentiment")
+    >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
+
+    The answer is one label, any number of labels or a score: `from_preset` takes the `task_type`
+    "classification", "multi_label" or "regression". Without it and without a saved type, a head
+    with one output is a regression, others are classifications. `labels` are in the order of their
+    ids; `num_classes`, instead of `labels`, names them "0", "1" and so on. `model` is a
+    `BertClassifier`, `config` a `ClassificationConfig`.
+
+    Data of `fit` and `evaluate`:
+      texts: a list of texts or of pairs (text_a, text_b), or a tuple of two lists;
+        a table of texts and labels, with columns such as "text" and "label";
+        a list of `InputExample`, with their labels; or
+        a finite `tf.data.Dataset` or `keras.utils.PyDataset` of batches (texts, labels) or
+        (texts, labels, sample weights), which is read once.
+      labels: a label for each text: its name, its index or a row of probabilities. For
+        "multi_label" a list of labels or a row of 0 and 1; for "regression" a number. None if
+        `texts` contains the labels.
+      sample_weight: loss weight of each text.
+
+    Options of `fit`:
+      class_weight: dict from labels to the loss weights of their texts, 1 if missing; weights in
+        the order of the labels; or "balanced", which gives each label the same total weight.
     """
 
-    task_type = "classification"
-    activation = "softmax"
-    # The label in a batch.
-    label_name = "label_ids"
-    # The main entry of `answers`.
-    answer_name = "probabilities"
-    loss_names = ("classification_loss",)
-    fit_metric_names = ("accuracy",)
-    metrics_used: tuple[str, ...] = ("accuracy",)
+    name = "classification"
+    config_class = ClassificationConfig
+    read = staticmethod(read)
+    make_model = staticmethod(make_model)
+    make_servable = staticmethod(classification_servable)
+    served = SERVED
+    arguments = ("texts", "labels", "sample_weight")
+    preset_options = ("num_classes", "num_texts")
+    fit_options = ("class_weight",)
+    config: ClassificationConfig
 
-    def __init__(self, model, more_metrics=(), class_weights=None):
-        """Create the task of a model; `more_metrics` are names of `results.METRICS`."""
-        self.model, self.class_weights = model, class_weights
-        self.metrics_used = (*self.metrics_used, *more_metrics)
-        self.metric_names = (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
-        self.key = {"class_weights": class_weights}
+    @property
+    def activation(self):
+        return OBJECTIVES[self.config.task_type].activation
 
     @classmethod
-    def answers(cls, logits, nn=ops):
-        """Return a dict of answers for float32 logits (B, L); `nn` is tf.nn in a served graph."""
-        return {"probabilities": getattr(nn, cls.activation)(logits)}
+    def _config_values(cls, files, stored, values):
+        if (num_classes := values.pop("num_classes", None)) is not None:
+            if "labels" in values:
+                raise UserError("`labels` cannot be combined with `num_classes`")
+            if num_classes < 2:
+                other = 'at least 2; for a score, use `task_type="regression"` without it'
+                raise UserError(f"`num_classes={num_classes}`: expected {other}")
+            values["labels"] = range(num_classes)
+        task_type = values.get("task_type") or (stored.task_type if stored else None)
+        if task_type is None:
+            task_type = _recorded_task_type(files.checkpoint)
+        labels = _choose_labels(values.get("labels"), task_type, stored, files.checkpoint)
+        num_texts = stored.num_texts if stored else 1
+        return {"num_texts": num_texts, **values, "task_type": task_type, "labels": labels}
 
-    @staticmethod
-    def decide(predictions):
-        """Return the predicted label ids (...) for a dict of arrays (..., L) of `answers`."""
-        return predictions["probabilities"].argmax(-1)
+    def predict(
+        self,
+        texts: Any,
+        batch_size: int | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+    ) -> Any:
+        """Predict labels or scores.
 
-    def losses(self, outputs, batch, weights, training=True):
-        losses = self._example_losses(outputs, batch, training)
-        losses = ops.sum(losses * self.example_weights(batch))
-        return {self.loss_names[0]: losses / weights["examples"]}
+        Args:
+          texts: a text, or texts as in `fit`; the labels of a dataset are ignored.
+          batch_size: number of texts per step; None for 32 (long texts) to 256 (short texts).
+          top_k: number of probabilities in an answer, the highest first; None for all, in the order
+            of the labels.
+          threshold: the probability from which "multi_label" predicts a label, 0.5 by default.
 
-    def _example_losses(self, outputs, batch, training=False):
-        logits, is_soft = outputs["logits"], "label_values" in batch
-        loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
-        labels = batch["label_values" if is_soft else "label_ids"]
-        losses = loss(labels, logits, from_logits=True)
-        return losses * self.class_factors(batch) if training else losses
+        Returns:
+          A list of dicts, one per text, or a single dict if `texts` is a str: "label", or "labels"
+          for "multi_label", and "probabilities" by label; "score" and "logits" for "regression".
 
-    def _labels(self, batch):
-        """Return the labels, as indices where the batch has distributions."""
-        if self.label_name in batch:
-            return batch[self.label_name]
-        return argmax(batch["label_values"])
+        Raises:
+          UserError: if an argument is invalid.
+        """
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size, top_k, threshold)[0]
+        check_value("top_k", top_k, Positive | None)
+        check_value("threshold", threshold, Annotated[float | None, Limits(0, 1)])
+        if top_k is not None and not self.config.labels:
+            raise UserError("`top_k` cannot be combined with `task_type=regression`")
+        if threshold is not None and self.config.task_type != "multi_label":
+            raise UserError("`threshold` requires `task_type=multi_label`")
+        answers = self._predict(texts, batch_size)
+        for answer in answers:
+            if threshold is not None:
+                likely = answer["probabilities"].items()
+                answer["labels"] = [name for name, x in likely if x >= threshold]
+            if top_k is not None:
+                answer["probabilities"] = _best(answer["probabilities"].items(), top_k)
+        return answers
 
-    def fit_metrics(self, outputs, batch):
-        return {"accuracy": (self._is_correct(outputs["logits"], self._labels(batch)),
-                             self._is_real(batch))}  # fmt: skip
+    def _predict(self, texts, batch_size=None, output=None):
+        """Return the answer, or an output of the model, for each text."""
+        if not operator.length_hint(texts, 1):
+            return []
+        examples = self._examples((texts,), self.arguments, "test")
+        texts = [list(x.texts().values()) for x in examples]
+        log_long_texts("texts", texts, self.tokenizer, self.config, **length_limits(self.config))
+        # With an empty second text, a model of pairs gives the same answer as for a single text.
+        num_texts = self._num_texts(examples)
+        if num_texts == 2:
+            examples = [dataclasses.replace(x, text_b=x.text_b or "") for x in examples]
+        rows = [{**x.texts(), "numbers": list(x.numbers)} for x in examples]
+        return self._answers(rows, batch_size, output=output, num_texts=num_texts)
 
-    @staticmethod
-    def _is_correct(logits, labels):
-        return ops.equal(argmax(logits), ops.cast(labels, "int32"))
+    def predict_proba(self, texts: Any, batch_size: int | None = None) -> np.ndarray:
+        """Return the probabilities of the labels, float32 (N, L), or scores (N,), for scikit-learn.
 
-    def keras_targets(self, batch, weights):
-        name = self.label_name if self.label_name in batch else "label_values"
-        return batch[name], self.example_weights(batch) / weights["examples"]
+        A single str has no dimension N.
 
-    def predictions(self, outputs, batch):
-        return {
-            "logits": outputs["logits"],
-            **self.answers(outputs["logits"]),
-            self.label_name: self._labels(batch),
-            "loss": self._example_losses(outputs, batch) * batch.get("sample_weight", 1.0),
-        }
+        >>> from sklearn.metrics import roc_auc_score
+        >>> classifier = bert_tf.TextClassifier.from_preset("sentiment")
+        >>> probabilities = classifier.predict_proba(["A delight.", "Too long."])
+        >>> area = roc_auc_score([1, 0], probabilities[:, 1])
+        """
+        if isinstance(texts, str):
+            return self.predict_proba([texts], batch_size)[0]
+        labels = self.config.labels
+        values = self._predict(texts, batch_size, "probabilities" if labels else "score")
+        return np.array(values, "float32").reshape((-1, len(labels)) if labels else (-1,))
 
-    def labels_and_predicted(self, predictions):
-        return predictions[self.label_name], self.decide(predictions)
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        label: str | None = None,
+    ) -> list[dict]:
+        """Rank documents by the score of a cross-encoder, a model of pairs.
 
-    def metrics(self, predictions):
-        labels, predicted = self.labels_and_predicted(predictions)
-        loss = predictions["loss"].mean(dtype="float64")
-        scores = {
-            f"eval_{name}": results.METRICS[name](labels, predicted) for name in self.metrics_used
-        }
-        return {**scores, "eval_loss": loss, "loss": loss}
+        Args:
+          query: the first text of each pair.
+          documents: the second texts.
+          top_k: number of documents to return; None for all.
+          label: the label whose probability is the score; None for "1" or "yes", and for a model
+            with one output.
 
+        Returns:
+          For each document a dict with its index, "corpus_id", and its "score", best first, as
+          `CrossEncoder.rank` of sentence-transformers, which applies a sigmoid to a single output.
 
-class RegressionTask(ClassificationTask):
-    """Trains a `BertClassifier` with one logit to predict a score, by mean squared error."""
-
-    task_type = "regression"
-    activation = "linear"
-    label_name = "label_value"
-    answer_name = "score"
-    loss_names = ("regression_loss",)
-    fit_metric_names = ("mean_absolute_error",)
-    metrics_used = ("pearson", "spearman", "mean_absolute_error")
-
-    @classmethod
-    def answers(cls, logits, nn=ops):
-        return {"score": logits[:, 0]}
-
-    @staticmethod
-    def decide(predictions):
-        return predictions["score"]
-
-    def _example_losses(self, outputs, batch, training=False):
-        return ops.square(outputs["logits"][:, 0] - batch["label_value"])
-
-    def fit_metrics(self, outputs, batch):
-        errors = ops.abs(outputs["logits"][:, 0] - batch["label_value"])
-        return {"mean_absolute_error": (errors, self._is_real(batch))}
-
-
-class MultiLabelTask(ClassificationTask):
-    """Trains a `BertClassifier` to predict any number of L labels, by sigmoid cross entropy."""
-
-    task_type = "multi_label"
-    activation = "sigmoid"
-    label_name = "label_values"
-    loss_names = ("multi_label_loss",)
-    metrics_used = ("accuracy", "f1_micro", "f1_macro")
-
-    @staticmethod
-    def decide(predictions):
-        return (predictions["probabilities"] >= 0.5).astype("float32")
-
-    def class_factors(self, batch):
-        return 1.0  # `_example_losses` applies the weights to each label
-
-    def _example_losses(self, outputs, batch, training=False):
-        logits, labels = outputs["logits"], batch["label_values"]
-        # A class weight applies to the examples that have the label. The terms are those of
-        # `tf.nn.weighted_cross_entropy_with_logits`.
-        is_weighted = training and self.class_weights is not None
-        weights = ops.convert_to_tensor(self.class_weights if is_weighted else 1.0, "float32")
-        positive = ops.log1p(ops.exp(-ops.abs(logits))) + ops.relu(-logits)
-        return ops.mean((1.0 - labels) * logits + (1.0 + (weights - 1.0) * labels) * positive, -1)
-
-    @staticmethod
-    def _is_correct(logits, labels):
-        return ops.all(ops.equal(logits >= 0.0, labels > 0.5), -1)
-
-
-TASK_CLASSES = {
-    task_class.task_type: task_class
-    for task_class in (ClassificationTask, RegressionTask, MultiLabelTask)
-}
-
-
-class ClassificationData(TaskData):
-    """Holds `examples`, a dict from split to list of `Example`, and the `glue.DatasetSpec`.
-
-    `class_weights` are those of `Labels.weights`, and `argument` is their name in messages.
-    """
-
-    def __init__(
-        self, dataset, examples, config, class_weights=None, data_files=(), argument="class_weights"
-    ):
-        super().__init__(examples, config, data_files)
-        self.dataset, self.task_class = dataset, TASK_CLASSES[config.task_type]
-        self._class_weights = None
-        if class_weights is not None and "train" in examples:
-            labels, train = Labels(config.labels, config.task_type), examples["train"]
-            train = [example.label for example in train]
-            self._class_weights = labels.weights(class_weights, train, argument)
-
-    def features(self, split, tokenizer):
-        return make_features(self.examples[split], tokenizer, self.config)
-
-    def start_training(self, model):
-        """Set the bias of a new regression head to the mean of the training scores."""
-        is_score = self.config.task_type == "regression"
-        bias = is_score and names.weights(model)["output_bias"]
-        if not is_score or bias.numpy() != 0:  # a trained head
-            return
-        scores = np.array([example.label for example in self.examples["train"]], "float64")
-        bias.assign([scores.mean()])
-        if scores.std() > _MAX_DEVIATION:
-            console.warning(
-                "the training scores have a standard deviation of %.4g; a model learns faster if "
-                "they are scaled to about 1",
-                scores.std(),
+        Raises:
+          UserError: if the model does not have the label, or a text is invalid.
+        """
+        check_value("top_k", top_k, Positive | None)
+        labels, documents = self.config.labels, list(iterate_texts(documents, "documents"))
+        if label and not labels:
+            raise UserError("`label`: the model has one output, without labels")
+        label = label or next((x for x in ("1", "yes") if x in labels), None)
+        if labels and label not in labels:
+            raise UserError(
+                f"`label`: found {label or 'none'}, expected one of {', '.join(labels)}"
             )
+        answers = self.predict([(query, x) for x in documents])
+        scores = [float(x["probabilities"][label] if labels else x["score"]) for x in answers]
+        ranked = [{"corpus_id": i, "score": score} for i, score in enumerate(scores)]
+        return sorted(ranked, key=lambda x: -x["score"])[:top_k]
 
-    def make_task(self, model, pad_to_max_length=False):
-        return self.task_class(model, self.dataset.metrics, self._class_weights)
+    def zero_shot(
+        self,
+        texts: Any,
+        candidate_labels: Any,
+        hypothesis_template: str = "This example is {}.",
+        multi_label: bool = False,
+    ) -> Any:
+        """Classify texts with new labels, by a model of natural language inference.
 
-    def report(self, task, predictions):
-        return results.report(*task.labels_and_predicted(predictions), self.config.labels)
+        Args:
+          texts: a text, or an iterable of texts.
+          candidate_labels: the labels, in a list or separated by commas.
+          hypothesis_template: the hypothesis, with {} for the label.
+          multi_label: whether several labels may be true. If False, the probabilities sum to 1.
 
-    def answers(self, task, predictions, split):
-        labels, separator = self.config.labels, self.config.label_separator
-        predicted = results.label_texts(task.decide(predictions), labels, separator)
-        return predicted, labels, predictions[task.answer_name]
+        Returns:
+          As `predict`, with "label" and "probabilities", the highest first, as in the pipeline of
+          transformers.
+
+        Raises:
+          UserError: if the model has no label "entailment", or an argument is invalid.
+        """
+        if isinstance(texts, str):
+            return self.zero_shot([texts], candidate_labels, hypothesis_template, multi_label)[0]
+        names = [name.lower()[:6] for name in self.config.labels]
+        if "entail" not in names:
+            found = ", ".join(self.config.labels) or "a score"
+            raise UserError(f"`zero_shot` requires the label entailment, found {found}")
+        if "{}" not in hypothesis_template:
+            raise UserError(f"`hypothesis_template`: found no {{}} in {hypothesis_template!r}")
+        if isinstance(candidate_labels, str):
+            candidate_labels = filter(None, map(str.strip, candidate_labels.split(",")))
+        labels = list(iterate_texts(candidate_labels, "candidate_labels"))
+        check_labels(labels, "candidate_labels")
+        true = names.index("entail")
+        false = names.index("contra") if "contra" in names else int(true == 0)
+        hypotheses = [hypothesis_template.replace("{}", label) for label in labels]
+        pairs = list(itertools.product(iterate_texts(texts, "texts"), hypotheses))
+        logits = np.array(self._predict(pairs, output="logits"))
+        logits = logits.reshape(-1, len(labels), len(names))
+        axis = -1 if multi_label or len(labels) == 1 else 1
+        rows = keras.ops.softmax(logits[..., [false, true]], axis)[..., 1]
+        best = [_best(zip(labels, row.tolist(), strict=True)) for row in np.asarray(rows)]
+        return [{"label": next(iter(x)), "probabilities": x} for x in best]
+
+    def _examples(self, columns, names, split):
+        texts, labels, weights = (*columns, None, None)[:3]
+        config, required = self.config, 2 - (split == "test")
+        if config.labels:
+            labels = ordered_columns(labels, config.labels, names[1])
+        known = (ANY_TEXT, TEXT_B), ANY_LABEL, (*ID, *map(str.lower, config.numeric_names))
+        columns = texts, labels, weights
+        table, (weights,) = read_table(columns, names, _COLUMNS, required, *known)
+        layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
+        dataset = custom_dataset(config.task_type, config.labels or None, layout)
+        examples, _ = examples_of(table, dataset, split)
+        if weights is None:
+            return examples
+        weights = check_numbers(weights, names[2], len(examples))
+        return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
+
+    def _trained_config(self, examples):
+        num_texts = self._num_texts([*itertools.chain(*examples.values())])
+        # The columns and the split describe the old training data.
+        return dataclasses.replace(self.config, columns={}, dev_split=None, num_texts=num_texts)
+
+    def _num_texts(self, examples):
+        if all(x.text_b is None for x in examples):
+            warn_of_num_texts("`texts`", 1, self.config.num_texts)
+        if not any(x.text_b for x in examples):
+            return self.config.num_texts
+        self.config.bert_config.check_num_texts(2)
+        return 2
+
+    def _data(self, examples, class_weight=None):
+        # For `evaluate`, too.
+        config = self.config if "train" in examples else self._trained_config(examples)
+        dataset = custom_dataset(config.task_type)
+        return ClassificationData(dataset, examples, config, class_weight, argument="class_weight")
 
 
-def read(options, pretrained, splits, stored=None, config_class=ClassificationConfig):
-    """Read the data of a run; see `TaskSpec.read`. `config_class` may be a subclass."""
-    options, restored = reading.with_restored_columns(options, stored)
-    source = reading.make_source(options, stored, restored)
-    dataset = source.dataset
-    dev_split = _dev_split(options, stored)
-    examples, labels, numeric_features = reading.read_splits(
-        source, splits, stored, options.skip_bad_rows, dev_split
-    )
-    if dev_split and "dev" in examples:
-        dev_split = _with_digest(dev_split, examples["dev"])
-    examples = {split: x for split, x in examples.items() if base_split(split) in splits}
-    has_pairs = any(example.text_b is not None for example in itertools.chain(*examples.values()))
-    config = config_class.of_model(
-        options,
-        pretrained,
-        labels=labels,
-        task_type=dataset.task_type,
-        numeric_features=numeric_features,
-        numeric_as=dataset.layout.numeric_as if numeric_features else "vector",
-        num_texts=2 if has_pairs else 1,
-        columns=stored.columns if stored else reading.columns_to_save(options, source),
-        dev_split=stored.dev_split if stored else dev_split,
-    )
-    warn_of_num_texts("the data", config.num_texts, (stored or config).num_texts)
-    return ClassificationData(dataset, examples, config, config.class_weights or None, source.files)
+def _best(probabilities, count=None):
+    """Return the pairs of labels and the highest probabilities as a dict, the highest first."""
+    return dict(sorted(probabilities, key=lambda x: -x[1])[:count])
 
 
-def make_model(config, dtype=None):
-    return BertClassifier(
-        config.bert_config, config.num_outputs, dtype,
-        num_numeric_features=len(config.numeric_inputs),
-        window_pooling=config.windows and config.window_pooling,
-    )  # fmt: skip
+def _recorded_task_type(checkpoint):
+    """Return the task type of a Hugging Face model by the rules of transformers."""
+    metadata = read_metadata(checkpoint)
+    task_types = {problem_type: name for name, problem_type in PROBLEM_TYPES.items()}
+    if recorded := task_types.get(metadata.get("problem_type")):
+        return recorded
+    is_choice = "BertForMultipleChoice" in (metadata.get("architectures") or ())
+    is_score = _num_outputs(checkpoint) == 1 and not is_choice
+    return "regression" if is_score else "classification"
 
 
-def _dev_split(options, stored):
-    """Return the `DevSplit` of the trained model or, for a new model, of the options."""
-    fraction, trained = options.dev_fraction, stored.dev_split if stored else None
-    if stored and fraction is not None and (trained is None or fraction != trained.fraction):
+def _num_outputs(checkpoint):
+    return weight_shapes(checkpoint).get("output_weights", (0,))[0]
+
+
+def _choose_labels(labels, task_type, stored, checkpoint):
+    """Return the given labels, else the labels saved with the model, as a tuple of str."""
+    if task_type == "regression":
+        if labels is not None:
+            raise UserError("`labels` cannot be combined with `task_type=regression`")
+        return ()
+    if labels is not None:
+        labels = label_names(labels)
+    elif stored:
+        labels = stored.labels
+    else:
+        # Labels without a head are meaningless: Hugging Face configs have two by default.
+        id2label = read_metadata(checkpoint).get("id2label") or {}
+        ids = list(map(str, range(_num_outputs(checkpoint))))
+        if ids and not id2label.keys() <= {*ids}:
+            raise UserError(
+                f"{checkpoint}: found the ids {', '.join(id2label)} in id2label, expected 0 to "
+                f"{ids[-1]} as in the weights; `labels` overrides them"
+            )
+        labels = [id2label.get(i, f"LABEL_{i}") for i in ids]
+    if not labels:
         raise UserError(
-            f"`dev_fraction={fraction:g}`: the model was trained with "
-            f"{trained.fraction if trained else 'all rows'}, so it would be evaluated on training "
-            "rows; use the original value or a `dev_file`"
+            f"`labels` must be given: {checkpoint} has no classifier head; for example "
+            'labels=sorted(set(df["label"])), or `task_type=regression` for scores'
         )
-    if stored:
-        return None if options.dev_file else trained
-    return None if fraction is None else DevSplit(fraction, options.dev_seed)
-
-
-def _with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
-    value = digest([e.text_a, e.text_b, e.label] for e in examples)
-    if dev_split.digest not in ("", value):
-        raise UserError(
-            "`dev_fraction`: the held-out rows are not those of the training run, because the file "
-            "or the version of scikit-learn has changed; restore it, or use a `dev_file`"
-        )
-    return dev_split._replace(digest=value)
+    if task_type == "classification" and len(labels) < 2:
+        raise UserError(f"`labels`: found {', '.join(labels)}, expected at least two labels")
+    return check_labels(labels)

@@ -1,262 +1,149 @@
-"""Question answering: losses, answers, metrics and runs."""
+"""`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
-import dataclasses
-import itertools
-import json
-import os
-
-import numpy as np
-from keras import ops
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from bert_tf import console
-from bert_tf.errors import UserError
-from bert_tf.io import files
-from bert_tf.tasks.question_answering.decoding import AnswerDecoder, WindowLogits
-from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
-from bert_tf.tasks.question_answering.features import FIRST_UNIQUE_ID, convert, make_features
-from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from bert_tf.tasks.question_answering.scoring import Scorer
-from bert_tf.training.task import Task, TaskData, argmax
-
-_LOWEST = float(np.finfo("float32").min)
-# Names of the predictions, in the order of `WindowLogits`' fields.
-_WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
-
-
-class QuestionAnsweringTask(Task):
-    """Trains a `BertSpanLabeler` on SQuAD records."""
-
-    loss_names = ("span_loss",)
-    fit_metric_names = ("start_accuracy", "end_accuracy")
-
-    def __init__(self, model, config, extract=None, mask_padding=False):
-        """Create the task; `extract` is a function from predictions to answers, for `metrics`.
-
-        Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
-        """
-        self._mask_padding, self.reads_padding = mask_padding, not mask_padding
-        self.model = model
-        names = Scorer(config.version_2_with_negative).names()
-        self.metric_names = tuple(f"eval_{name}" for name in names)
-        self._config, self._extract = config, extract
-
-    def losses(self, outputs, batch, weights, training=True):
-        total = 0.0
-        for side in ("start", "end"):
-            losses = ops.sparse_categorical_crossentropy(
-                batch[f"{side}_positions"], self._logits(outputs, batch, side), from_logits=True
-            )
-            total += ops.sum(losses * self.example_weights(batch))
-        return {"span_loss": total / (2.0 * weights["examples"])}
-
-    def fit_metrics(self, outputs, batch):
-        return {
-            f"{side}_accuracy": (
-                ops.equal(
-                    argmax(self._logits(outputs, batch, side)),
-                    ops.cast(batch[f"{side}_positions"], "int32"),
-                ),
-                self._is_real(batch),
-            )
-            for side in ("start", "end")
-        }
-
-    def keras_targets(self, batch, weights):
-        factors = self.example_weights(batch) / (2.0 * weights["examples"])
-        return (
-            {f"{side}_logits": batch[f"{side}_positions"] for side in ("start", "end")},
-            {f"{side}_logits": factors for side in ("start", "end")},
-        )
-
-    def predictions(self, outputs, batch):
-        """Return the best positions and logits (B, K), [CLS] logits (B,) and unique ids (B,)."""
-        values = {"unique_ids": batch["unique_ids"]}
-        size = self._config.n_best_size
-        # `top_k` needs at least K positions; a batch may have fewer.
-        length = batch["input_ids"].shape[1]
-        padding = ((0, 0), (0, size if length is None else max(size - length, 0)))
-        for side in ("start", "end"):
-            logits = self._logits(outputs, batch, side)
-            padded = ops.pad(logits, padding, constant_values=_LOWEST)
-            # Ties are ordered by position, as in the release.
-            best, positions = ops.top_k(padded, size)
-            values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
-        return values
-
-    def _logits(self, outputs, batch, side):
-        """Return the "start" or "end" logits (B, S), with very low values at masked padding."""
-        logits = outputs[f"{side}_logits"]
-        if not self._mask_padding:
-            return logits
-        # Half of the minimum, because softmax subtracts the maximum and could overflow.
-        return ops.where(batch["input_mask"] > 0, logits, 0.5 * _LOWEST)
-
-    def metrics(self, predictions):
-        scores = Answers(self._config, self._extract([predictions])).score().results()
-        # Metrics without questions are NaN, which is never the best.
-        missing = dict.fromkeys(self.metric_names, float("nan"))
-        return missing | {f"eval_{name}": value for name, value in scores.items()}
+from bert_tf.configs.base import check_value
+from bert_tf.data.columns import columns_of
+from bert_tf.data.containers import check_list, read_table
+from bert_tf.data.features import log_long_texts
+from bert_tf.io.json_files import Limits
+from bert_tf.modeling import BertSpanLabeler
+from bert_tf.tasks.base import Pipeline
+from bert_tf.tasks.question_answering.examples import ExactAnswer, Questions, question_of_row
+from bert_tf.tasks.question_answering.objective import QuestionAnsweringData, read
+from bert_tf.tasks.question_answering.options import NUM_SPECIAL_TOKENS, QuestionAnsweringConfig
+from bert_tf.tasks.question_answering.served import question_answering_servable
 
 
-def _rows(predictions):
-    """Yield (unique id, `WindowLogits`) by window."""
-    for batch in predictions:
-        # Python floats: the release adds logits in double precision.
-        lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]
-        for unique_id, *logits in zip(*lists, strict=True):
-            yield unique_id, WindowLogits(*logits)
+class QuestionAnswering(Pipeline):
+    """Extractive question answering: answers are spans of a context.
 
+    >>> qa = bert_tf.QuestionAnswering.from_preset("uncased_L-4_H-256_A-4")
+    >>> context = "The inn was built in 1821 by a miller."
+    >>> history = qa.fit(["When was it built?"], [context], ["1821"], epochs=1, verbose=0)
+    >>> sorted(qa.predict("Who built it?", context))
+    ['answer', 'end', 'score', 'start']
 
-PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
+    `fit` skips questions whose answer is not in the context; a warning reports their number. Its
+    `batch_size` is in windows. `model` is a `BertSpanLabeler`, `config` a
+    `QuestionAnsweringConfig`.
 
-
-class QuestionAnsweringData(TaskData):
-    """The questions of each split; "dev" is for both evaluation and prediction.
-
-    `examples` is a dict from split to source of `Paragraph`s. `purpose` is that of "dev", see
-    `validate_and_count`.
+    Data of `fit` and `evaluate`:
+      question: list of str; or a table with the columns "question", "context" and "answers" or
+        "answer".
+      context: list of str, the context of each question.
+      answers: list with one answer per question: a str, located by its first occurrence in the
+        context that splits no word, else by its first occurrence; (text, start), where start is the
+        offset of its first character; a dict with "text" and "answer_start" as in SQuAD; or None
+        for no answer. A question may have a list of several answers, of which training uses the
+        first.
     """
 
-    unit = "questions"
-    predicted_split = "dev"
+    name = "question_answering"
+    config_class = QuestionAnsweringConfig
+    read = staticmethod(read)
+    make_model = staticmethod(
+        lambda config, dtype=None: BertSpanLabeler(config.bert_config, dtype=dtype)
+    )
+    make_servable = staticmethod(question_answering_servable)
+    arguments = ("question", "context", "answers")
+    config: QuestionAnsweringConfig
 
-    def __init__(self, sources, config, tokenizer, data_files=(), purpose="eval"):
-        super().__init__(sources, config, data_files)
-        checks = config.version_2_with_negative, config.by_offsets
-        self._summaries = {
-            split: validate_and_count(source, purpose if split == "dev" else split, *checks)
-            for split, source in sources.items()
-        }
-        self._tokenizer = tokenizer
+    @classmethod
+    def _config_values(cls, files, stored, values):
+        if stored or "doc_stride" in values:
+            return values
+        default, limit = QuestionAnsweringConfig, files.bert_config.max_position_embeddings
+        length = values.get("max_seq_length", min(default.max_seq_length, limit))
+        query_length = values.get("max_query_length", default.max_query_length)
+        # If the default stride exceeds the window of a short sequence, windows do not overlap and
+        # answers between them are lost.
+        doc_stride = max(1, (length - query_length - NUM_SPECIAL_TOKENS) // 2)
+        return {**values, "doc_stride": min(default.doc_stride, doc_stride)}
 
-    def features(self, split, tokenizer):
-        paragraphs = self.examples[split].paragraphs()
-        arguments = tokenizer, self.config, split == "train", *self._summaries[split]
-        return make_features(paragraphs, *arguments)
+    def predict(
+        self, question: Any, context: Any = None, batch_size: int = 8, top_k: int = 1
+    ) -> Any:
+        """Answer questions.
 
-    def num_train_examples(self, features=None):
-        return self._summaries["train"].questions
+        Args:
+          question: a str or a dict with "question" and "context", or questions as in `fit`.
+          context: a str for a list of questions, or a list with one context per question.
+          batch_size: number of questions per batch.
+          top_k: number of answers to each question, at most `config.n_best_size`.
 
-    def extract_answers(self, predictions):
-        """Yield each (`Question`, `QuestionPrediction`); raise UserError if they do not match.
+        Returns:
+          A list of dicts, or one dict for a single question:
+            "answer": the text, "" for no answer;
+            "start" and "end": its character offsets in the context (end exclusive), -1 for no
+              answer;
+            "score": its probability among the best answers;
+            "null_odds": with `version_2_with_negative`, the score of "no answer" minus the score of
+              the best answer.
+          If `top_k` is not 1, there is a list of dicts for each question, best first.
 
-        The questions are read again, to save memory.
+        Raises:
+          UserError: if an argument is invalid.
         """
-        source, config = self.examples["dev"], self.config
+        check_value("top_k", top_k, Annotated[int, Limits(1, self.config.n_best_size)])
+        is_one = isinstance(question, str)
+        if is_one:
+            question, context = [question], [context]
+        elif isinstance(context, str):
+            question = check_list(question, "question", "a list of questions for one context")
+            context = [context] * len(question)
+        elif isinstance(question, Mapping):
+            is_one = isinstance(question.get("question"), str)
+        pairs = self._examples((question, context), self.arguments, "test")
+        log_long_texts(
+            "question", [[question.text] for _, question in pairs], self.tokenizer, self.config,
+            with_special_tokens=False, limit=self.config.max_query_length, max_limit=None,
+            unit="questions", option="max_query_length",
+        )  # fmt: skip
+        rows = [{"question": question.text, "context": context} for context, question in pairs]
+        for name in self.arguments[:2]:
+            self._warn_if_blank(name, [row[name] for row in rows])
+        answers = self._answers(rows, batch_size, {"top_k": top_k} if top_k > 1 else None)
+        if top_k > 1:
+            columns = [zip(*x.values(), strict=True) for x in answers]
+            lists = [[dict(zip(answers[0], x, strict=True)) for x in rows] for rows in columns]
+            # A short context has fewer spans.
+            answers = [[x for i, x in enumerate(rows) if x["score"] or not i] for rows in lists]
+        return answers[0] if is_one else answers
 
-        def check(ids, expected):
-            if ids != expected:
-                raise UserError(
-                    f"{source.name}: found predictions with the unique ids {ids}, expected "
-                    f"{expected}; the file may have changed"
-                )
+    def _examples(self, columns, names, split):
+        """Return a list of (context, `Question`)."""
+        table, _ = read_table(columns, names, self.arguments, 3 - (split == "test"))
+        _, find, rows = columns_of(table)
+        question, context = find(("question",), names[0]), find(("context",), names[1])
+        answers = find(("answers", "answer"), names[2]) if split != "test" else None
 
-        decoder = AnswerDecoder(config)
-        rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
-        for paragraph in source.paragraphs():
-            converted = convert(paragraph, self._tokenizer, config, is_training=False)
-            for question, windows, _ in converted:
-                found = dict(itertools.islice(rows, len(windows)))
-                check([*found], [*itertools.islice(count, len(windows))])
-                yield question, decoder.decode(windows, found.values())
-        check([x for x, _ in rows], [])
-        if decoder.num_unaligned:
-            console.info(
-                "%d candidates could not be aligned and were expanded to whole words; "
-                "`answer_alignment=offsets` gives the exact text",
-                decoder.num_unaligned,
-            )
+        def read(index, where, row):
+            if isinstance(row, dict):
+                values = {"id": str(index), "question": row[question], "context": row[context]}
+                row = {**values, "answers": row.get(answers) or []}
+            return question_of_row(where, row)
 
-    def make_task(self, model, pad_to_max_length=False):
-        return QuestionAnsweringTask(
-            model, self.config, self.extract_answers, mask_padding=not pad_to_max_length
-        )
+        pairs = [read(i, *row) for i, row in enumerate(rows)]
+        if split == "train" and (count := sum(len(x.answers or ()) > 1 for _, x in pairs)):
+            console.notice("%d questions have several answers; training uses the first", count)
+        return pairs
 
-    def write_results(self, task, split, batches, folder, evaluates, predicts):
-        """Write predictions.json and its companion files; return the metrics.
+    def _validation(self, data, records, task, batch_size):
+        # The records of "dev" have no positions of answers.
+        features = self._data({"train": data.examples["dev"]}).features("train", self.tokenizer)
+        records = features, features.in_memory("reading answers")
+        return super()._validation(data, records, task, batch_size)
 
-        The config gets the threshold of `find_null_score_diff_threshold`.
-        """
-        answers = Answers(self.config, self.extract_answers(batches), keeps_all=predicts and folder)
-        if self.config.find_null_score_diff_threshold:
-            answers.find_threshold()
-            self.config = answers.config
-        if predicts and folder:
-            answers.write(folder)
-        scores = answers.score().results() if evaluates else {}
-        return {f"eval_{name}": value for name, value in scores.items()}
-
-
-def read(options, pretrained, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
-    config = QuestionAnsweringConfig.of_model(options, pretrained)
-    is_scored = "dev" in splits or options.find_null_score_diff_threshold
-    sources = {}
-    if "train" in splits:
-        sources["train"] = _make_source(options, "train")
-        console.info("the loss ignores padding; `pad_to_max_length` includes it, like the release")
-    if is_scored or "test" in splits:
-        sources["dev"] = _make_source(options, "dev")
-    paths = [x.name for x in sources.values() if not options.tfds_name]
-    purpose = "eval" if is_scored else "predict"
-    return QuestionAnsweringData(sources, config, pretrained.tokenizer, paths, purpose)
-
-
-def _make_source(options, split):
-    argument = "train_file" if split == "train" else "predict_file"
-    if options.tfds_name:
-        splits = options.tfds_splits or (None, None)
-        if len(splits) != 2:
-            raise UserError(
-                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
-                "prediction"
-            )
-        name, data_dir = options.tfds_name, options.tfds_data_dir
-        return TfdsQuestions(name, split, data_dir, splits[split != "train"])
-    path = getattr(options, argument)
-    if not path:
-        raise UserError(f"`{argument}` or `tfds_name` must be given")
-    return JsonSource(path, argument)
-
-
-class Answers:
-    """The predictions for all questions of a split."""
-
-    def __init__(self, config, predictions, keeps_all=False):
-        """Collect `predictions`, pairs of a `Question` and its `QuestionPrediction`.
-
-        `write` needs all candidates, `keeps_all`; the rest needs only the first.
-        """
-        self.config = config
-        self._pairs = {
-            question.id: (question, x if keeps_all else x._replace(candidates=x.candidates[:1]))
-            for question, x in predictions
-        }
-
-    def score(self):
-        scorer = Scorer(self.config.version_2_with_negative)
-        for question, prediction in self._pairs.values():
-            answer = prediction.answer(self.config)
-            scorer.add(question.answers or (), answer, prediction.best, prediction.null_odds)
-        return scorer
-
-    def find_threshold(self):
-        """Set the threshold with the best F1 in `config`, and log it."""
-        threshold = self.score().threshold()
-        self.config = dataclasses.replace(self.config, null_score_diff_threshold=threshold)
-        message = "best null_score_diff_threshold on this data: %r, with an F1 of %.2f"
-        console.info(message, threshold, self.score().results()["f1"])
-
-    def write(self, folder):
-        """Write the files of the release, indented as there; they appear together."""
-        predictions = {name: x for name, (_, x) in self._pairs.items()}
-        values = {
-            N_BEST: {name: x.n_best() for name, x in predictions.items()},
-            PREDICTIONS: {name: x.answer(self.config) for name, x in predictions.items()},
-        }
-        if self.config.version_2_with_negative:
-            values[NULL_ODDS] = {name: x.null_odds for name, x in predictions.items()}
-        files.write_texts(
-            {os.path.join(folder, x): json.dumps(y, indent=4) + "\n" for x, y in values.items()}
-        )
-        console.info("wrote the answers to %d questions to %s", len(predictions), folder)
+    def _data(self, examples):
+        sources = {}
+        for split, pairs in examples.items():
+            if split == "train":  # also for Keras' validation
+                pairs = [
+                    (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
+                    for x, y in pairs
+                ]
+            sources[split] = Questions(pairs)
+        return QuestionAnsweringData(sources, self.config, self.tokenizer)

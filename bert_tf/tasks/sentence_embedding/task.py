@@ -1,294 +1,234 @@
-"""Sentence embedding: examples, features, losses, metrics, runs and settings of folders."""
+"""`SentenceEncoder`: fine-tuning and prediction of sentence vectors, on strings."""
 
-import functools
-import itertools
+import dataclasses
 import os
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import keras
 import numpy as np
-from keras import ops
 
-from bert_tf import console
-from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
+from bert_tf import checkpoints, console
+from bert_tf.configs.model import BertConfig
+from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
-from bert_tf.data.columns import ID, RowErrors, columns_of, find_file, required_text
-from bert_tf.data.features import Features, encode_batches
-from bert_tf.data.labels import read_number
-from bert_tf.data.tables import as_text, open_table
+from bert_tf.data.containers import check_same_length, iterate_texts, read_table
 from bert_tf.errors import UserError
-from bert_tf.io import files, json_files
-from bert_tf.modeling.models import BertModel
-from bert_tf.tasks.base import check_layers
-from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling, make_loss
+from bert_tf.io import json_files
+from bert_tf.serving.exporting import Servable
+from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tasks.base import StreamingPipeline
+from bert_tf.tasks.sentence_embedding import objective
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
     SCORE_COLUMN,
-    SINGLE_LOSSES,
     TEXT_COLUMNS,
     SentenceEmbeddingConfig,
 )
-from bert_tf.tasks.sentence_embedding.search import l2_normalize, search_scores
-from bert_tf.tokenization.packing import pack_pair
-from bert_tf.training.results import METRICS
-from bert_tf.training.task import Task, TaskData
+from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
+from bert_tf.tokenization.settings import INPUTS
 
-# Number of results in the search metrics, such as recall@10.
-_K = 10
+# The package of the module types in modules.json.
+_MODULES = "sentence_transformers.models"
 
-# Supported modules of a sentence-transformers folder.
-_MODULES = ("Transformer", "Pooling", "Normalize")
+# Column names of the arguments of `fit`.
+_COLUMNS = (tuple(names[0] for names in TEXT_COLUMNS), SCORE_COLUMN[0])
 
-# Metrics of pairs with scores, and of others.
-_SCORED, _SEARCH = ("spearman", "pearson"), tuple(f"{x}@{_K}" for x in ("mrr", "ndcg", "recall"))
+_SCHEMA = {name: records.SENTENCES[name] for name in INPUTS}
 
 
-def make_model(config, dtype=None):
-    pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
-    check_layers(f"layer={config.layer}", [config.layer], config.bert_config.num_hidden_layers)
-    return ColumnModel(BertModel(config.bert_config, dtype=dtype), pooling)
+def _first_vectors(vectors, batch):
+    return {"vectors": vectors[:, 0]}
 
 
-class SentenceEmbeddingTask(Task):
-    """Trains sentence vectors by comparing the texts of an example or of a batch."""
+def sentence_embedding_servable(model, config, serving_config):
+    """Return a `ColumnModel` with its `SentenceEmbeddingConfig` as a `Servable`.
 
-    loss_names = ("sentence_loss",)
-
-    def __init__(self, model, config, data_format, is_dev_scored, is_training=True):
-        """Create the task; `data_format` is (number of texts, whether they have scores)."""
-        self.model = model
-        self.model.mini_batch_size = config.mini_batch_size
-        names = _SCORED if is_dev_scored else _SEARCH
-        self.metric_names = tuple(f"eval_{name}" for name in names)
-        self._is_scored = is_dev_scored
-        names = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
-        self.key = {name: getattr(config, name) for name in names}
-        self.key |= {"num_texts": data_format[0], "has_scores": data_format[1]}
-        self.compares_replicas = is_training and config.loss not in SINGLE_LOSSES
-        self._make_loss = functools.partial(make_loss, config, *data_format)
-        if is_training:  # else the data may not match `config.loss`
-            self._make_loss()
-
-    def losses(self, outputs, batch, weights, training=True):
-        losses = self._make_loss()(batch["label_value"], outputs, batch["text_ids"])
-        losses *= self.example_weights(batch)
-        return {"sentence_loss": ops.sum(losses) / weights["examples"]}
-
-    def keras_targets(self, batch, weights):
-        return batch["label_value"], self.example_weights(batch) / weights["examples"]
-
-    def predictions(self, outputs, batch):
-        return {"vectors": outputs, **{name: batch[name] for name in ("label_value", "text_ids")}}
-
-    def metrics(self, predictions):
-        vectors = l2_normalize(predictions["vectors"])
-        if self._is_scored:
-            cosines = (vectors[:, 0] * vectors[:, 1]).sum(-1)
-            scores = {x: float(METRICS[x](predictions["label_value"], cosines)) for x in _SCORED}
-        else:
-            scores = _search(vectors, predictions["text_ids"])
-        return {f"eval_{name}": value for name, value in scores.items()}
-
-
-def _search(vectors, text_ids):
-    """Evaluate the search for each second text among all distinct ones, given the first text."""
-    documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
-    document_ids, rows = np.unique(document_ids, return_index=True)
-    query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)
-    relevant = [set() for _ in query_ids]
-    queries = np.searchsorted(query_ids, text_ids[:, 0])
-    answers = np.searchsorted(document_ids, text_ids[:, 1])
-    for query, document in zip(queries, answers, strict=True):
-        relevant[query].add(document)
-    return search_scores(vectors[query_rows, 0], documents[rows], relevant, _K)
-
-
-_ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
-
-
-class Example(NamedTuple):
-    """Two or three texts, their similarity score or None, and an id (default: the row number)."""
-
-    texts: tuple
-    score: float | None
-    id: str
-
-
-def make_examples(table, config):
-    """Return the list of `Example` of a `Table`."""
-    names, find, rows = columns_of(table)
-    if config.text_columns:
-        if len(config.text_columns) not in (2, 3):
-            raise UserError(
-                f"`text_columns`: found {', '.join(config.text_columns)}, expected two or three "
-                "columns"
-            )
-        texts = [find([name], "text_columns") for name in config.text_columns]
-    else:
-        texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
-        texts += filter(None, [find(TEXT_COLUMNS[2])])
-    score, row_id = config.score_column, config.id_column
-    score = find([score], "score_column") if score else find(SCORE_COLUMN)
-    row_id = find([row_id], "id_column") if row_id else find(ID)
-    if score in table.label_names:
-        raise UserError(f"{table.header_place}: {score!r} has class labels, expected scores")
-    if score and len(texts) == 3:
-        raise UserError(f"{table.name}: found scores of {', '.join(texts)}, expected pairs")
-    used = [*texts, *filter(None, (score, row_id))]
-
-    def make(where, index, cells):
-        parts = tuple(required_text(cells[name], name) for name in texts)
-        value = score and read_number(required_text(cells[score], "the score"), "the score")
-        cells = {name: as_text(cells[name]) for name in used}
-        row = str(index) if row_id is None else cells[row_id]
-        return Example(parts, value, row)
-
-    examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
-    scored = f"score {score}" if score else "no scores"
-    ignored = ", ".join(name for name in names if name not in used)
-    # In Python, only what is ignored is worth a message.
-    log = console.notice if ignored and table.format.kind == "columns" else console.info
-    log("%s: %s, %s; ignored: %s", table.name, " + ".join(texts), scored, ignored or "none")
-    return examples
-
-
-def convert_examples(examples, tokenizer, max_seq_length, text_ids, prompt, lengths=None):
-    """Yield a dict for `records.SENTENCES` per example; `text_ids` are ids of distinct texts."""
-    encoded = encode_batches(tokenizer, (prompt + x for e in examples for x in e.texts))
-    for example in examples:
-        rows = [
-            pack_pair(next(encoded), [], tokenizer, max_seq_length, lengths) for _ in example.texts
-        ]
-        yield {
-            **{name: [row[name] for row in rows] for name in rows[0]},
-            "text_ids": [text_ids[x] for x in example.texts],
-            "label_value": example.score or 0.0,
-            "is_real_example": 1,
-        }
-
-
-class SentenceEmbeddingData(TaskData):
-    """Holds `examples`, a dict from split to list of `Example`."""
-
-    def _is_scored(self, split):
-        return split in self.examples and self.examples[split][0].score is not None
-
-    def features(self, split, tokenizer):
-        examples, length = self.examples[split], self.config.max_seq_length
-        text_ids = {}
-        for text in itertools.chain(*(x.texts for x in examples)):
-            text_ids.setdefault(text, len(text_ids))
-        return Features.of_examples(
-            examples, records.SENTENCES, convert_examples, tokenizer, self.config,
-            ([*e.texts, e.score] for e in examples),
-            {"S": length, "C": len(examples[0].texts)},
-            options={"max_seq_length": length, "text_ids": text_ids, "prompt": self.config.prompt},
-        )  # fmt: skip
-
-    def make_task(self, model, pad_to_max_length=False):
-        is_training = "train" in self.examples
-        split = "train" if is_training else next(iter(self.examples))
-        data_format = len(self.examples[split][0].texts), self._is_scored(split)
-        largest = max((x.score or 0 for x in self.examples[split]), key=abs)
-        if is_training and self.config.loss == "cosine" and abs(largest) > 1:
-            raise UserError(f"`loss=cosine`: found the score {largest:g}, expected -1 to 1")
-        is_dev_scored = self._is_scored("dev")
-        return SentenceEmbeddingTask(model, self.config, data_format, is_dev_scored, is_training)
-
-    def answers(self, task, predictions, split):
-        """Return the cosines of the first two texts."""
-        vectors = l2_normalize(predictions["vectors"])
-        cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
-        return list(map(str, cosines)), (), cosines
-
-
-def read(options, pretrained, splits, stored=None):
-    """Read the data of a run; see `TaskSpec.read`."""
-    examples, paths = {}, []
-    for split in splits:
-        path = getattr(options, f"{split}_file")
-        names = [f"{split}{ending}" for ending in _ENDINGS]
-        paths.append(find_file(split, names, options.data_dir, path))
-        examples[split] = make_examples(open_table(paths[-1], options.delimiter), options)
-    names = ("pooling", "layer", "normalize", "truncate_dim", "prompt", "prompts", "include_prompt",
-             "max_seq_length")  # fmt: skip
-    given = {x: getattr(options, x) for x in names if options.is_given(x)}
-    if stored := stored or (
-        pretrained.checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
-    ):
-        settings = {**{x: getattr(stored, x) for x in names}, **given}
-    else:
-        settings = encoder_settings(pretrained.checkpoint, given)
-    config = SentenceEmbeddingConfig.of_model(options, pretrained, **settings)
-    return SentenceEmbeddingData(examples, config, paths)
-
-
-class _Module(NamedTuple):
-    type: str
-    path: str
-
-
-def encoder_settings(path, given):
-    """Return `given`, a dict of settings, with those of a sentence-transformers folder or defaults.
-
-    `path` is a folder or a checkpoint, or None.
+    Text input: `text`. Output: `vectors`, float32 (B, H).
     """
-    modules_file = path and os.path.join(containing_folder(path), "modules.json")
-    if not (path and files.exists(modules_file)):
-        return {"pooling": "mean", "normalize": False, **given}
-    folder = os.path.dirname(modules_file)
-    modules = json_files.read(modules_file, list[_Module], "sentence-transformers")
-    modules = {module["type"].rpartition(".")[2]: module["path"] for module in modules}
-    if [*modules] != [name for name in _MODULES if name in modules]:
-        raise UserError(
-            f"{modules_file}: found the modules {', '.join(modules)}; expected only "
-            f"{', '.join(_MODULES)}, in this order"
+    prepared = prepare_model(model.bert, config, serving_config)
+
+    def serve_ids(inputs):
+        return {"vectors": model.pooling.compute(prepared.call, inputs)}
+
+    serve_text = prepared.with_tokenizer(serve_ids, "text")
+
+    def with_prompt(inputs):
+        return serve_text({"text": config.prompt + inputs["text"]})
+
+    serve = with_prompt if config.prompt else serve_text
+    return Servable("sentence_embedding", prepared, serve, serve_ids)
+
+
+class SentenceEncoder(StreamingPipeline):
+    """Computes sentence vectors by pooling the token vectors of a layer; trains on pairs of texts.
+
+    >>> encoder = bert_tf.SentenceEncoder.from_preset("uncased_L-12_H-768_A-12")
+    >>> pairs = [("A man is eating.", "Somebody has dinner."), ("It rained.", "It was wet.")]
+    >>> history = encoder.fit(pairs, epochs=1, verbose=0)
+    >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
+
+    `evaluate` returns, with scores, the Spearman and Pearson correlations of the cosines and the
+    scores; without, MRR@10, nDCG@10 and recall@10 of searching for each second text given the
+    first. `save_to_preset` writes a sentence-transformers folder without the layers above
+    `config.layer`. `model` is a `ColumnModel`, whose `bert` is a `BertModel`; `config` is a
+    `SentenceEmbeddingConfig`.
+
+    Data of `fit` and `evaluate`:
+      texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two or
+        three lists; or a table with columns such as "sentence1" and "sentence2" or "anchor",
+        "positive" and "negative", and optionally "score".
+      scores: list with the similarity of each pair, a number; None if all pairs are similar.
+
+    Options of `fit`, which uses the losses of sentence-transformers:
+      loss: one of
+        "contrastive" (MultipleNegativesRankingLoss): find the second text of each example among
+          the second and third texts of the batch, over all devices; the default without scores;
+        "cosent" (CoSENTLoss): rank pairs by their scores; the default with scores;
+        "cosine" (CosineSimilarityLoss): match cosines to scores from -1 to 1;
+        "triplet" (TripletLoss): place the third text farther away than the second.
+      temperature: divisor of the cosines in "contrastive" and "cosent", 0.05 by default.
+      symmetric: whether "contrastive" also finds the first text given the second.
+      matryoshka_dims: train on the sum of the losses of the vectors truncated to these lengths,
+        which may include the full length.
+      mini_batch_size: number of pairs or triplets to compute at a time, so that large batches fit
+        in memory (GradCache); the results are the same, and a step takes about a third longer. None
+        for the whole batch.
+    """
+
+    name = "sentence_embedding"
+    config_class = SentenceEmbeddingConfig
+    read = staticmethod(objective.read)
+    make_model = staticmethod(objective.make_model)
+    make_servable = staticmethod(sentence_embedding_servable)
+    arguments = ("texts", "scores")
+    preset_options = ("prompts", "include_prompt")
+    fit_options = ("loss", "temperature", "symmetric", "matryoshka_dims", "mini_batch_size")
+    uses_all_weights = False
+    activation = "linear"
+    config: SentenceEmbeddingConfig
+
+    @classmethod
+    def _config_values(cls, files, stored, values):
+        return values if stored else objective.encoder_settings(files.checkpoint, values)
+
+    def evaluate_search(
+        self, queries: Any, documents: Any, relevant: Sequence[Iterable[int]], k: int = 10
+    ) -> dict[str, float]:
+        """Return a dict of recall@k, MRR@k and nDCG@k of a search by cosine.
+
+        Args:
+          queries: list of str.
+          documents: list of str.
+          relevant: for each query, the indices of its relevant documents.
+          k: number of documents that are found for each query.
+        """
+        check_same_length("queries", queries, "relevant", relevant)
+        query_vectors, vectors = (l2_normalize(self.encode(x)) for x in (queries, documents))
+        return search_scores(query_vectors, vectors, relevant, k)
+
+    def encode(
+        self,
+        texts: Any,
+        batch_size: int = BatchConfig.batch_size,
+        normalize_embeddings: bool = False,
+        show_progress_bar: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """Return the vectors of texts, float32 (B, H), or of a single text, float32 (H,).
+
+        Args:
+          texts: a str, or an iterable of str.
+          batch_size: number of texts of the maximum length per batch; shorter ones may be more.
+          normalize_embeddings: whether to scale the vectors to length 1.
+          show_progress_bar: False for no progress bar.
+          prompt_name: the name of one of `config.prompts` to put before each text.
+          prompt: the text to put before each text; None for the named one, else `config.prompt`.
+        """
+        prompts = self.config.prompts
+        if prompt_name not in {None, *prompts}:
+            names = ", ".join(prompts) or "none"
+            raise UserError(f"`prompt_name={prompt_name}`: expected one of {names}")
+        prompt = prompts[prompt_name] if prompt is None and prompt_name else prompt
+        is_text = isinstance(texts, str)
+        loggers = ["bert_tf"] if show_progress_bar is False else []
+        with console.at_level("WARNING", *loggers):
+            rows = [x for _, x in self.stream([texts] if is_text else texts, batch_size, prompt)]
+        vectors = np.array(rows, "float32").reshape(-1, self.config.width)
+        if normalize_embeddings:
+            vectors = l2_normalize(vectors)
+        return vectors[0] if is_text else vectors
+
+    predict = encode
+
+    def similarity(self, a: Any, b: Any) -> np.ndarray:
+        """Return the cosine of each vector in `a` (A, H) with each in `b` (B, H): (A, B)."""
+        return cosines(*map(np.atleast_2d, map(l2_normalize, (a, b))))
+
+    def stream(
+        self, texts: Any, batch_size: int = BatchConfig.batch_size, prompt: str | None = None
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield each text of an iterable of str and its vector (H,); iterators are read lazily.
+
+        `batch_size` and `prompt` are as in `encode`.
+        """
+        texts = iterate_texts(texts, "texts")
+        encode, prompt = self.tokenizer.encode, self.config.prompt if prompt is None else prompt
+        if prompt and not self.config.include_prompt:
+            raise UserError(f"`prompt={prompt}`: not supported by models with include_prompt=false")
+        packed = self._pack((text, encode(prompt + text), []) for text in texts)
+        # An example has one text.
+        rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
+        size = 4 * self.config.width
+        for text, arrays in self._run(
+            _first_vectors, rows, _SCHEMA, batch_size, "reading sentences", size, C=1
+        ):
+            yield text, arrays["vectors"]
+
+    def _examples(self, columns, names, split):
+        table, _ = read_table(columns, names, _COLUMNS, 1, TEXT_COLUMNS, SCORE_COLUMN)
+        return objective.make_examples(table, self.config)
+
+    def _data(self, examples, **values):
+        if values.get("mini_batch_size") and keras.backend.backend() != "tensorflow":
+            raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
+        config = dataclasses.replace(self.config, **values)
+        return objective.SentenceEmbeddingData(examples, config)
+
+    def _write_preset(self, folder):
+        bert_config, prompts = self.config.bert_config, dict(self.config.prompts)
+        name = None
+        if prompt := self.config.prompt:
+            name = next((x for x, y in prompts.items() if y == prompt), "default")
+            prompts[name] = prompt
+        pooling, layer, normalize, truncate_dim = self.model.pooling
+        num_layers = layer % bert_config.num_hidden_layers + 1
+        unused = range(num_layers, bert_config.num_hidden_layers)
+        unused = tuple(f"bert/encoder/layer_{i}/" for i in unused)
+        tensors = checkpoints.tensors(self.model).items()
+        tensors = {name: value for name, value in tensors if not name.startswith(unused)}
+        bert_config = BertConfig.from_dict(
+            {**bert_config.to_dict(), "num_hidden_layers": num_layers}
         )
-    pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
-    is_read = "Pooling" in modules and ("pooling" not in given or files.exists(pooling_file))
-    settings = json_files.read(pooling_file, dict) if is_read else {}
-    modes = settings.get("pooling_mode") or _older_modes(settings)
-    model = read_json(folder, "config_sentence_transformers.json")
-    name = model.get("default_prompt_name")
-    prompts = model.get("prompts") or {}
-    if name not in {None, *prompts} and "prompt" not in given:
-        raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
-    prompt, includes_prompt = prompts.get(name, ""), settings.get("include_prompt") is not False
-    if not includes_prompt and (used := given.get("prompt", prompt)):
-        raise UserError(
-            f"{pooling_file}: include_prompt is false, which is not supported with the prompt "
-            f"{used!r}; `prompt` overrides a default prompt"
-        )
-    if (measure := model.get("similarity_fn_name") or "cosine") != "cosine":
-        console.warning("%s has similarity_fn_name %s; `similarity` is the cosine", folder, measure)
-    saved = {
-        "pooling": modes if isinstance(modes, str) else ",".join(modes),
-        "layer": -1,
-        "normalize": "Normalize" in modules,
-        "max_seq_length": _max_seq_length(folder),
-        "truncate_dim": model.get("truncate_dim"),
-        "prompt": prompt,
-        "prompts": prompts,
-        "include_prompt": includes_prompt,
-    }
-    for name, value in saved.items():
-        if given.get(name, value) != value:
-            message = "`%s=%s` overrides the setting: %s has %s"
-            console.info(message, name, given[name], folder, value)
-    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "", {})]
-    console.info("from the settings in %s: %s", folder, ", ".join(used))
-    return {**saved, **given}
-
-
-def _older_modes(settings):
-    """Return the poolings of sentence-transformers before 5.4, which has a setting for each."""
-    names = {setting: name for name, setting in POOLINGS.items()}
-    # Without a file, the default of sentence-transformers is the mean.
-    modes = [x for x, y in settings.items() if x.startswith("pooling_mode_") and y is True]
-    return [names.get(x, x) for x in modes or ["none" if settings else POOLINGS["mean"]]]
-
-
-def _max_seq_length(folder):
-    if length := read_json(folder, "sentence_bert_config.json").get("max_seq_length"):
-        return length
-    limit = read_json(folder, HUGGING_FACE_CONFIG).get("max_position_embeddings", 512)
-    return min(read_json(folder, files.TOKENIZER_CONFIG).get("model_max_length") or limit, limit)
+        modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+        modes = {setting: pooling == name for name, setting in POOLINGS.items()}
+        if "," in pooling:  # in this order, which older versions do not read
+            modes = {"pooling_mode": pooling.split(",")}
+        modes["include_prompt"] = self.config.include_prompt
+        values = {
+            "modules.json": [
+                {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
+                for i, (name, path) in enumerate(modules[: 3 if normalize else 2])
+            ],
+            "sentence_bert_config.json": {"max_seq_length": self.config.max_seq_length},
+            "1_Pooling/config.json": {"word_embedding_dimension": bert_config.hidden_size, **modes},
+            "config_sentence_transformers.json": {
+                "prompts": prompts,
+                "default_prompt_name": name,
+                "truncate_dim": truncate_dim,
+            },
+        }
+        self._write_pretrained(folder, tensors, bert_config)
+        for name, value in values.items():
+            json_files.write(os.path.join(folder, name), value)

@@ -1,4 +1,4 @@
-"""The training step of a `training.Task`, for the loop and for Keras' `fit` (`TaskModel`)."""
+"""The training step of an `Objective`, for the loop and for Keras' `fit` (`ObjectiveModel`)."""
 
 import contextlib
 import functools
@@ -47,22 +47,22 @@ def sum_over_replicas(values):
     return tf.nest.pack_sequence_as(values, flat)
 
 
-def compute_gradients(model, task, variables, batch, weights, scale_loss, **options):
+def compute_gradients(model, objective, variables, batch, weights, scale_loss, **options):
     """Return this replica's share of the gradients and losses (dicts), and the model's outputs.
 
     Args:
-      model: the model of the `task`.
-      task: a `training.Task`.
+      model: the model of the `objective`.
+      objective: a `training.Objective`.
       variables: dict of variables. The gradients have the same keys, without those of weights that
         do not affect the loss, such as the pooler of a token classifier.
       batch: dict of tensors of this replica.
-      weights: the sums of `task.loss_weights` over the global batch.
+      weights: the sums of `objective.loss_weights` over the global batch.
       scale_loss: function that multiplies the loss to differentiate by a loss scale.
       **options: arguments of the model's call.
     """
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True, **options)
-        losses = task.losses(outputs, batch, weights)
+        losses = objective.losses(outputs, batch, weights)
         losses["loss"] = tf.add_n(list(losses.values()))
         scaled = scale_loss(losses["loss"])
     gradients = tape.gradient(scaled, variables)
@@ -93,34 +93,34 @@ class _LossMean(keras.metrics.Mean):
         super().update_state(values, sample_weight)
 
 
-class TaskModel:
-    """Trains and evaluates a Keras model with the losses and metrics of a `training.Task`.
+class ObjectiveModel:
+    """Trains and evaluates a Keras model with the losses and metrics of a `training.Objective`.
 
-    With `task`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts of
-    batches with inputs and labels, and a step is the step of the training loop: the gradients of
-    the replicas are those of one device, whatever their shares of a batch. In `fit`, "loss" is the
-    mean over the batches; in `evaluate`, over the examples (words, masks).
+    With `objective`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts
+    of batches with inputs and labels, and a step is the step of the training loop: the gradients
+    of the replicas are those of one device, whatever their shares of a batch. In `fit`, "loss" is
+    the mean over the batches; in `evaluate`, over the examples (words, masks).
 
-    A loss or metrics in `compile` replace those of the task. They get targets and weights from
-    `Task.keras_targets`.
+    A loss or metrics in `compile` replace those of the objective. They get targets and weights from
+    `Objective.keras_targets`.
     """
 
     # Makes probabilities of the logits; None for the usual one of the loss and the outputs.
     logits_activation = None
-    _task = None
+    _objective = None
     _is_training = True
 
     @property
-    def task(self):
-        return self._task
+    def objective(self):
+        return self._objective
 
-    @task.setter
-    def task(self, task):
-        names = ("loss", *task.fit_metric_names) if task else ()
+    @objective.setter
+    def objective(self, objective):
+        names = ("loss", *objective.fit_metric_names) if objective else ()
         with self.distribute_strategy.scope() if _IS_TENSORFLOW else contextlib.nullcontext():
             means = {name: keras.metrics.Mean(name) for name in names}
         # In a namespace, because Keras saves the metrics in a dict with the model.
-        self._task, self._means = task, types.SimpleNamespace(**means)
+        self._objective, self._means = objective, types.SimpleNamespace(**means)
 
     def is_compiled_with(self, *names):
         """Return whether `compile` got any of these arguments."""
@@ -132,8 +132,8 @@ class TaskModel:
         return self._compile_config.config if self.compiled else {}
 
     @property
-    def _uses_task(self):
-        return self.task is not None and not self.is_compiled_with("loss")
+    def _uses_objective(self):
+        return self.objective is not None and not self.is_compiled_with("loss")
 
     @property
     def _has_own_metrics(self):
@@ -141,7 +141,7 @@ class TaskModel:
 
     @property
     def metrics(self):
-        if not self._uses_task:
+        if not self._uses_objective:
             return super().metrics
         loss, *means = vars(self._means).values()
         return [loss, self._compile_metrics] if self._has_own_metrics else [loss, *means]
@@ -209,9 +209,9 @@ class TaskModel:
         previous, options = self.skip_padding, self._compile_options
         is_uncompiled = options.get("jit_compile") is False or bool(options.get("run_eagerly"))
         token = cpu_graph.set_uncompiled(is_uncompiled)
-        if self.task is not None and _IS_TENSORFLOW:
+        if self.objective is not None and _IS_TENSORFLOW:
             self.skip_padding = can_skip_padding(
-                self.distribute_strategy, self.jit_compile, self.task.reads_padding, previous
+                self.distribute_strategy, self.jit_compile, self.objective.reads_padding, previous
             )
         try:
             yield
@@ -231,13 +231,14 @@ class TaskModel:
         @tf.autograph.experimental.do_not_convert
         def train_step(self, data):
             """Make the step of `training.make_train_step`, with any Keras optimizer."""
-            if not self._uses_task:
+            if not self._uses_objective:
                 return super().train_step(data)
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-            weights = sum_over_replicas(self.task.loss_weights(batch))
+            weights = sum_over_replicas(self.objective.loss_weights(batch))
             variables, optimizer = self.trainable_variables, self.optimizer
             gradients, losses, outputs = compute_gradients(
-                self, self.task, dict(enumerate(variables)), batch, weights, optimizer.scale_loss,
+                self, self.objective, dict(enumerate(variables)), batch, weights,
+                optimizer.scale_loss,
                 replica_id=_replica_context().replica_id_in_sync_group,
             )  # fmt: skip
             # The optimizer sums over the replicas.
@@ -248,23 +249,23 @@ class TaskModel:
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         self._is_training = training
-        if self._uses_task:
+        if self._uses_objective:
             return self._compute_loss_of(x, y_pred)[0]
-        if y is None and self.task is not None:
+        if y is None and self.objective is not None:
             y, sample_weight = self._targets(x, training)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        if self._uses_task:
+        if self._uses_objective:
             loss, weights = self._compute_loss_of(x, y_pred)
             return self._update_means(x, y_pred, weights, loss, self._is_training)
-        if y is None and self.task is not None:
+        if y is None and self.objective is not None:
             y, sample_weight = self._targets(x, self._is_training, for_loss=False)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _compute_loss_of(self, batch, outputs):
-        weights = sum_over_replicas(self.task.loss_weights(batch))
-        losses = self.task.losses(outputs, batch, weights, self._is_training)
+        weights = sum_over_replicas(self.objective.loss_weights(batch))
+        losses = self.objective.losses(outputs, batch, weights, self._is_training)
         return sum(losses.values()), weights
 
     def _update_means(self, batch, outputs, weights, loss, training):
@@ -277,7 +278,7 @@ class TaskModel:
             targets, sample_weight = self._targets(batch, training, for_loss=False)
             self._compile_metrics.update_state(targets, outputs, sample_weight)
         else:
-            for name, values in self.task.fit_metrics(outputs, batch).items():
+            for name, values in self.objective.fit_metrics(outputs, batch).items():
                 means[name].update_state(*values)
         return self.get_metrics_result()
 
@@ -286,11 +287,11 @@ class TaskModel:
 
         Losses divide by this replica's size and the number of replicas.
         """
-        weights = sum_over_replicas(self.task.loss_weights(batch))
-        targets, factors = self.task.keras_targets(batch, weights)
+        weights = sum_over_replicas(self.objective.loss_weights(batch))
+        targets, factors = self.objective.keras_targets(batch, weights)
 
         def scale(x):
-            x = x * self.task.class_factors(batch) if training else x
+            x = x * self.objective.class_factors(batch) if training else x
             size = keras.ops.cast(keras.ops.size(x), "float32")
             return x * (size * _num_replicas() if for_loss else sum_over_replicas(size))
 

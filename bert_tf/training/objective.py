@@ -1,4 +1,4 @@
-"""The interface of a task: `Task`, a model with losses; `TaskData`; `TaskSpec`, all its parts."""
+"""The interface of a task: `Objective`, `TaskData` and `TaskSpec`, all its parts."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bert_tf.io import files
 from bert_tf.training import results
 
 
-class Task:
+class Objective:
     """A model with its losses, predictions and metrics.
 
     Subclasses create `model` in their constructor, which runs in the strategy's scope, or get it as
@@ -147,18 +147,18 @@ class TaskData:
         """Return the number of examples in a training epoch; None if it needs the features."""
         return len(self.examples["train"])
 
-    def make_task(self, model, pad_to_max_length=False):
-        """Make the `Task` of a Keras model, in the strategy's scope; see `TrainConfig`."""
+    def make_objective(self, model, pad_to_max_length=False):
+        """Make the `Objective` of a Keras model, in the strategy's scope; see `TrainConfig`."""
         raise NotImplementedError
 
     def start_training(self, model):
         """Prepare the Keras model, which has its initial or restored weights, for training."""
 
-    def write_results(self, task, split, batches, folder, evaluates, predicts):
+    def write_results(self, objective, split, batches, folder, evaluates, predicts):
         """Write the result files of a split, and return its metrics if it is evaluated.
 
         Args:
-          task: the `Task`.
+          objective: the `Objective`.
           split: name of the split.
           batches: iterable of the predictions of each batch; see `Loop.predict`.
           folder: folder for the files; None for a worker process that does not write them.
@@ -167,25 +167,25 @@ class TaskData:
         """
         predictions = concatenate(batches)
         if predicts and folder:
-            self.write_predictions(task, predictions, split, folder)
+            self.write_predictions(objective, predictions, split, folder)
         if evaluates and folder and getattr(self.config, "report", False):
-            text = self.report(task, predictions)
+            text = self.report(objective, predictions)
             console.info("%s", text)
             path = results.result_file(folder, "eval_report", split, ".txt")
             files.write_text(path, text)
-        return task.metrics(predictions) if evaluates else None
+        return objective.metrics(predictions) if evaluates else None
 
-    def report(self, task, predictions):
+    def report(self, objective, predictions):
         """Return the text of `eval_report.txt` for the predictions of a split."""
         raise NotImplementedError
 
-    def write_predictions(self, task, predictions, split, folder):
+    def write_predictions(self, objective, predictions, split, folder):
         """Write test_results.tsv and test_predictions.tsv."""
         ids = [example.id for example in self.examples[split]]
-        answers = self.answers(task, predictions, split)
+        answers = self.answers(objective, predictions, split)
         results.write_predictions(folder, split, ids, *answers)
 
-    def answers(self, task, predictions, split):
+    def answers(self, objective, predictions, split):
         """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
         raise NotImplementedError
 

@@ -27,8 +27,8 @@ from bert_tf.tasks.base import StreamingPipeline, read_pairs
 from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
-from bert_tf.training.pretraining import PretrainingTask
-from bert_tf.training.task import ServedTask, TaskData
+from bert_tf.training.objective import ServedTask, TaskData
+from bert_tf.training.pretraining import PretrainingObjective
 
 _UNMASKED = records.pretraining_schema(has_next_sentence=False, has_masks=False)
 _MASKED = records.pretraining_schema(has_next_sentence=False)
@@ -74,8 +74,8 @@ class FillMaskData(TaskData):
             features.finish = functools.partial(_mask, masking, axes)
         return features
 
-    def make_task(self, model, pad_to_max_length=False):
-        return PretrainingTask(self.config.bert_config, has_pairs=False, model=model)
+    def make_objective(self, model, pad_to_max_length=False):
+        return PretrainingObjective(self.config.bert_config, has_pairs=False, model=model)
 
 
 def _pack(pieces, tokenizer, max_seq_length, lengths):

@@ -21,10 +21,10 @@ from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import Pipeline
-from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.classification.objective import ClassificationObjective
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceOptions
 from bert_tf.tokenization.packing import pack_pair
-from bert_tf.training.task import ServedTask, TaskData
+from bert_tf.training.objective import ServedTask, TaskData
 
 # Default column names; "startphrase" is SWAG's.
 CONTEXT, LABEL = ("startphrase", "context"), ("label",)
@@ -131,7 +131,7 @@ def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
         }
 
 
-class MultipleChoiceTask(ClassificationTask):
+class MultipleChoiceObjective(ClassificationObjective):
     """Trains a `BertMultipleChoice` to choose the correct ending of each example."""
 
     loss_names = ("choice_loss",)
@@ -169,11 +169,11 @@ class MultipleChoiceData(TaskData):
             unit=UNIT,
         )  # fmt: skip
 
-    def make_task(self, model, pad_to_max_length=False):
-        return MultipleChoiceTask(model)
+    def make_objective(self, model, pad_to_max_length=False):
+        return MultipleChoiceObjective(model)
 
-    def answers(self, task, predictions, split):
-        choices = [str(number) for number in task.decide(predictions)]
+    def answers(self, objective, predictions, split):
+        choices = [str(number) for number in objective.decide(predictions)]
         return choices, self.endings[split], predictions["probabilities"]
 
 
@@ -228,7 +228,7 @@ def multiple_choice_servable(model, config, serving_config):
 
 def multiple_choice_answer(outputs, metadata):
     """Return the index of the most probable ending, and the probability of each ending."""
-    choice = int(MultipleChoiceTask.decide(outputs))
+    choice = int(MultipleChoiceObjective.decide(outputs))
     return {"choice": choice, "probabilities": json_value(outputs["probabilities"])}
 
 

@@ -25,7 +25,7 @@ from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import StreamingPipeline, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
-from bert_tf.training.task import ServedTask
+from bert_tf.training.objective import ServedTask
 
 _SCHEMA = {name: records.PRETRAINING[name] for name in INPUTS}
 

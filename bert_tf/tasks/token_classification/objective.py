@@ -1,0 +1,318 @@
+"""Token classification: features, losses, metrics and runs.
+
+The tag of a word is predicted at its first WordPiece (BERT paper, section 5.3). A sentence that
+does not fit into one sequence is split into overlapping windows, and each word is tagged in the
+window with the most context around it.
+"""
+
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+from keras import ops
+
+from bert_tf import console
+from bert_tf.configs.task import SPLITS
+from bert_tf.data import records
+from bert_tf.data.columns import RowErrors
+from bert_tf.data.features import Features
+from bert_tf.errors import UserError
+from bert_tf.io import files
+from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_classification.schemes import convert_tags
+from bert_tf.tasks.token_classification.scoring import SpanCounts, classification_report
+from bert_tf.tokenization.packing import SlidingWindows, pack_pair
+from bert_tf.tokenization.settings import UNK
+from bert_tf.training import results
+from bert_tf.training.objective import Objective, TaskData, argmax
+
+# Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
+NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
+
+
+def infer_tags(sentences, scheme=None):
+    """Return the `Tags` of a training set, with the labels in alphabetical order."""
+    labels = {tag for sentence in sentences for tag in sentence.tags}
+    data_scheme = schemes.infer_scheme(labels, scheme)
+    scheme = scheme or ("none" if data_scheme == "none" else "iob2")
+    if scheme != "none":
+        # An invalid tag adds no label; `valid_sentences` reports it.
+        valid = (tag for tag in labels - {schemes.OUTSIDE} if schemes.is_tag(tag, data_scheme))
+        labels = {schemes.split_tag(tag, data_scheme)[1] for tag in valid}
+    return Tags(schemes.tag_names(sorted(labels), scheme), scheme, data_scheme)
+
+
+def valid_sentences(sentences, tags, bad):
+    """Return the sentences with valid tags; report the others to `bad`."""
+    valid, leading_lines = [], ()
+    for sentence in sentences:
+        # If the first sentence of a document is skipped, the next one starts the document.
+        leading_lines += sentence.leading_lines
+        try:
+            if sentence.tags is not None:
+                tags.convert(sentence)
+        except UserError as error:
+            bad(str(error))
+        else:
+            valid.append(dataclasses.replace(sentence, leading_lines=leading_lines))
+            leading_lines = ()
+    return valid
+
+
+def make_features(sentences, tokenizer, config):
+    """Return the `Features` of `Sentence`s."""
+    documents = []
+    for sentence in sentences:
+        if not config.document_context or sentence.leading_lines or not documents:
+            documents.append([])
+        documents[-1].append(sentence)
+    tags = config.tags
+    return Features.of_examples(
+        documents, records.TAGGING, convert_documents, tokenizer, config,
+        ([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
+        {"S": config.max_seq_length},
+        num_labels=len(tags.names),
+        options={"config": config},
+        fingerprint={
+            "tags": list(tags),
+            "doc_stride": config.doc_stride,
+            "document_context": config.document_context,
+        },
+    )  # fmt: skip
+
+
+def encode_words(document, tags, tokenizer):
+    """Tokenize a document; return lists of token ids, tag ids and `word_starts`."""
+    tag_to_id = {name: number for number, name in enumerate(tags.names)}
+    ids, tag_ids, starts = [], [], []
+    for sentence in document:
+        sentence_tags = tags.convert(sentence) if sentence.tags is not None else None
+        for i, pieces in enumerate(tokenizer.encode_batch(sentence.words)):
+            # A word needs a tag even if the tokenizer removes all of its characters.
+            pieces = pieces or [tokenizer.vocab[UNK]]
+            more = len(pieces) - 1
+            ids += pieces
+            tag_ids += [tag_to_id[sentence_tags[i]] if sentence_tags else 0] + [0] * more
+            starts += [WORD_START if i else SENTENCE_START] + [NOT_WORD_START] * more
+    return ids, tag_ids, starts
+
+
+def convert_documents(documents, tokenizer, config, lengths):
+    """Yield each window as a dict for `records.TAGGING`; a word is tagged in only one window."""
+    for document in documents:
+        ids, tag_ids, starts = encode_words(document, config.tags, tokenizer)
+        windows = SlidingWindows(len(ids), config.window_size, config.stride)
+        for index, (first, length) in enumerate(windows.spans):
+            tokens = range(first, first + length)
+            padding = [0] * (config.window_size - length)
+            word_starts = [
+                starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
+            ]
+            window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
+            packed = pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length)
+            yield {
+                **packed,
+                "tag_ids": [0, *window_tags, 0, *padding],
+                "word_starts": [0, *word_starts, 0, *padding],
+            }
+
+
+class TokenClassificationObjective(Objective):
+    """Trains a token classifier on records with the schema `records.TAGGING`."""
+
+    label_name = "tag_ids"
+    loss_names = ("tagging_loss",)
+    fit_metric_names = ("accuracy",)
+
+    def __init__(self, model, config, class_weights=None):
+        """Create the task; `class_weights`, by tag, multiply the losses of words."""
+        self.model, self.key = model, {"class_weights": class_weights}
+        spans = () if config.tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
+        self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
+        self._tags, self._length = config.tags, config.max_seq_length
+        self.class_weights = class_weights
+
+    def loss_weights(self, batch):
+        return {"words": ops.sum(self._is_word(batch))}
+
+    def _is_word(self, batch):
+        """Return 1 at the first token of each word of a real example, float32 (B, S)."""
+        is_word = ops.cast(ops.not_equal(batch["word_starts"], NOT_WORD_START), "float32")
+        return is_word * self._is_real(batch)[:, None]
+
+    def losses(self, outputs, batch, weights, training=True):
+        losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None]
+        losses = losses * self.class_factors(batch) if training else losses
+        # A batch may have no words if all are classified in other windows.
+        return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
+
+    def _losses(self, outputs, batch):
+        """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
+        losses = ops.sparse_categorical_crossentropy(
+            batch["tag_ids"], outputs["logits"], from_logits=True
+        )
+        return ops.where(ops.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
+
+    def fit_metrics(self, outputs, batch):
+        is_correct = ops.equal(argmax(outputs["logits"]), ops.cast(batch["tag_ids"], "int32"))
+        return {"accuracy": (is_correct, self._is_word(batch))}
+
+    def keras_targets(self, batch, weights):
+        factors = self._is_word(batch) * self.example_weights(batch)[:, None]
+        return batch["tag_ids"], factors / ops.maximum(weights["words"], 1.0)
+
+    def predictions(self, outputs, batch):
+        """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""
+        predictions = {"loss": ops.sum(self._losses(outputs, batch), -1)}
+        values = {name: batch[name] for name in ("tag_ids", "word_starts")}
+        values["predicted"] = argmax(outputs["logits"])
+        # Pad batches of different lengths, because their predictions are concatenated.
+        size, length = ops.shape(batch["tag_ids"])
+        padding = ops.zeros((size, self._length - length), "int32")
+        for name, value in values.items():
+            padded = ops.concatenate([ops.cast(value, "int32"), padding], 1)
+            predictions[name] = ops.reshape(padded, (-1, self._length))
+        return predictions
+
+    def tags(self, predictions, name="predicted"):
+        """Return a list of tags for each sentence; `name` is "predicted" or "tag_ids"."""
+        starts = predictions["word_starts"]
+        is_word = starts != NOT_WORD_START
+        names = [self._tags.names[i] for i in predictions[name][is_word]]
+        edges = [*np.flatnonzero(starts[is_word] == SENTENCE_START).tolist(), len(names)]
+        return [names[i:j] for i, j in itertools.pairwise(edges)]
+
+    def metrics(self, predictions):
+        labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
+        num_words = max(sum(map(len, labels)), 1)
+        loss = float(predictions["loss"].sum(dtype="float64")) / num_words
+        # The accuracy compares tags in the scheme of the data, as conlleval does.
+        words = (
+            itertools.chain(*(convert_tags(x, *self._tags[1:]) for x in sentences))
+            for sentences in (labels, predicted)
+        )
+        is_correct = [x == y for x, y in zip(*words, strict=True)]
+        scores = ()
+        if self._tags.scheme != "none":
+            scores = SpanCounts(labels, predicted, self._tags.scheme).precision_recall_f1()
+        values = (float(np.mean(is_correct)), *scores, loss, loss)
+        return dict(zip(self.metric_names, values, strict=True))
+
+
+class TokenClassificationData(TaskData):
+    """Holds `examples`, a dict from split to list of `Sentence`."""
+
+    unit = "sequences"
+
+    def __init__(self, sentences, config, class_weights=None, data_files=()):
+        super().__init__(sentences, config, data_files)
+        self._class_weights = class_weights
+
+    def features(self, split, tokenizer):
+        return make_features(self.examples[split], tokenizer, self.config)
+
+    def num_train_examples(self, features=None):
+        return features and features.counts["records"]
+
+    def make_objective(self, model, pad_to_max_length=False):
+        return TokenClassificationObjective(model, self.config, self._class_weights)
+
+    def report(self, objective, predictions):
+        labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
+        return classification_report(labels, predicted, self.config.tags.scheme)
+
+    def write_predictions(self, objective, predictions, split, folder):
+        """Write test_predictions.txt: the columns of the test set and the predicted tags."""
+        tags = self.config.tags
+        scheme = self.config.output_scheme or tags.data_scheme
+        predicted = [convert_tags(x, tags.scheme, scheme) for x in objective.tags(predictions)]
+        path = results.result_file(folder, "test_predictions", split, ".txt")
+        write_columns(path, self.examples[split], predicted)
+        console.info("wrote %s, tag scheme %s", path, scheme)
+
+
+def write_columns(path, sentences, tags):
+    """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval.
+
+    Raises:
+      UserError: if a word that is not from a column file is empty or has spaces or line ends.
+    """
+    outside = schemes.OUTSIDE
+    with files.writing_text(path) as write:
+        for sentence, predicted in zip(sentences, tags, strict=True):
+            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
+            columns = sentence.columns or zip(sentence.words)
+            for word in () if sentence.columns else sentence.words:
+                if not word or re.search("[ \t\r\n]", word):
+                    raise UserError(f"{sentence.where}: the word {word!r} is empty or has spaces")
+            pairs = zip(columns, predicted, strict=True)
+            write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
+            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
+
+
+def read(options, pretrained, splits, stored=None):
+    """Read the data of a run; see `TaskSpec.read`."""
+    source = _make_source(options)
+    bad = {split: RowErrors(options.skip_bad_rows) for split in splits}
+    sentences = {split: source.read(split, bad[split]) for split in splits}
+    train = sentences.get("train")
+    if stored:
+        tags, scheme = stored.tags.of_data(sentences.get("dev", ())), options.learn_scheme
+        if scheme not in (None, tags.scheme):
+            raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
+    else:
+        tags = _infer_tags(options, source, train)
+    if options.output_scheme and tags.scheme == "none":
+        raise UserError(f"`output_scheme={options.output_scheme}`: the tags are not entities")
+    for split in splits:
+        sentences[split] = valid_sentences(sentences[split], tags, bad[split])
+        bad[split].report("invalid sentences skipped")
+        if not sentences[split]:
+            raise UserError(f"{bad[split].first}; the split has no valid sentences")
+        if options.document_context and not any(x.leading_lines for x in sentences[split]):
+            raise UserError(
+                f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
+                "expected one at the start of each document"
+            )
+    config = TokenClassificationConfig.of_model(options, pretrained, tags=tags)
+    return TokenClassificationData(sentences, config, data_files=source.files)
+
+
+def _infer_tags(options, source, train):
+    """Return the `Tags` of the training set `train`; read it first if it is None."""
+    bad = RowErrors(skip=True)
+    sentences = train or source.read("train", bad)
+    tags = infer_tags(sentences, options.learn_scheme)
+    bad.report("invalid sentences skipped while collecting the tags of the training set")
+    if tags.data_scheme == "iob2" and any(schemes.is_iob1(x.tags) for x in sentences):
+        if options.output_scheme == "iob1":
+            tags = tags._replace(data_scheme="iob1")
+        else:
+            console.notice(
+                "entities of the training set begin with I-, as in IOB1; predictions and "
+                "eval_accuracy are in iob2; `output_scheme=iob1` keeps iob1"
+            )
+    console.info(
+        "tag scheme of the data: %s; the model learns %s: %s",
+        tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
+    )  # fmt: skip
+    return tags
+
+
+def _make_source(options):
+    if options.tfds_name:
+        features = options.word_column or "tokens", options.tag_column
+        splits = options.split_names()
+        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
+    columns = {}
+    for name, default in (("word_column", "0"), ("tag_column", "-1")):
+        value = getattr(options, name) or default
+        try:
+            columns[name] = int(value)
+        except ValueError:
+            raise UserError(f"`{name}={value}`: expected a column number") from None
+    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(options.data_dir, paths, **columns)
