@@ -32,9 +32,8 @@ _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 _MULTIPLE_CHOICE = "BertForMultipleChoice"
 # Classes of `transformers` that `write_hugging_face` supports.
-ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
-                 "BertForNextSentencePrediction", "BertForSequenceClassification",
-                 "BertLMHeadModel")  # fmt: skip
+_OTHERS = ("BertForPreTraining", "BertForNextSentencePrediction", "BertForSequenceClassification")
+ARCHITECTURES = ("BertModel", "BertLMHeadModel", *_OTHERS, *_WITHOUT_POOLER, _MULTIPLE_CHOICE)
 
 
 def is_folder(path):
@@ -85,9 +84,15 @@ class HuggingFaceFolder:
 
 
 def write_hugging_face(
-    folder, tensors, config, vocab_file=None, labels=None, architecture=None, task_type=None,
+    folder,
+    tensors,
+    config,
+    vocab_file=None,
+    labels=None,
+    architecture=None,
+    task_type=None,
     **settings,
-):  # fmt: skip
+):
     """Write a folder that `transformers` loads, atomically.
 
     Args:

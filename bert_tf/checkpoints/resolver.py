@@ -169,11 +169,11 @@ def resolve(
             raise UserError(f"`{argument}`: {missing}{unread_weights(source)}")
     settings = None
     if "vocab_file" in needs:
+        given_file = values["vocab_file"]
         settings, origin, saved = _resolve_settings(
-            options, values["vocab_file"], source, paths["vocab_file"], run_settings,
-            default_lower_case,
-        )  # fmt: skip
-        if values["vocab_file"] is None:
+            options, given_file, source, paths["vocab_file"], run_settings, default_lower_case
+        )
+        if given_file is None:
             used += saved
         elif saved:
             console.info("from %s: %s", origin, ", ".join(saved))

@@ -285,9 +285,12 @@ _END = (
 
 # The scripts of the release, and all of their flags.
 _RELEASE_SCRIPTS = (
-    "create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_pretraining.py",
+    "create_pretraining_data.py",
+    "extract_features.py",
+    "run_classifier.py",
+    "run_pretraining.py",
     "run_squad.py",
-)  # fmt: skip
+)
 RELEASE_FLAGS = """
     batch_size bert_config_file data_dir do_eval do_lower_case do_predict do_train
     do_whole_word_mask doc_stride dupe_factor eval_batch_size gcp_project init_checkpoint input_file

@@ -113,9 +113,9 @@ def stdin_chunks(inputs, title):
             yield chunk
     if invalid_lines:
         console.warning(
-            "standard input: %d lines are not valid UTF-8, the first is line %d; the invalid bytes "
-            "were ignored", len(invalid_lines), invalid_lines[0],
-        )  # fmt: skip
+            f"standard input: {len(invalid_lines)} lines are not valid UTF-8, the first is line "
+            f"{invalid_lines[0]}; the invalid bytes were ignored"
+        )
 
 
 def _answer(predictor, chunks, write):

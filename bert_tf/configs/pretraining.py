@@ -18,8 +18,11 @@ from bert_tf.io.json_files import Fraction, Limits, Positive
 from bert_tf.tokenization.settings import SHORTEST
 
 FINE_TUNING_ONLY = (
-    "num_train_epochs", "predict_batch_size", "pad_to_max_length", "bucket_by_length"
-)  # fmt: skip
+    "num_train_epochs",
+    "predict_batch_size",
+    "pad_to_max_length",
+    "bucket_by_length",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -267,9 +267,9 @@ def read_lines(path, on_progress=None, strict=False):
             on_progress(reader.tell() - position)
     if num_invalid:
         console.warning(
-            "%s: %d lines are not UTF-8, the first is line %d; the invalid bytes are dropped",
-            path, num_invalid, first_invalid,
-        )  # fmt: skip
+            f"{path}: {num_invalid} lines are not UTF-8, the first is line {first_invalid}; the "
+            "invalid bytes are dropped"
+        )
 
 
 def digest(path):

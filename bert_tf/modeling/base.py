@@ -162,10 +162,14 @@ _SIZES = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}
 
 # Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
 _ALIASES = {
-    "attention_mask": "input_mask", "token_type_ids": "segment_ids",
-    "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
-    "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
-}  # fmt: skip
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "token_ids": "input_ids",
+    "padding_mask": "input_mask",
+    "mask_positions": "masked_lm_positions",
+    "input_word_ids": "input_ids",
+    "input_type_ids": "segment_ids",
+}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 

@@ -270,9 +270,9 @@ def log_best_checkpoint(output_dir, argument=None):
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
-            "%s has the best checkpoint of that run by %s (step %s); use it with %s",
-            folder, record["metric"], record["step"], usage,
-        )  # fmt: skip
+            f"{folder} has the best checkpoint of that run by {record['metric']} "
+            f"(step {record['step']}); use it with {usage}"
+        )
 
 
 def _read_record(folder):
@@ -312,10 +312,9 @@ class BestCheckpoint:
         self.since = [x for x in self.since if x <= step]
         if self.step is not None and self.step > step:
             console.warning(
-                "%s is from step %d, but the run is at step %d: it is ignored, and the next "
-                "evaluation replaces it",
-                self.folder, self.step, step,
-            )  # fmt: skip
+                f"{self.folder} is from step {self.step}, but the run is at step {step}: it is "
+                "ignored, and the next evaluation replaces it"
+            )
             self.value, self.step = None, None
 
     def use_data(self, data):

@@ -127,15 +127,20 @@ class TfdsSource:
 # Options that name columns, and their fields in `Layout`. `ClassificationConfig.columns` saves all
 # except the numeric columns.
 _LAYOUT = {
-    "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
-    "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
+    "text_columns": "text",
+    "label_column": "label",
+    "id_column": "id",
+    "header": "header",
+    "delimiter": "delimiter",
+    "label_separator": "separator",
+    "numeric_columns": "numbers",
     "numeric_as": "numeric_as",
-}  # fmt: skip
+}
 _SAVED_COLUMNS = [name for name in _LAYOUT if not name.startswith("numeric_")]
 
 _CUSTOM_ONLY = ("task_type", "labels", *_LAYOUT)
-_NOT_FOR_PROCESSORS = ("task_name", "tfds_name", "train_file", "dev_file", "test_file",
-                      *_CUSTOM_ONLY)  # fmt: skip
+_FILES = ("train_file", "dev_file", "test_file")
+_NOT_FOR_PROCESSORS = ("task_name", "tfds_name", *_FILES, *_CUSTOM_ONLY)
 
 
 def make_source(options, stored=None, restored=()):
@@ -197,9 +202,9 @@ def with_restored_columns(options, stored):
     for name, value in columns.items():
         if options.is_given(name) and getattr(options, name) != value:
             console.info(
-                "using `%s=%s`, although the model was trained with %s",
-                name, _flag_text(getattr(options, name)), _flag_text(value),
-            )  # fmt: skip
+                f"using `{name}={_flag_text(getattr(options, name))}`, although the model was "
+                f"trained with {_flag_text(value)}"
+            )
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
@@ -270,10 +275,11 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
         return examples, tuple(labels), stored.numeric_features
     usable = examples.get("train", ())
     if usable and all(example.label == usable[0].label for example in usable):
+        what = "score" if dataset.task_type == "regression" else "label"
         console.warning(
-            "all %d training examples have the %s %r, so the model has nothing to learn",
-            len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
-        )  # fmt: skip
+            f"all {len(usable)} training examples have the {what} {usable[0].label!r}, so the "
+            "model has nothing to learn"
+        )
     return examples, tuple(labels), measure_numbers(names, usable or train) if names else ()
 
 
@@ -289,7 +295,6 @@ def _infer_labels(train, task_type):
     console.info("labels found in %s: %s", place, abbreviate(labels, 20))
     if 2 * len(labels) > len(train) > 20:
         console.warning(
-            "%d labels in %d examples; for a score use `task_type=regression`",
-            len(labels), len(train),
-        )  # fmt: skip
+            f"{len(labels)} labels in {len(train)} examples; for a score use `task_type=regression`"
+        )
     return labels
