@@ -14,7 +14,7 @@ from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
-from bert_tf.training.prediction import BATCH_TOKENS, batches_by_tokens
+from bert_tf.training.prediction import BATCH_TOKENS, run_in_order
 from bert_tf.training.task import ServedTask
 
 METADATA = os.path.join("assets.extra", "model.json")
@@ -100,27 +100,24 @@ class BasePredictor:
         if not isinstance(rows, (list, Iterator)):
             rows = list_rows(rows, "rows")
         rows = list(itertools.starmap(self._check_row, enumerate(rows)))
-        # A batch has rows of similar length, for little padding, and with equally many endings.
-        keys = [_sort_key(row) for row in rows]
-        order = sorted(range(len(rows)), key=keys.__getitem__)
-        sizes = [num_tokens for _, num_tokens in keys]
-        limits = BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS
-        answer = self.served.answer or all_outputs
-        answers: list = [None] * len(rows)
         serve = self._serve_one if len(rows) == 1 else self._serve
-        for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            for indices in batches_by_tokens(group, sizes, *limits):
-                columns = {
-                    name: tf.constant([rows[i][name] for i in indices], spec.dtype)
-                    for name, spec in self._signature.items()
-                }
-                outputs = {name: x.numpy() for name, x in serve(columns).items()}
-                for position, i in enumerate(indices):
-                    row = {name: x[position] for name, x in outputs.items()}
-                    if output and output not in row:
-                        raise UserError(f"`output={output}`: expected one of {', '.join(row)}")
-                    answers[i] = row[output] if output else answer(row, self.metadata)
-        return answers
+
+        def serve_batch(batch):
+            columns = {
+                name: tf.constant([row[name] for row in batch], spec.dtype)
+                for name, spec in self._signature.items()
+            }
+            outputs = serve(columns)
+            if output and output not in outputs:
+                raise UserError(f"`output={output}`: expected one of {', '.join(outputs)}")
+            return {output: outputs[output]} if output else outputs
+
+        results = run_in_order(
+            enumerate(rows), serve_batch, _sort_key, len(rows),
+            BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS,
+        )  # fmt: skip
+        answer = self.served.answer or all_outputs
+        return [x[output] if output else answer(x, self.metadata) for _, x in results]
 
     def _check_row(self, index, row):
         try:
