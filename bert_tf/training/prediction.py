@@ -93,14 +93,15 @@ class BatchRunner:
         def run_batch(rows):
             progress.add(len(rows))
             step = self._step_of_one if len(rows) == 1 else self._step
-            return step(self._make_batch(rows, batch_size))
+            return step(self._make_batch([features for _, features in rows], batch_size))
 
         def key(row):
-            return 0, row["input_mask"].size
+            return 0, row[1]["input_mask"].size
 
-        yield from run_in_order(
+        for (item, _), outputs in run_in_order(
             items, run_batch, key, window_size, num_tokens, batch_size, max_rows
-        )
+        ):
+            yield item, outputs
         progress.done()
 
     def _make_batch(self, rows, batch_size):
@@ -135,30 +136,30 @@ class BatchRunner:
         return self._function(predict_on_batch(self._model, batch), batch)
 
 
-def run_in_order(pairs, run_batch, key, window_size, num_tokens, min_rows, max_rows):
-    """Yield (item, dict of its outputs) for each pair (item, row), read lazily, in input order.
+def run_in_order(rows, run_batch, key, window_size, num_tokens, min_rows, max_rows):
+    """Yield each row of an iterable, read lazily, and its outputs, a dict, in input order.
 
     Args:
-      pairs: iterable of pairs (item, row).
-      run_batch: function from a list of rows to a dict of tensors (B, ...), first those of the rows.
-      key: function from a row to its group and number of tokens; a batch has rows of one group.
+      rows: the iterable.
+      run_batch: function from a list of rows to a dict of tensors (B, ...), which may end with
+        outputs to discard.
+      key: function from a row to its group and number of tokens. A batch has rows of one group.
       window_size: number of rows to sort by their keys before they are divided into batches.
       num_tokens: approximate number of tokens in a batch.
       min_rows: number of rows in a batch even if they have more tokens.
       max_rows: maximum number of rows in a batch.
     """
-    pairs = iter(pairs)
-    while window := list(itertools.islice(pairs, window_size)):
-        keys = [key(row) for _, row in window]
-        batches = batches_by_tokens(keys, num_tokens, min_rows, max_rows)
+    rows = iter(rows)
+    while window := list(itertools.islice(rows, window_size)):
+        batches = batches_by_tokens([*map(key, window)], num_tokens, min_rows, max_rows)
+        running = ((indices, run_batch([window[i] for i in indices])) for indices in batches)
         results: list = [None] * len(window)
-        running = ((indices, run_batch([window[i][1] for i in indices])) for indices in batches)
         # Copy the previous outputs to the host while the device computes.
         for (indices, outputs), _ in itertools.pairwise(itertools.chain(running, [None])):
             arrays = {name: np.asarray(x) for name, x in outputs.items()}
-            for row, index in enumerate(indices):
-                results[index] = {name: x[row] for name, x in arrays.items()}
-        yield from zip((item for item, _ in window), results, strict=True)
+            for position, index in enumerate(indices):
+                results[index] = {name: x[position] for name, x in arrays.items()}
+        yield from zip(window, results, strict=True)
 
 
 def batches_by_tokens(keys, num_tokens, min_rows, max_rows):
