@@ -204,7 +204,7 @@ class Pipeline(Trainable):
             skip_padding = can_skip_padding(model_strategy(self.model))
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             servable = self.make_servable(self.model, config, serving_config, **(options or {}))
-            return serving.ServablePredictor(servable)
+            return serving.Predictor(servable)
 
         # By the changes, because a caller may alternate between texts and pairs.
         name, settings = ("predictor", *changes.values()), (self.config, options)
