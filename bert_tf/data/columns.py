@@ -153,9 +153,10 @@ def find_column(place, names, wanted, argument=None, advice=""):
 class Columns:
     """Column positions, counted from 0, or from the end if negative.
 
-    `texts` has the text, or both texts of a pair, and `labels` one column per label. Rows without
-    the value of `language`, (position, value), are skipped. `width` is the maximum number of
-    columns in a row; surplus ones are an error unless `ignores_surplus`.
+    `texts` has the text, or both texts of a pair, and `labels` one column per label. The names of
+    `numbers` are `number_names`. Rows without the value of `language`, (position, value), are
+    skipped. `width` is the maximum number of columns in a row; surplus ones are an error unless
+    `ignores_surplus`.
     """
 
     texts: tuple
@@ -164,6 +165,7 @@ class Columns:
     header: bool = False
     language: tuple | None = None
     numbers: tuple = ()
+    number_names: tuple = ()
     names: tuple = ()
     width: int | None = None
     ignores_surplus: bool = False
@@ -215,7 +217,8 @@ class Layout:
         """Return the layout of the other files of a run, given the training file's `Columns`."""
         if columns.names:
             texts, labels = (tuple(map(columns.name, x)) for x in (columns.texts, columns.labels))
-            return dataclasses.replace(self, text=texts, label=labels)
+            fixed = {"numbers": columns.number_names, "id": self.id and columns.name(columns.id)}
+            return dataclasses.replace(self, text=texts, label=labels, **fixed)
         return dataclasses.replace(self, trained_header="no", num_texts=len(columns.texts))
 
 
@@ -379,12 +382,15 @@ def _by_layout(place, names, layout, split):
     texts = texts or [find_usual(text_a, _MORE_TEXT, "text_columns"), find(TEXT_B)]
     labels = [find([name], "label_column" if needs_label else None) for name in layout.label]
     labels = labels or [find_usual(LABEL, _MORE_LABEL, "label_column", needs_label)]
+    numbers = tuple(find([name], "numeric_columns") for name in layout.numbers)
+    numbered = zip(layout.numbers, numbers, strict=True)
     return Columns(
         tuple(x for x in texts if x is not None),
         tuple(x for x in labels if x is not None),
         find([layout.id], "id_column") if layout.id else find(ID),
         header=bool(names),
-        numbers=tuple(find([name], "numeric_columns") for name in layout.numbers),
+        numbers=numbers,
+        number_names=tuple(names[i] if names and x.isdecimal() else x for x, i in numbered),
         names=tuple(names),
         ignores_surplus=not names,
     )

@@ -235,7 +235,7 @@ def row_example(dataset, where, index, row, columns, labels=None):
         label = labels.read_cells([get_cell(row, x, "label") for x in columns.labels])
         if dataset.layout:
             required_text(row[columns.texts[0]], "text" if len(columns.texts) == 1 else "text_a")
-    names = dataset.layout.numbers if dataset.layout else ()
+    names = columns.number_names
     cells = list(map(text, columns.numbers, names))
     if cells and dataset.layout.numeric_as == "text" and text_a.strip():
         # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
