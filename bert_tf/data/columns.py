@@ -144,7 +144,8 @@ def find_column(place, names, wanted, argument=None, advice=""):
         if not place.startswith("`"):
             advice = f"; select the column with `{argument}`"
         raise UserError(
-            f"{place}: found {[*names]}, expected {' or '.join(map(repr, wanted))}{advice}"
+            f"{place}: found {[*names] or 'no names'}, expected "
+            f"{' or '.join(map(repr, wanted))}{advice}"
         )
     return None
 
@@ -234,8 +235,8 @@ _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
     "score",
 )  # fmt: skip
-# For arguments of `fit`.
-_PASS_COLUMNS = '; or pass the columns one by one, such as df["body"], df["verdict"]'
+# For arguments of `fit` and `predict`.
+_RENAME = '; rename the columns, such as df.rename(columns={"body": "text", "verdict": "label"})'
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
@@ -361,8 +362,7 @@ def _by_layout(place, names, layout, split):
             position = int(wanted[0])
             if not names or position < len(names):
                 return position
-        advice = _PASS_COLUMNS * (argument != "numeric_columns")
-        name = find_column(place, names, wanted, argument, advice)
+        name = find_column(place, names, wanted, argument, _RENAME)
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -370,7 +370,7 @@ def _by_layout(place, names, layout, split):
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
-            advice = _PASS_COLUMNS if place.startswith("`") else f"; select it with `{argument}`"
+            advice = _RENAME if place.startswith("`") else f"; select it with `{argument}`"
             raise UserError(f"{place}: found {', '.join(map(repr, found))}, expected one{advice}")
         return find(found or wanted, argument if is_needed else None)
 

@@ -162,13 +162,7 @@ def _named_columns(values, argument):
         first = next(iter(values), None)  # a list of a tensor's rows would take long
         if not (hasattr(first, "text_a") or isinstance(first, Mapping)):
             return None
-        rows = list(values)
-        if hasattr(first, "text_a"):  # InputExample
-            names = ("text_a", "text_b", "label")
-            rows = [(x.text_a, x.text_b or None, x.label) for x in rows]
-            rows = [
-                {x: y for x, y in zip(names, row, strict=True) if y is not None} for row in rows
-            ]
+        rows = [_fields(x) if hasattr(x, "text_a") else x for x in values]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise UserError(f"`{argument}`, item {i}: found {shown(row)}, expected a dict")
@@ -180,6 +174,12 @@ def _named_columns(values, argument):
         raise UserError(f"`{argument}`: expected columns of the same length, found {found}")
     names, lists = zip(*columns, strict=True) if columns else ((), ())
     return names, lists, class_names(features)
+
+
+def _fields(example):
+    """Return the texts and the label of an `InputExample` as a dict, without those that are None."""
+    fields = {"text_a": example.text_a, "text_b": example.text_b or None, "label": example.label}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def list_rows(values, argument):
@@ -199,11 +199,18 @@ def _is_cell(value):
 
 
 def _check_loaded(values, argument):
-    """Raise UserError for a lazy table of Polars or Dask, and for a structured array."""
+    """Raise UserError for a lazy or a sparse table, a structured array, and several tables."""
+    found, options = type(values).__name__, []
     if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
-        raise UserError(f"`{argument}`: found a {type(values).__name__}; pass its .{method}()")
-    if getattr(getattr(values, "dtype", None), "names", None):
-        raise UserError(f"`{argument}`: found a structured array, expected {_FORMS}")
+        raise UserError(f"`{argument}`: found a {found}; pass its .{method}()")
+    if isinstance(values, Mapping):  # such as a DatasetDict
+        options = [name for name, x in values.items() if hasattr(x, "column_names")]
+    if options:
+        raise UserError(f"`{argument}`: found a {found} of tables; pass one, data[{options[0]!r}]")
+    fields = getattr(getattr(values, "dtype", None), "names", None)
+    if fields or isinstance(values, tf.SparseTensor):
+        found = "structured array" if fields else found
+        raise UserError(f"`{argument}`: found a {found}, expected {_FORMS}")
 
 
 def check_list(values, argument, expected="a list"):
