@@ -177,7 +177,7 @@ def _named_columns(values, argument):
 
 
 def _fields(example):
-    """Return the texts and the label of an `InputExample` as a dict, without those that are None."""
+    """Return the fields of an `InputExample` that are not None as a dict of columns."""
     fields = {"text_a": example.text_a, "text_b": example.text_b or None, "label": example.label}
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -40,7 +40,8 @@ def test_columns_that_are_not_given(read, text, example):
     assert [x[:3] for x in read(text)] == [example]
 
 
-def test_columns_by_name_and_number(read):
+def test_columns_by_name_and_number(read, caplog):
+    caplog.set_level("INFO", "bert_tf")
     text = "Nr,Title,Body,Stars\nx7,good,soup,yes\nx8,bad,soup,no\n"
     examples = read(text, name="data.csv", text=("title", "Body"), label=("Stars",), id="Nr")
     assert examples == [("good", "soup", "yes", "x7"), ("bad", "soup", "no", "x8")]
@@ -48,7 +49,9 @@ def test_columns_by_name_and_number(read):
     assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
     examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
     assert examples == [("good", None, "yes", "x7")]
+    caplog.clear()
     assert read("text\tlabel\n", header="no") == [("text", None, "label", "0")]
+    assert "`text_columns` and `label_column`, from 0), columns 0 (text), 1 (label)" in caplog.text
     # A column may have the name 1.
     assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
     columns = {"text": ("Body",), "label": ("Stars",), "id": "Nr"}

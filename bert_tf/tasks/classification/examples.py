@@ -186,6 +186,9 @@ def collect_examples(name, dataset, rows, make, bad):
     return examples
 
 
+_NO_HEADER = "no header line (give other columns as `text_columns` and `label_column`, from 0), "
+
+
 def _report(table, columns, examples):
     used = [f"{columns.name(i)} ({role})" for i, role in sorted(columns.roles().items())]
     rest = "" if len(used) == columns.width else f" and {columns.width - len(used)} others"
@@ -195,7 +198,7 @@ def _report(table, columns, examples):
     log = console.notice if rest and table.format.kind == "columns" else console.info
     log(
         "%s: %s; %scolumns %s%s; %d examples, the first: %s",
-        table.name, table.format, "" if columns.names else "no header line, ", ", ".join(used),
+        table.name, table.format, "" if columns.names else _NO_HEADER, ", ".join(used),
         rest, len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
     )  # fmt: skip
 
@@ -235,8 +238,8 @@ def row_example(dataset, where, index, row, columns, labels=None):
         label = labels.read_cells([get_cell(row, x, "label") for x in columns.labels])
         if dataset.layout:
             required_text(row[columns.texts[0]], "text" if len(columns.texts) == 1 else "text_a")
-    names = columns.number_names
-    cells = list(map(text, columns.numbers, names))
+    names = columns.numbers
+    cells = [text(position, name) for name, position in names.items()]
     if cells and dataset.layout.numeric_as == "text" and text_a.strip():
         # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
         words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))

@@ -52,7 +52,9 @@ class Tags(NamedTuple):
         found = {tag for sentence in sentences for tag in sentence.tags or ()}
         data_scheme = schemes.infer_scheme(found, self.scheme)
         if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in found:
-            message = "plain tags without %s: neighboring words with the same tag are one entity; %s"
+            message = (
+                "plain tags without %s: neighboring words with the same tag are one entity; %s"
+            )
             advice = "for one label per word, train a model with the scheme none"
             console.notice(message, schemes.OUTSIDE, advice)
         is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
