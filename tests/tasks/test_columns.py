@@ -253,16 +253,3 @@ def test_several_labels_in_columns(read):
         assert [x[2] for x in read(text, labels=labels, **options)] == [(salty,), labels, ()]
     with pytest.raises(bert_tf.UserError, match=r"line 2: .*label hot is 2"):
         read("text\tsalty\thot\ngood\t1\t2\n", **options)
-
-
-@pytest.mark.parametrize(
-    ("task_name", "data", "message"),
-    [
-        ("mrpc", b"h\n1\t2\t3\ta\n", "line 2: found 4 columns, .* 5"),
-        ("cola", b"gj04\t1\t\n", "line 1: found 3 columns, .* 4"),
-    ],
-)
-def test_bad_rows_of_glue(tmp_path, task_name, data, message):
-    (tmp_path / "train.tsv").write_bytes(data)
-    with pytest.raises(bert_tf.UserError, match=rf"train\.tsv.*{message}"):
-        read_examples(find_task(task_name), str(tmp_path), "train")
