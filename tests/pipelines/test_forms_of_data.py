@@ -168,6 +168,15 @@ def test_every_form_gives_the_same_batches(name, encoder_folder, caplog):
         assert pipeline.predict("a b") == pipeline.predict(["a b"])[0]
 
 
+def test_columns_are_reported(encoder_folder, caplog):
+    caplog.set_level("INFO", "bert_tf")
+    frame = Frame({"ticket": A, "reply": B})  # no usual name, so these are texts
+    captured_fit(make(encoder_folder), frame, PAIR_LABELS)
+    assert "columns of `texts`: ticket, reply; all are read as texts" in caplog.text
+    captured_fit(make(encoder_folder), Frame({"id": [7], "Text": ["a"], "label": ["pos"]}))
+    assert "columns id (id), Text (text), label (label)" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("texts", "options"),
     [(["a b c d", "a b c", "a"], {}), *(pytest.param(*x, marks=pytest.mark.slow) for x in (
