@@ -54,6 +54,9 @@ def test_columns_by_name_and_number(read, caplog):
     assert "`text_columns` and `label_column`, from 0), columns 0 (text), 1 (label)" in caplog.text
     # A column may have the name 1.
     assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
+    # A list of JSON numbers has a probability for each label.
+    row = '{"text": "a", "label": [0.25, 0.75]}'
+    assert read(row, name="a.jsonl", labels=("x", "y"))[0][2] == (0.25, 0.75)
     columns = {"text": ("Body",), "label": ("Stars",), "id": "Nr"}
     assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
 
