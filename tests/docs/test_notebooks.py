@@ -51,6 +51,9 @@ def test_saved_outputs(root, name):
         assert not any(output.output_type == "error" for output in cell.outputs)
         match = UNWANTED.search(output_text(cell))
         assert not match, f"{match.group()} in the output of: {cell.source[:60]}"
+        assert len(output_text(cell)) < 2500, "a log that buries the lesson"
+        errors = [output.text for output in cell.outputs if output.get("name") == "stderr"]
+        assert all(text.startswith("columns of `") for text in errors), errors
     assert count_images(notebook) == NUM_IMAGES[name]
     assert (root / "notebooks" / f"{name}.ipynb").stat().st_size < 1_500_000
 
