@@ -56,6 +56,12 @@ def test_casing_of_a_published_model(model_folder, tmp_path, caplog, name, do_lo
     assert checkpoints.resolve(folder).do_lower_case is not do_lower_case
 
 
+def test_unknown_casing_is_reported(model_folder, caplog):
+    tokenizer = checkpoints.resolve(model_folder).tokenizer
+    assert tokenizer.basic_tokenizer.do_lower_case
+    assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("modules", "pooling", "expected"),
     [

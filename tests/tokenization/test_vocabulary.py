@@ -46,6 +46,7 @@ def test_load_vocab_counts_lines_as_the_release(tmp_path, caplog):
         ("/models/uncased_L-12_H-768_A-12/bert_model.ckpt", False, True),
         ("cased_L-24_H-1024_A-16/bert_model.ckpt", True, True),
         ("gs://x/multi_cased_L-12_H-768_A-12/bert_model.ckpt", False, False),
+        ("/m/multilingual_L-12_H-768_A-12/bert_model.ckpt", False, True),
         ("/m/chinese_L-12_H-768_A-12/bert_model.ckpt", True, False),
         ("/m/my_cased_model/bert_model.ckpt", True, False),
         (None, True, False),
