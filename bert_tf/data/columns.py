@@ -142,14 +142,14 @@ def find_column(place, names, wanted, argument=None):
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
-        found, expected = [*names] or "no names", " or ".join(map(repr, wanted))
+        found, expected = [*names] or "no header", " or ".join(map(repr, wanted))
         raise choice_error(place, found, expected, wanted, argument)
     return None
 
 
 def choice_error(place, found, expected, wanted, argument):
     """Return a UserError that advises to name or select the column for an `argument`."""
-    advice = f"select the column with `{argument}`"
+    advice = f"select the column with `{argument}`, by name or by number from 0"
     if place.startswith("`"):
         advice = f"rename the column, such as df.rename(columns={{'body': {wanted[0]!r}}})"
     return UserError(f"{place}: found {found}, expected {expected}; {advice}")
@@ -250,16 +250,11 @@ def find_columns(table, row, layout, split, separator=None):
     may lack the label. `separator` is the character between labels, if a cell may have several.
     """
     place, names = table.header_place, tuple(name.strip() for name in row)
-    if layout.header == "no":
-        if table.format.has_names:
-            raise UserError(
-                f"`header=no`: found column names in {place}, whose format requires them; use "
-                "`header=yes`, and name other columns with `text_columns` and `label_column`"
-            )
-        if named := layout.given_names:
-            raise UserError(
-                f"`header=no`: the column {named[0]!r} is given by name; use its number"
-            )
+    if layout.header == "no" and table.format.has_names:
+        raise UserError(
+            f"`header=no`: found column names in {place}, whose format requires them; use "
+            "`header=yes`, and name other columns with `text_columns` and `label_column`"
+        )
     has_header = table.format.has_names or _has_header(table, names, layout, split, separator)
     if has_header or layout.text:
         columns = _by_layout(place, names if has_header else (), layout, split)

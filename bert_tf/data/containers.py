@@ -200,17 +200,15 @@ def _is_cell(value):
 
 def _check_loaded(values, argument):
     """Raise UserError for a lazy or a sparse table, a structured array, and several tables."""
-    found, options = type(values).__name__, []
-    if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
-        raise UserError(f"`{argument}`: found a {found}; pass its .{method}()")
+    kind, fields = type(values), getattr(getattr(values, "dtype", None), "names", None)
+    advice = [f"; pass its .{x}()" for x in ("collect", "compute") if hasattr(kind, x)]
     if isinstance(values, Mapping):  # such as a DatasetDict
-        options = [name for name, x in values.items() if hasattr(x, "column_names")]
-    if options:
-        raise UserError(f"`{argument}`: found a {found} of tables; pass one, data[{options[0]!r}]")
-    fields = getattr(getattr(values, "dtype", None), "names", None)
-    if fields or isinstance(values, tf.SparseTensor):
-        found = "structured array" if fields else found
-        raise UserError(f"`{argument}`: found a {found}, expected {_FORMS}")
+        names = (name for name, x in values.items() if hasattr(x, "column_names"))
+        advice = [f" of tables; pass one, such as data[{name!r}]" for name in names]
+    if fields or kind is tf.SparseTensor:
+        advice = [f" with fields or sparse values, expected {_FORMS}"]
+    if advice:
+        raise UserError(f"`{argument}`: found a {kind.__name__}{advice[0]}")
 
 
 def check_list(values, argument, expected="a list"):
