@@ -142,16 +142,15 @@ def find_column(place, names, wanted, argument=None):
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
-        found, expected = [*names] or "no header", " or ".join(map(repr, wanted))
+        found, expected = [*names] or "no header, only numbers", " or ".join(map(repr, wanted))
         raise choice_error(place, found, expected, wanted, argument)
     return None
 
 
 def choice_error(place, found, expected, wanted, argument):
     """Return a UserError that advises to name or select the column for an `argument`."""
-    advice = f"select the column with `{argument}`, by name or by number from 0"
-    if place.startswith("`"):
-        advice = f"rename the column, such as df.rename(columns={{'body': {wanted[0]!r}}})"
+    rename = f"rename the column, such as df.rename(columns={{'body': {wanted[0]!r}}})"
+    advice = rename if place.startswith("`") else f"select the column with `{argument}`"
     return UserError(f"{place}: found {found}, expected {expected}; {advice}")
 
 
@@ -275,9 +274,8 @@ def find_columns(table, row, layout, split, separator=None):
 
 def trained_header(saved):
     """Return whether the training file of `saved` columns had a header, None if it is unknown."""
-    if saved.get("header") in ("yes", "no"):
-        return saved["header"]
-    return None if are_numbers(saved.get("text_columns", ())) else "yes"
+    is_named = not are_numbers(saved.get("text_columns", ()))
+    return saved.get("header") or ("yes" if is_named else None)
 
 
 def are_numbers(columns):

@@ -203,7 +203,7 @@ class Labels:
             return self._class_names[int(value)]
         forms = [_plain_form(value), name] if is_number else [name]
         if isinstance(value, float) and abs(value) < _LARGEST and np.float32(value) == value:
-            forms.append(_plain_form(np.float32(value)))  # pandas and Arrow return it as float64
+            forms.append(str(np.float32(value)))  # pandas and Arrow return it as float64
         for text in forms:
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)
@@ -279,8 +279,7 @@ def _is_missing(value):
 def _plain_form(number):
     if isinstance(number, int):
         return str(number)
-    number = number if isinstance(number, np.float32) else float(number)
-    return np.format_float_positional(number + 0, trim="-")  # "0" for -0.0
+    return np.format_float_positional(float(number) + 0.0, trim="-")  # "0" for -0.0
 
 
 def is_number(text):

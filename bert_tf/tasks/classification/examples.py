@@ -186,9 +186,6 @@ def collect_examples(name, dataset, rows, make, bad):
     return examples
 
 
-_NO_HEADER = "no header line (give other columns as `text_columns` and `label_column`, from 0), "
-
-
 def _report(table, columns, examples):
     used = [f"{columns.name(i)} ({role})" for i, role in sorted(columns.roles().items())]
     rest = "" if len(used) == columns.width else f" and {columns.width - len(used)} others"
@@ -196,10 +193,11 @@ def _report(table, columns, examples):
     values = first.texts() if first.label is None else {**first.texts(), "label": first.label}
     # In Python, only what is ignored is worth a message.
     log = console.notice if rest and table.format.kind == "columns" else console.info
+    other = "no header line (give other columns as `text_columns` and `label_column`, from 0), "
     log(
         "%s: %s; %scolumns %s%s; %d examples, the first: %s",
-        table.name, table.format, "" if columns.names else _NO_HEADER, ", ".join(used),
-        rest, len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
+        table.name, table.format, "" if columns.names else other, ", ".join(used), rest,
+        len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
     )  # fmt: skip
 
 
