@@ -152,7 +152,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.txt", "date\tMessage\n1\tx\n", {}, {"header": "yes", "text_columns": ["Message"]}),
         ("a.txt", "n\treview\n1\tx\n", REVIEWS, {"header": "yes"}),
         ("a.txt", "text\nx\n", {}, {"header": "yes"}),
-        ("a.txt", '{"text": "x"}\n', {}, {"header": "yes"}),
+        ("a.txt", '{"comment": "x"}\n', {}, {"header": "yes"}),
     ],
 )
 def test_headers(answer, name, data, columns, options):

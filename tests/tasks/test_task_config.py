@@ -188,8 +188,6 @@ def test_options_that_require_others():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ClassificationOptions(tfds_splits=("train",)),
-         "`tfds_splits` requires `tfds_name`"),
         (lambda: ClassificationOptions(tfds_name="a", data_dir="b"),
          "`data_dir` .*`tfds_name`"),
         (lambda: ClassificationOptions(tfds_name="a", tfds_splits=tuple("abcd")),
@@ -201,7 +199,6 @@ def test_options_that_require_others():
         (lambda: custom_dataset("regression", ("x",)), "`labels`.*regression"),
         (lambda: custom_dataset(layout=Layout(text=("a", "b", "c"))), "`text_columns`.* 3"),
         (lambda: check_length(4, TINY), "`max_seq_length=4`"),
-        (lambda: check_length(13, TINY), "`max_seq_length=13`: .* 12"),
         # The value `--labels=pos,neg,` has an empty third label.
         (lambda: ClassificationOptions(labels=("pos", "neg", "")), "`labels`: label 2"),
         (lambda: ClassificationConfig(TINY, long_documents="windows", num_texts=2),

@@ -66,6 +66,7 @@ def test_tags_of_adjacent_spans():
         ("iobes", "O U-PER"),
         ("none", "NN VB-D ."),
         ("io", "O PER I_am"),
+        ("io", "O E-mail"),
     ],
 )
 def test_infer_scheme(scheme, tags):
@@ -209,11 +210,12 @@ def test_words_that_columns_cannot_hold(tmp_path, word):
         ("I-X E-X E-X", None, (("O", "B-X", "I-X"), "iob2", "iobes"), "B-X I-X B-X"),
     ],
 )
-def test_infer_tags(given, scheme, expected, converted):
+def test_infer_tags(given, scheme, expected, converted, caplog):
     sentences = [sentence("abc"[: len(given.split())], given.split())]
     tags = objective.infer_tags(sentences, scheme)
     assert tags == expected and tags.convert(sentences[0]) == converted.split()
     assert tags.of_data(sentences) == tags
+    assert ("same tag are one entity" in caplog.text) == ("O" not in given and "io" in tags)
 
 
 def test_iob1_is_kept_on_request(caplog):

@@ -243,12 +243,6 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
     """
     dataset = source.dataset
-    names = dataset.layout.numbers if dataset.layout else ()
-    if stored and names != stored.numeric_names:
-        raise UserError(
-            f"`numeric_columns={','.join(names)}`: expected "
-            f"{','.join(stored.numeric_names) or 'none'}, as in training"
-        )
     if stored and stored.task_type != dataset.task_type:
         raise UserError(
             f"`output_dir`: the model was trained for {stored.task_type}, expected "
@@ -258,8 +252,16 @@ def read_splits(source, splits, stored=None, skip_bad_rows=False, dev_split=None
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
     labels, train = dataset.labels, ()
-    if "train" in splits or (not stored and (labels is None or names)):
+    has_numbers = dataset.layout and dataset.layout.numbers
+    if "train" in splits or (not stored and (labels is None or has_numbers)):
         train = source.read("train", RowErrors(skip_bad_rows))
+    # Reading the training file replaces numbers of columns by names.
+    names = source.dataset.layout.numbers if dataset.layout else ()
+    if stored and names != stored.numeric_names:
+        raise UserError(
+            f"`numeric_columns={','.join(names)}`: expected "
+            f"{','.join(stored.numeric_names) or 'none'}, as in training"
+        )
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
