@@ -150,10 +150,10 @@ def _known_digests(name):
 # The weights or their shards, the tokenizer, and the settings of sentence-transformers.
 _WEIGHT_FILES = (WEIGHTS, INDEX, "model-*-of-*.safetensors")
 _OTHER_FILES = [
-    "config.json",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    HUGGING_FACE_CONFIG,
+    files.VOCABULARY,
+    files.TOKENIZER,
+    files.TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "modules.json",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
-from bert_tf.configs.task_names import TASKS
+from bert_tf.configs.task_names import EXPORTED_TASKS
 from bert_tf.io.json_files import Count, Limits, Positive
 
 
@@ -75,7 +75,7 @@ class ExportConfig(Config):
     task: str | None = option(
         None,
         "Without model_dir: task of the pre-trained model. Default: determined by its head.",
-        choices=TASKS,
+        choices=EXPORTED_TASKS,
     )
     labels: tuple[str, ...] = option(
         (),

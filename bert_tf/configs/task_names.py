@@ -2,7 +2,7 @@
 
 # Name of a task in an exported model -> (the file with its configuration, saved next to the
 # weights; the script that writes this file; `problem_type` in the config.json of transformers).
-TASKS = {
+EXPORTED_TASKS = {
     "encoder": (None, None, None),
     "sentence_embedding": ("sentence_encoder.json", "run_sentence_encoder.py", None),
     "fill_mask": (None, None, None),
@@ -15,5 +15,7 @@ TASKS = {
 }
 
 # `tasks.registry.register` adds the files of other tasks, with the name of the task.
-TASK_CONFIG_FILES = {file: script for file, script, _ in TASKS.values() if file}
-PROBLEM_TYPES = {name: problem_type for name, (*_, problem_type) in TASKS.items() if problem_type}
+TASK_CONFIG_FILES = {file: script for file, script, _ in EXPORTED_TASKS.values() if file}
+PROBLEM_TYPES = {
+    name: problem_type for name, (*_, problem_type) in EXPORTED_TASKS.items() if problem_type
+}

@@ -249,11 +249,16 @@ def find_columns(table, row, layout, split, separator=None):
     may lack the label. `separator` is the character between labels, if a cell may have several.
     """
     place, names = table.header_place, tuple(name.strip() for name in row)
-    if layout.header == "no" and table.format.has_names:
-        raise UserError(
-            f"`header=no`: found column names in {place}, whose format requires them; use "
-            "`header=yes`, and name other columns with `text_columns` and `label_column`"
-        )
+    if layout.header == "no":
+        if table.format.has_names:
+            raise UserError(
+                f"`header=no`: found column names in {place}, whose format requires them; use "
+                "`header=yes`, and name other columns with `text_columns` and `label_column`"
+            )
+        if named := layout.given_names:
+            raise UserError(
+                f"`header=no`: the column {named[0]!r} is given by name; use its number"
+            )
     has_header = table.format.has_names or _has_header(table, names, layout, split, separator)
     if has_header or layout.text:
         columns = _by_layout(place, names if has_header else (), layout, split)

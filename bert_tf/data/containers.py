@@ -200,13 +200,15 @@ def _is_cell(value):
 
 def _check_loaded(values, argument):
     """Raise UserError for a lazy or a sparse table, a structured array, and several tables."""
-    kind, fields = type(values), getattr(getattr(values, "dtype", None), "names", None)
+    if getattr(getattr(values, "dtype", None), "names", None):
+        raise UserError(f"`{argument}`: found a structured array, expected {_FORMS}")
+    kind = type(values)
     advice = [f"; pass its .{x}()" for x in ("collect", "compute") if hasattr(kind, x)]
     if isinstance(values, Mapping):  # such as a DatasetDict
         names = (name for name, x in values.items() if hasattr(x, "column_names"))
         advice = [f" of tables; pass one, such as data[{name!r}]" for name in names]
-    if fields or kind is tf.SparseTensor:
-        advice = [f" with fields or sparse values, expected {_FORMS}"]
+    if kind is tf.SparseTensor:
+        advice = [f", expected {_FORMS}"]
     if advice:
         raise UserError(f"`{argument}`: found a {kind.__name__}{advice[0]}")
 

@@ -220,7 +220,7 @@ def pipelines(encoder_folder):
             (([], []), {}, "`texts`"),
             ((class_labels({"text": ["a"], "label": [0]}, "label", ["yes", "no"]),), {},
              "`labels`: .*yes, no, expected neg, pos"),
-            ((Frame(TABLE).to_records(),), {}, "`texts`: found a recarray with fields"),
+            ((Frame(TABLE).to_records(),), {}, "`texts`: found a structured array, expected texts"),
             (([("a", "pos"), ("b", "neg")],), {}, "`labels` .*texts, labels = zip"),
             (OK, {"validation_data": [["a"], ["pos"]]}, "`validation_data`.*tuple of 2"),
             (("a", ["pos"]), {}, "`texts`.*single str"),

@@ -163,7 +163,7 @@ PACKED = gzip.compress(b"[" + b" " * 100_000)
         ("a.json.gz", PACKED[:-20], {}, r"cannot be read \(Compressed file ended"),
         ("a.json", '[{"text": "a"}]', {"header": "no"}, "`header=no`"),
         ("a.tsv", "Body\tStars\na\t1\n", {"text": ("Boody",)}, "line 1.*Stars, expected Boody"),
-        ("a.tsv", "a\tb\n", {"text": ("Body",), "header": "no"}, "no header, only numbers.*'Body'"),
+        ("a.tsv", "a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
         ("a.tsv", "a\tb\n", {"text": ("0",)}, "`label_column`"),
         ("a.tsv", "a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: found 2 columns, .* 6 "),
         ("a.tsv", "a\tb\n", {"label": ("1",), "header": "no"}, "`label_column`.*`text_columns`"),

@@ -1,4 +1,4 @@
-"""Options of the task: classification and regression."""
+"""The options of classification and regression."""
 
 import dataclasses
 from typing import Annotated, NamedTuple

@@ -1,4 +1,4 @@
-"""Options of the task: multiple choice."""
+"""The options of multiple choice."""
 
 import dataclasses
 

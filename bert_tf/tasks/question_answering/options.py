@@ -1,4 +1,4 @@
-"""Options of the task: question answering."""
+"""The options of question answering."""
 
 import dataclasses
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Options of the task: sentence embedding."""
+"""The options of sentence embedding."""
 
 import dataclasses
 from typing import Annotated

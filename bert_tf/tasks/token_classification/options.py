@@ -1,4 +1,4 @@
-"""Options of the task: token classification."""
+"""The options of token classification."""
 
 import dataclasses
 from typing import NamedTuple
