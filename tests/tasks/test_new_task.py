@@ -98,5 +98,5 @@ def test_registry():
     for name, (spec, served) in served_tasks().items():
         assert spec.make_servable
         assert name == spec.name or served.config["task_type"] == name
-        assert (spec.config_class.FILE or None) == task_names.TASKS[name][0]
-    assert served_tasks().keys() == task_names.TASKS.keys()
+        assert (spec.config_class.FILE or None) == task_names.EXPORTED_TASKS[name][0]
+    assert served_tasks().keys() == task_names.EXPORTED_TASKS.keys()
