@@ -22,6 +22,7 @@ from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.base import hints_of
 from bert_tf.configs.export import ExportConfig
 from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 
 define_options(ExportConfig)
 flags.mark_flag_as_required("export_dir")
@@ -57,7 +58,7 @@ def main():
 def run_files(config):
     """Return the `PretrainedFiles` of --model_dir, with the weights of --checkpoint."""
     folder, checkpoint = config.model_dir, None
-    names = bert_tf.io.files.TASK_CONFIG_FILES
+    names = TASK_CONFIG_FILES
     if any(bert_tf.io.files.exists(os.path.join(folder, name)) for name in names):
         if not config.checkpoint:
             bert_tf.training.checkpointing.log_best_checkpoint(folder, "checkpoint")

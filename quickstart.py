@@ -21,7 +21,7 @@ import bert_tf
 from bert_tf import commands
 from bert_tf.cli import tensorflow_start
 from bert_tf.cli.flags import FLAGS, run
-from bert_tf.io import files, folders
+from bert_tf.io import files
 from examples import toy_corpus
 
 flags.DEFINE_string(
@@ -90,7 +90,7 @@ def make_output_folder(folder):
     """Create the folder, or empty it if it contains an earlier quick start."""
     marker = os.path.join(folder, MARKER)
     if os.path.isfile(marker):
-        folders.check_replaceable(folder, FILES, "output_dir")
+        files.check_replaceable(folder, FILES, "output_dir")
         try:
             shutil.rmtree(folder)
         except OSError as error:

@@ -37,8 +37,11 @@ def _run(command):
     process = subprocess.Popen(
         command,
         env={**environment(), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     try:
         for line in process.stdout:
             print(line, end="", flush=True)

@@ -160,9 +160,9 @@ class ProgressLog:
             return
         rate = (self.count - self._initial) / seconds
         info(
-            "%s: %d %s in %s, %.0f %s/s",
-            self.what, self.count, self.unit, duration(seconds), rate, self.unit,
-        )  # fmt: skip
+            f"{self.what}: {self.count} {self.unit} in {duration(seconds)}, {rate:.0f} "
+            f"{self.unit}/s"
+        )
 
 
 def _open_bar(what, unit, total, initial):
@@ -176,10 +176,9 @@ def _open_bar(what, unit, total, initial):
         monitor_interval = 0  # no monitor thread: processes may be forked while a bar is open
 
     # smoothing=0 shows the mean rate, like the log lines.
-    bar = Bar(
-        desc=printable(what), unit=f" {unit}", total=total, initial=initial, file=handler.stream,
-        leave=False, smoothing=0, mininterval=0.5, dynamic_ncols=True,
-    )  # fmt: skip
+    style = {"leave": False, "smoothing": 0, "mininterval": 0.5, "dynamic_ncols": True}
+    name, stream = printable(what), handler.stream
+    bar = Bar(desc=name, unit=f" {unit}", total=total, initial=initial, file=stream, **style)
     _bars.add(bar)
     return bar
 

@@ -10,14 +10,14 @@ import sys
 
 _CLASSES = {
     "bert_tf.modeling": (
-        "BertClassifier", "BertModel", "BertMultipleChoice", "BertPretrainer", "BertSpanLabeler",
-        "BertTokenClassifier", "Dense", "Dropout", "Embeddings", "Fold", "LayerNorm",
-        "MaskedLMHead", "Projection", "TransformerLayer", "Unfold",
+        "BertClassifier BertModel BertMultipleChoice BertPretrainer BertSpanLabeler "
+        "BertTokenClassifier Dense Dropout Embeddings Fold LayerNorm MaskedLMHead Projection "
+        "TransformerLayer Unfold"
     ),
-    "bert_tf.optimization": ("AdamWeightDecay", "LAMB", "LinearWarmupDecay"),
-    "bert_tf.tasks.sentence_embedding.losses": ("ColumnModel",),
-    "bert_tf.tokenization.layer": ("BertTokenizer",),
-}  # fmt: skip
+    "bert_tf.optimization": "AdamWeightDecay LAMB LinearWarmupDecay",
+    "bert_tf.tasks.sentence_embedding.losses": "ColumnModel",
+    "bert_tf.tokenization.layer": "BertTokenizer",
+}
 
 
 class _UnloadedClass:
@@ -40,7 +40,7 @@ def _registered():
 
 def _register():
     for module, names in _CLASSES.items():
-        for name in (f"bert_tf>{name}" for name in names):
+        for name in (f"bert_tf>{name}" for name in names.split()):
             _registered().setdefault(name, _UnloadedClass(name, module))
 
 

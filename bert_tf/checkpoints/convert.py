@@ -122,10 +122,9 @@ def convert(
         lost.append(difference)
     if lost:
         console.warning(
-            "the release's files and code do not support %s of %s; to convert %s to Hugging Face "
-            "later, pass `do_lower_case` and `architecture`",
-            " and ".join(lost), path, output_dir,
-        )  # fmt: skip
+            f"the release's files and code do not support {' and '.join(lost)} of {path}; to "
+            f"convert {output_dir} to Hugging Face later, pass `do_lower_case` and `architecture`"
+        )
 
 
 def _settings(path, vocab_file, options):
@@ -152,10 +151,10 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
     recorded = (metadata.get("architectures") or [None])[0]
     if recorded in hugging_face.ARCHITECTURES:
         architecture = architecture or recorded
+    task_type = metadata.get("task_type")
     architecture = hugging_face.write_hugging_face(
-        output_dir, tensors, config, vocab_file, labels, architecture, metadata.get("task_type"),
-        **settings,
-    )  # fmt: skip
+        output_dir, tensors, config, vocab_file, labels, architecture, task_type, **settings
+    )
     console.info(
         "wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), architecture
     )

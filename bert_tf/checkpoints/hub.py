@@ -149,11 +149,18 @@ def _known_digests(name):
 
 # The weights or their shards, the tokenizer, and the settings of sentence-transformers.
 _WEIGHT_FILES = (WEIGHTS, INDEX, "model-*-of-*.safetensors")
-_OTHER_FILES = (
-    HUGGING_FACE_CONFIG, files.VOCABULARY, files.TOKENIZER, files.TOKENIZER_CONFIG,
-    "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json", "*_Pooling/config.json",
-)  # fmt: skip
+_OTHER_FILES = [
+    HUGGING_FACE_CONFIG,
+    files.VOCABULARY,
+    files.TOKENIZER,
+    files.TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "*_Pooling/config.json",
+]
 
 
 def _with_owner(name):

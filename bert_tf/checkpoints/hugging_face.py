@@ -11,6 +11,7 @@ from bert_tf import console
 from bert_tf.checkpoints import names
 from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, read_json
 from bert_tf.configs.model import find_architecture
+from bert_tf.configs.task_names import PROBLEM_TYPES
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.settings import resolve_settings, tokenizer_config, tokenizer_json
@@ -31,15 +32,8 @@ _BUFFERS = ("embeddings.position_ids", "bert.embeddings.position_ids")
 _WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 _MULTIPLE_CHOICE = "BertForMultipleChoice"
 # Classes of `transformers` that `write_hugging_face` supports.
-ARCHITECTURES = ("BertModel", "BertForPreTraining", *_WITHOUT_POOLER, _MULTIPLE_CHOICE,
-                 "BertForNextSentencePrediction", "BertForSequenceClassification",
-                 "BertLMHeadModel")  # fmt: skip
-# Key of `OBJECTIVES` -> `problem_type` of `transformers`.
-PROBLEM_TYPES = {
-    "classification": "single_label_classification",
-    "regression": "regression",
-    "multi_label": "multi_label_classification",
-}
+_OTHERS = ("BertForPreTraining", "BertForNextSentencePrediction", "BertForSequenceClassification")
+ARCHITECTURES = ("BertModel", "BertLMHeadModel", *_OTHERS, *_WITHOUT_POOLER, _MULTIPLE_CHOICE)
 
 
 def is_folder(path):
@@ -90,9 +84,15 @@ class HuggingFaceFolder:
 
 
 def write_hugging_face(
-    folder, tensors, config, vocab_file=None, labels=None, architecture=None, task_type=None,
+    folder,
+    tensors,
+    config,
+    vocab_file=None,
+    labels=None,
+    architecture=None,
+    task_type=None,
     **settings,
-):  # fmt: skip
+):
     """Write a folder that `transformers` loads, atomically.
 
     Args:

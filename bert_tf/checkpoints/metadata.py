@@ -1,10 +1,12 @@
 """Files next to a checkpoint: configuration, vocabulary, and metadata such as labels and casing."""
 
+import contextlib
 import os
 import re
 
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
@@ -52,7 +54,7 @@ _FIELDS = {
     "strip_accents?": bool | None,
     "tokenize_chinese_chars?": bool | None,
 }
-# Fields that are read only from `files.TASK_CONFIG_FILES`; other files use the names differently.
+# Fields that are read only from `TASK_CONFIG_FILES`; other files use the names differently.
 _TASK_CONFIG_FIELDS = {
     "data_scheme?": str,
     "labels?": list[str],
@@ -66,7 +68,7 @@ _TASK_CONFIG_FIELDS = {
 def read_json(folder, name):
     """Read a JSON file as a dict, empty if the file does not exist."""
     path = os.path.join(folder, name)
-    fields = {**_FIELDS, **_TASK_CONFIG_FIELDS} if name in files.TASK_CONFIG_FILES else _FIELDS
+    fields = {**_FIELDS, **_TASK_CONFIG_FIELDS} if name in TASK_CONFIG_FILES else _FIELDS
     return json_files.read(path, fields) if files.exists(path) else {}
 
 
@@ -81,7 +83,7 @@ def read_metadata(path):
     metadata["id2label"], labels = id2label, [id2label.get(str(i)) for i in range(len(id2label))]
     if labels and None not in labels:
         metadata["labels"] = labels
-    for name in files.TASK_CONFIG_FILES:
+    for name in TASK_CONFIG_FILES:
         metadata.update(read_json(folder, name))
     # Needed because a token classifier's head has the same weights as a text classifier's.
     if "data_scheme" in metadata:
@@ -118,7 +120,7 @@ def _read_folder_settings(folder, vocab_file):
         console.warning("%s; using `vocab_file=%s` instead", error, vocab_file)
         recorded = {}
     settings = {**read_json(folder, HUGGING_FACE_CONFIG), **recorded}
-    for name in files.TASK_CONFIG_FILES:
+    for name in TASK_CONFIG_FILES:
         # A task config file with the casing has all settings that differ from the release's.
         values = read_json(folder, name)
         settings = values if "do_lower_case" in values else settings
@@ -139,3 +141,41 @@ def read_labels(path, num_labels):
     labels = read_metadata(path).get("labels", ())
     are_placeholders = all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
     return None if are_placeholders or len(labels) != num_labels else labels
+
+
+def copy_model_files(source, target):
+    for name in (files.CONFIG, files.VOCABULARY, files.TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
+        path = os.path.join(source, name)
+        if files.exists(path):
+            files.write_text(os.path.join(target, name), files.read_text(path))
+
+
+# The paths of the files that `save_to_preset` writes, besides the task's own.
+_PRESET = (
+    r"((bert_|tokenizer_|sentence_bert_|1_Pooling/)?config|config_sentence_transformers)\.json|"
+    r"(modules|tokenizer)\.json|vocab\.txt|model\.safetensors|checkpoint|"
+    r"quantized\.keras|(bert_model\.ckpt|model\.ckpt-\d+)\.(index|data-\d+-of-\d+)"
+)
+
+
+def check_preset(folder: str, overwrite: bool = True) -> None:
+    """Raise UserError unless `save_to_preset` may write to a folder."""
+    files.remove_partial(folder)
+    if not files.exists(folder) or (files.is_folder(folder) and not files.list_folder(folder)):
+        return
+    if not overwrite:
+        raise UserError(f"`folder`: {folder} already exists; `overwrite=True` replaces it")
+    configs = (os.path.join(folder, name) for name in (files.CONFIG, "config.json"))
+    if not any(map(files.exists, configs)):
+        raise UserError(f"`folder`: found no model in {folder}, so `overwrite` does not replace it")
+    files.check_replaceable(folder, "|".join((_PRESET, *TASK_CONFIG_FILES)), "folder")
+
+
+@contextlib.contextmanager
+def replacing_preset(folder, overwrite):
+    """Yield a temporary name for the folder of `save_to_preset`; see `files.replacing`."""
+    if not (folder := files.expand_home(folder).rstrip("/")):
+        raise UserError("`folder`: found no name of a folder")
+    check_preset(folder, overwrite)
+    with files.replacing(folder, check_folder=check_preset) as (temporary,):
+        yield temporary

@@ -20,8 +20,10 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.release import unread_weights
 from bert_tf.checkpoints.warm_start import open_checkpoint
 from bert_tf.configs.model import BertConfig, ModelConfig
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError
-from bert_tf.io import files, folders
+from bert_tf.io import files
+from bert_tf.modeling.layer_states import is_quantized_preset
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.settings import (
     RELEASE_SETTINGS,
@@ -147,7 +149,7 @@ def resolve(
     if "init_checkpoint" in needs:
         if not checkpoint:
             raise UserError("`init_checkpoint` or `model` must be given")
-        if not folders.is_quantized_preset(checkpoint):  # which `from_preset` loads
+        if not is_quantized_preset(checkpoint):  # which `from_preset` loads
             open_checkpoint(checkpoint)
     paths: dict[str, str | None] = {}
     used = []
@@ -167,17 +169,17 @@ def resolve(
             raise UserError(f"`{argument}`: {missing}{unread_weights(source)}")
     settings = None
     if "vocab_file" in needs:
+        given_file = values["vocab_file"]
         settings, origin, saved = _resolve_settings(
-            options, values["vocab_file"], source, paths["vocab_file"], run_settings,
-            default_lower_case,
-        )  # fmt: skip
-        if values["vocab_file"] is None:
+            options, given_file, source, paths["vocab_file"], run_settings, default_lower_case
+        )
+        if given_file is None:
             used += saved
         elif saved:
             console.info("from %s: %s", origin, ", ".join(saved))
     if used:
         console.info("from %s: %s", source, ", ".join(used))
-    task_file = find_companion_file(source, files.TASK_CONFIG_FILES) if source else None
+    task_file = find_companion_file(source, TASK_CONFIG_FILES) if source else None
     return PretrainedFiles(
         checkpoint, paths["bert_config_file"], paths["vocab_file"], settings, task_file
     )

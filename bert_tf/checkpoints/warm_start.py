@@ -19,9 +19,9 @@ from bert_tf.checkpoints.metadata import (
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files, folders
+from bert_tf.io import files
 from bert_tf.modeling.base import PretrainedModel
-from bert_tf.modeling.layer_states import named_layers
+from bert_tf.modeling.layer_states import is_quantized_preset, named_layers
 
 # Variables of the optimizer and the training loop.
 TRAINING_STATE = re.compile(r"/(adam_m|adam_v)$|^global_step$|^bert_tf/")
@@ -43,7 +43,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
       UserError: if there is no readable checkpoint; it names `argument`.
     """
     path = files.expand_home(path)
-    if folders.is_quantized_preset(path):
+    if is_quantized_preset(path):
         raise UserError(
             f"`{argument}`: {path} has a quantized model; only `from_preset` of its class loads it"
         )

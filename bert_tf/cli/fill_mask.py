@@ -57,17 +57,9 @@ def write_predictions(pipeline, chunks, write):
     texts = (x for chunk in chunks for x in pipeline.stream(chunk, FLAGS.batch_size))
     for index, text in enumerate(texts):
         if FLAGS.output_file:
-            write(json.dumps(as_json(index, text)) + "\n")
+            write(json.dumps({"linex_index": index, **text._asdict()}) + "\n")
             continue
         write("\n" + " ".join(text.tokens[1:-1]) + "\n")
         for position, best in zip(text.positions, text.best, strict=True):
-            words = "  ".join(f"{token} {100 * probability:.1f} %" for token, probability in best)
+            words = "  ".join(f"{x['token_str']} {100 * x['score']:.1f} %" for x in best)
             write(f"  token {position}: {words}\n")
-
-
-def as_json(index, predictions):
-    masked = [
-        {"position": position, "best": [{"token": token, "probability": x} for token, x in best]}
-        for position, best in zip(predictions.positions, predictions.best, strict=True)
-    ]
-    return {"linex_index": index, "tokens": predictions.tokens, "masked": masked}

@@ -6,6 +6,7 @@ all others ends in "(bert_tf)".
 
 import dataclasses
 import gc
+import inspect
 import os
 import re
 import shlex
@@ -96,9 +97,9 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(data_class)
-    define_options(config_class)
-    define_options(FineTuneConfig, skip=("num_warmup_steps",))
+    define_options(
+        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task=config_class
+    )
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 
@@ -190,16 +191,18 @@ class _OptionParser(flags.ArgumentParser):
         return "string enum" if self.enum_values else self._parser.flag_type()
 
 
-def define_options(config, only=None, skip=()):
+def define_options(config, only=None, skip=(), **nested):
     """Define a flag for each option of a `Config` class and its nested configs.
 
-    `config` may also be an instance, whose values are the defaults.
+    `config` may also be an instance, whose values are the defaults. `nested` are the classes of
+    nested configs without a default. The title in `--help` is the start of the docstring of the
+    class that declares the option.
     """
     cls = config if isinstance(config, type) else type(config)
     for field in dataclasses.fields(cls):
         name, metadata = field.name, field.metadata
-        if nested := _nested_default(config, field):
-            define_options(nested, only, skip)
+        if other := nested.get(name) or _nested_default(config, field):
+            define_options(other, only, skip)
         help = metadata.get("help")
         if not help or name in skip or (only is not None and name not in only):
             continue
@@ -216,8 +219,9 @@ def define_options(config, only=None, skip=()):
         else:
             serializer = flags.ArgumentSerializer()
             flags.DEFINE(_OptionParser(hint), name, default, help, serializer=serializer)
-        titles = (title for title, names in _TITLES.items() if name in names.split())
-        FLAGS[name].group = next(titles, "Data")
+        if only is None:
+            owners = (x for x in reversed(cls.__mro__) if name in inspect.get_annotations(x))
+            FLAGS[name].group = re.split("[,.:;]", next(owners).__doc__)[0]
 
 
 def _nested_default(config, field):
@@ -266,52 +270,6 @@ def parse_numbers(name, kind):
         raise UserError(f"--{name}={','.join(texts)}: expected {expected} and commas") from None
 
 
-# Title -> options, in the order of `--help`. Other options are "Data", other flags "Flags".
-_TITLES = {
-    "Flags": "",
-    "Run": "export_dir version output_dir do_train do_eval do_predict",
-    "Data": "",
-    "TensorFlow Datasets": "tfds_name tfds_data_dir tfds_split tfds_splits",
-    "Columns and labels": (
-        "text_columns score_column id_column word_column tag_column learn_scheme "
-        "output_scheme context_columns ending_columns label_column labels label_separator header "
-        "delimiter numeric_columns numeric_as"
-    ),
-    "Model": (
-        "model bert_config_file init_checkpoint vocab_file do_lower_case strip_accents "
-        "tokenize_chinese_chars model_dir checkpoint pooling layer normalize truncate_dim prompt"
-    ),
-    "Task": "task num_texts num_best",
-    "Sequences": (
-        "max_seq_length doc_stride document_context max_query_length answer_alignment "
-        "long_documents window_pooling max_windows"
-    ),
-    "Instances": (
-        "max_predictions_per_seq objective masked_lm_prob short_seq_prob dupe_factor "
-        "do_whole_word_mask random_seed max_ngram word_boundaries dynamic_masking"
-    ),
-    "Shards": "num_shards work_dir runner beam_option",
-    "Training": (
-        "train_batch_size num_train_epochs num_train_steps save_checkpoints_steps "
-        "num_frozen_layers seed loss temperature symmetric matryoshka_dims class_weights"
-    ),
-    "Optimizer": "optimizer learning_rate layer_decay warmup_proportion num_warmup_steps",
-    "Evaluation and prediction": (
-        "eval_batch_size predict_batch_size eval_steps best_metric early_stopping_patience "
-        "max_eval_steps report"
-    ),
-    "Answers": (
-        "n_best_size max_answer_length version_2_with_negative null_score_diff_threshold "
-        "find_null_score_diff_threshold verbose_logging"
-    ),
-    "Serving": "inputs sequence_buckets weights skip_padding warm_up",
-    "Devices, speed and memory": (
-        "use_tpu tpu_name tpu_zone gcp_project master num_tpu_cores distribution_strategy "
-        "batch_size mini_batch_size iterations_per_loop gradient_accumulation_steps recompute "
-        "dtype xla pad_to_max_length bucket_by_length num_processes"
-    ),
-}
-
 _VALUES = {
     "int": "N",
     "float": "X",
@@ -330,9 +288,12 @@ _END = (
 
 # The scripts of the release, and all of their flags.
 _RELEASE_SCRIPTS = (
-    "create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_pretraining.py",
+    "create_pretraining_data.py",
+    "extract_features.py",
+    "run_classifier.py",
+    "run_pretraining.py",
     "run_squad.py",
-)  # fmt: skip
+)
 RELEASE_FLAGS = """
     batch_size bert_config_file data_dir do_eval do_lower_case do_predict do_train
     do_whole_word_mask doc_stride dupe_factor eval_batch_size gcp_project init_checkpoint input_file
@@ -354,7 +315,7 @@ def _describe_program(program):
     paragraphs = (sys.modules["__main__"].__doc__ or "").strip().split("\n\n")
     # Indented text is an example and is not wrapped.
     parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
-    groups: dict[str, list[str]] = {title: [] for title in _TITLES}
+    groups: dict[str, list[str]] = {"Flags": []}
     is_release = os.path.basename(program) in _RELEASE_SCRIPTS
     known = RELEASE_FLAGS.split() if is_release else FLAGS
     for flag in FLAGS.get_key_flags_for_module(program):

@@ -113,9 +113,9 @@ def stdin_chunks(inputs, title):
             yield chunk
     if invalid_lines:
         console.warning(
-            "standard input: %d lines are not valid UTF-8, the first is line %d; the invalid bytes "
-            "were ignored", len(invalid_lines), invalid_lines[0],
-        )  # fmt: skip
+            f"standard input: {len(invalid_lines)} lines are not valid UTF-8, the first is line "
+            f"{invalid_lines[0]}; the invalid bytes were ignored"
+        )
 
 
 def _answer(predictor, chunks, write):
@@ -219,15 +219,16 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
 def _check_lines(path, layout):
     """Raise UserError if the first line has column names, by the rule for tables."""
     line = next(files.read_lines(path), "").removeprefix("\ufeff").strip()
-    names = [x.strip() for x in line.split("\t")]
+    names, other = [x.strip() for x in line.split("\t")], "`header=no` if the line is an example"
     if line.startswith("{"):
         with contextlib.suppress(ValueError):
-            names = json_files.loads(line)
+            names, other = json_files.loads(line), "`json` to answer JSON objects"
     # A line of text may be a single word, such as "message".
-    if is_header(names, [*layout.given_names, *(ANY_TEXT if len(names) > 1 else ())]):
+    given = [*layout.given_names, *(ANY_TEXT if len(names) > 1 else ())]
+    if isinstance(names, dict) or is_header(names, given):
         raise UserError(
             f"{path}, line 1: found the column names {', '.join(names)} in a file of lines; use "
-            "`header=yes` to read a table, or `header=no` if the line is an example"
+            f"`header=yes` to read a table, or {other}"
         )
 
 

@@ -17,7 +17,7 @@ def define_pipeline_flags():
     define_options(ModelConfig)
     define_options(DeviceConfig)
     define_options(TaskConfig, only=("max_seq_length",))
-    define_options(BatchConfig)
+    define_options(BatchConfig, only=("batch_size",))
     define_options(TrainConfig, only=("dtype",))
 
 

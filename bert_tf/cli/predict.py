@@ -36,12 +36,10 @@ def main():
     model = bert_tf.checkpoints.hub.local_folder(FLAGS.model)
     metadata, is_folder = bert_tf.checkpoints.metadata, bert_tf.io.files.is_folder(model)
     is_empty = is_folder and not metadata.find_companion_file(model, metadata.CONFIG_FILES)
-    if bert_tf.serving.find_version(model) or is_empty:
-        predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
-    else:
+    if not (bert_tf.serving.find_version(model) or is_empty):
         from bert_tf.tasks import registry  # imports TensorFlow
 
         pipeline = registry.load(ModelConfig(model))
-        servable = pipeline.make_servable(pipeline.model, pipeline.config, ServingConfig())
-        predictor = bert_tf.serving.ServablePredictor(servable, FLAGS.batch_size)
+        model = pipeline.make_servable(pipeline.model, pipeline.config, ServingConfig())
+    predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
     lines.answer_lines(predictor, FLAGS.model)

@@ -39,6 +39,6 @@ def main():
     )
     bert_tf.io.files.write_text(FLAGS.output_file, "\n".join(new_pieces))
     bert_tf.console.info(
-        "%s: %d words added in [unusedN] slots, %d already in the vocabulary",
-        FLAGS.output_file, len(added), len(words) - len(added),
-    )  # fmt: skip
+        f"{FLAGS.output_file}: {len(added)} words added in [unusedN] slots, "
+        f"{len(words) - len(added)} already in the vocabulary"
+    )

@@ -5,12 +5,13 @@ from typing import Annotated
 
 from bert_tf.configs.base import REQUIRED, Config, option
 from bert_tf.configs.model import ModelConfig
+from bert_tf.configs.task_names import EXPORTED_TASKS
 from bert_tf.io.json_files import Count, Limits, Positive
 
 
 @dataclasses.dataclass(frozen=True)
 class ServingConfig(Config):
-    """Export options of all tasks.
+    """Exported model: the options of all tasks.
 
     In Python, `dtype=None` keeps the model's dtypes. By default, `skip_padding` (see `TokenLayout`)
     is off with `sequence_buckets`, which serve devices and compilers that need few shapes, and with
@@ -60,7 +61,7 @@ class ServingConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class ExportConfig(Config):
-    """The model to export and its destination."""
+    """Model to export and its destination."""
 
     export_dir: str = option(
         REQUIRED, "Folder for all versions of the model; each is a numbered subfolder."
@@ -74,9 +75,8 @@ class ExportConfig(Config):
     task: str | None = option(
         None,
         "Without model_dir: task of the pre-trained model. Default: determined by its head.",
-        choices=("encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
-                 "regression", "question_answering", "token_classification", "multiple_choice"),
-    )  # fmt: skip
+        choices=EXPORTED_TASKS,
+    )
     labels: tuple[str, ...] = option(
         (),
         "Without model_dir: labels of the model. Default: those next to the checkpoint.",

@@ -37,10 +37,18 @@ _HUGGING_FACE_ACTIVATIONS = {
     **{name: name for name in ("relu", "tanh", "linear")},
 }
 # Keys that do not describe the architecture, or whose value is checked and then dropped.
-_HUGGING_FACE_ONLY = (
-    "_name_or_path", "_num_labels", "architectures", "dtype", "gradient_checkpointing",
-    "model_type", "position_embedding_type", "torch_dtype", "transformers_version", "use_cache",
-)  # fmt: skip
+_HUGGING_FACE_ONLY = [
+    "_name_or_path",
+    "_num_labels",
+    "architectures",
+    "dtype",
+    "gradient_checkpointing",
+    "model_type",
+    "position_embedding_type",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+]
 
 _Size = Annotated[int, Limits(1, 2**31 - 1)]
 _Probability = Annotated[float, Limits(0.0, 0.99)]
@@ -307,7 +315,7 @@ def _from_hugging_face(values):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Config):
-    """The files of a pre-trained model."""
+    """Pre-trained model: its files and the settings of its tokenizer."""
 
     model: str | None = option(
         None,

@@ -18,13 +18,16 @@ from bert_tf.io.json_files import Fraction, Limits, Positive
 from bert_tf.tokenization.settings import SHORTEST
 
 FINE_TUNING_ONLY = (
-    "num_train_epochs", "predict_batch_size", "pad_to_max_length", "bucket_by_length"
-)  # fmt: skip
+    "num_train_epochs",
+    "predict_batch_size",
+    "pad_to_max_length",
+    "bucket_by_length",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordConfig(Config):
-    """Properties of records that their creation and the training must agree on."""
+    """Records: properties that their creation and the training must agree on."""
 
     # A table of the lengths is in memory.
     max_seq_length: Annotated[int, Limits(SHORTEST, 100_000)] = option(
@@ -50,7 +53,7 @@ class RecordConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class InstanceConfig(RecordConfig):
-    """How to create instances. The defaults match the release."""
+    """Instances and masks. The defaults match the release."""
 
     masked_lm_prob: Fraction = option(0.15, "Fraction of the tokens to mask.")
     short_seq_prob: Fraction = option(
@@ -80,7 +83,7 @@ class InstanceConfig(RecordConfig):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataConfig(Config):
-    """The input text, the creation of instances, and the output files."""
+    """Input text and output files."""
 
     output_file: str = option(
         REQUIRED,
@@ -140,7 +143,7 @@ class PretrainingDataConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig(RecordConfig, RunConfig):
-    """The configuration of `training.pretrain`."""
+    """Pre-training run, see `training.pretrain`."""
 
     input_file: str = option(REQUIRED, "TFRecord files: paths or globs, separated by commas.")
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from bert_tf.configs.base import Config, from_json_value, hints_of, option, to_json_value
 from bert_tf.configs.model import BertConfig
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
 from bert_tf.io.json_files import Positive
@@ -38,7 +39,7 @@ class DataOptions(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions(DataOptions):
-    """Data files of a task. Each task lists the file names that it expects in `data_dir`."""
+    """Data files. Each task lists the file names that it expects in `data_dir`."""
 
     data_dir: str | None = None
     train_file: str | None = option(None, "Training set. Default: the file in data_dir.")
@@ -48,7 +49,7 @@ class FileOptions(DataOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(FileOptions):
-    """Data files that may be delimited."""
+    """Data files, which may be delimited."""
 
     delimiter: str | None = option(
         None,
@@ -66,7 +67,7 @@ _FILE_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsOptions(DataOptions):
-    """A dataset of TensorFlow Datasets (TFDS)."""
+    """TensorFlow Datasets (TFDS)."""
 
     tfds_name: str | None = option(
         None,
@@ -111,7 +112,7 @@ _REQUIRED = ("do_lower_case", "max_seq_length")
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Config):
-    """The options of a model, and what describes it; saved next to its weights.
+    """Options of the task, which describe the model and are saved next to its weights.
 
     Without a `bert_config`, it has the options that a command sets, and the others may be those of
     a trained model.
@@ -246,7 +247,7 @@ class TaskConfig(Config):
         path = os.path.join(folder, cls.FILE)
         if not cls.FILE or not files.exists(path):
             return None
-        script = files.TASK_CONFIG_FILES[cls.FILE]
+        script = TASK_CONFIG_FILES[cls.FILE]
         values = json_files.read(path, dict, script)
         bert_config = BertConfig.from_json_file(os.path.join(folder, files.CONFIG))
         vocab_file = os.path.join(folder, files.VOCABULARY)
@@ -258,7 +259,7 @@ class TaskConfig(Config):
     @classmethod
     def check_folder(cls, folder):
         """Raise UserError if a folder contains a run of another task's script."""
-        for name, script in files.TASK_CONFIG_FILES.items():
+        for name, script in TASK_CONFIG_FILES.items():
             path = os.path.join(folder, name)
             if name != cls.FILE and files.exists(path):
                 raise UserError(

@@ -20,7 +20,7 @@ MAX_PROCESSES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(Config):
-    """The training loop: batches, schedule, precision and checkpoints."""
+    """Training loop: batches, schedule, precision and checkpoints."""
 
     train_batch_size: _BatchSize = option(32, "Total batch size for training.")
     eval_batch_size: _BatchSize = option(8, "Total batch size for evaluation.")
@@ -117,7 +117,7 @@ class FitConfig(BatchConfig):
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(Config):
-    """The optimizer and its learning-rate schedule, see `optimization.make_optimizer`.
+    """Optimizer: its type and learning-rate schedule, see `optimization.make_optimizer`.
 
     `warmup_proportion` applies if `num_warmup_steps` is not given.
     """
@@ -143,7 +143,7 @@ class OptimizerConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceConfig(Config):
-    """The devices that the model runs on."""
+    """Devices: the CPU, GPUs or a Cloud TPU."""
 
     use_tpu: bool = option(False, "Whether to run on a Cloud TPU.")
     tpu_name: str | None = option(
@@ -192,7 +192,7 @@ class RunConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class FineTuneConfig(RunConfig):
-    """The configuration of `training.fine_tune`.
+    """Fine-tuning run, see `training.fine_tune`.
 
     Attributes:
       data: the options of the data of the task, such as `ClassificationData`.

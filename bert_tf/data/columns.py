@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import os
 from collections import Counter
+from collections.abc import Mapping
 
 from bert_tf import console
 from bert_tf.configs.task import base_split
@@ -128,10 +129,10 @@ def columns_of(table):
     return names, functools.partial(find_column, table.header_place, names), rows
 
 
-def find_column(place, names, wanted, argument=None, advice=""):
+def find_column(place, names, wanted, argument=None):
     """Return the column with one of the `wanted` names, ignoring case; else None or a UserError.
 
-    The error advises to use the option `argument` or, for arguments of `fit`, has the `advice`.
+    The error advises to use the option `argument` or, for arguments of `fit`, to rename the column.
     """
     lowered = [name.lower() for name in names]
     for name in wanted:
@@ -141,21 +142,26 @@ def find_column(place, names, wanted, argument=None, advice=""):
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
-        if not place.startswith("`"):
-            advice = f"; select the column with `{argument}`"
-        raise UserError(
-            f"{place}: found {[*names]}, expected {' or '.join(map(repr, wanted))}{advice}"
-        )
+        found, expected = [*names] or "no header, only numbers", " or ".join(map(repr, wanted))
+        raise choice_error(place, found, expected, wanted, argument)
     return None
+
+
+def choice_error(place, found, expected, wanted, argument):
+    """Return a UserError that advises to name or select the column for an `argument`."""
+    rename = f"rename the column, such as df.rename(columns={{'body': {wanted[0]!r}}})"
+    advice = rename if place.startswith("`") else f"select the column with `{argument}`"
+    return UserError(f"{place}: found {found}, expected {expected}; {advice}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """Column positions, counted from 0, or from the end if negative.
 
-    `texts` has the text, or both texts of a pair, and `labels` one column per label. Rows without
-    the value of `language`, (position, value), are skipped. `width` is the maximum number of
-    columns in a row; surplus ones are an error unless `ignores_surplus`.
+    `texts` has the text, or both texts of a pair, `labels` one column per label, and `numbers` the
+    numeric columns by name. Rows without the value of `language`, (position, value), are skipped.
+    `width` is the maximum number of columns in a row; surplus ones are an error unless
+    `ignores_surplus`.
     """
 
     texts: tuple
@@ -163,7 +169,7 @@ class Columns:
     id: int | None = None
     header: bool = False
     language: tuple | None = None
-    numbers: tuple = ()
+    numbers: Mapping = dataclasses.field(default_factory=dict)
     names: tuple = ()
     width: int | None = None
     ignores_surplus: bool = False
@@ -174,7 +180,7 @@ class Columns:
     def roles(self):
         texts = ("text",) if len(self.texts) == 1 else ("text_a", "text_b")
         return {
-            **dict.fromkeys(self.numbers, "number"),
+            **dict.fromkeys(self.numbers.values(), "number"),
             **({} if self.id is None else {self.id: "id"}),
             **dict.fromkeys(self.labels, "label"),
             **dict(zip(self.texts, texts, strict=True)),
@@ -213,10 +219,11 @@ class Layout:
 
     def after_training(self, columns):
         """Return the layout of the other files of a run, given the training file's `Columns`."""
-        if columns.names:
-            texts, labels = (tuple(map(columns.name, x)) for x in (columns.texts, columns.labels))
-            return dataclasses.replace(self, text=texts, label=labels)
-        return dataclasses.replace(self, trained_header="no", num_texts=len(columns.texts))
+        if not columns.names:
+            return dataclasses.replace(self, trained_header="no", num_texts=len(columns.texts))
+        texts, labels = (tuple(map(columns.name, x)) for x in (columns.texts, columns.labels))
+        found = {"id": self.id and columns.name(columns.id), "numbers": tuple(columns.numbers)}
+        return dataclasses.replace(self, text=texts, label=labels, **found)
 
 
 # Any of these names of texts marks the first line as a header.
@@ -231,8 +238,6 @@ _MORE_LABEL = (
     "labels", "sentiment", "category", "class", "target", "topic", "intent", "emotion", "rating",
     "score",
 )  # fmt: skip
-# For arguments of `fit`.
-_PASS_COLUMNS = '; or pass the columns one by one, such as df["body"], df["verdict"]'
 ANY_TEXT, ANY_LABEL = (*TEXT_A, *_MORE_TEXT), (*LABEL, *_MORE_LABEL)
 
 
@@ -263,7 +268,7 @@ def find_columns(table, row, layout, split, separator=None):
         labels = tuple(x for x in columns.labels if x < len(names) and x not in columns.texts)
         columns = dataclasses.replace(columns, labels=labels)
     counts = Counter([*columns.texts, *columns.labels])
-    counts.update({*columns.labels}.intersection(columns.numbers))
+    counts.update({*columns.labels}.intersection(columns.numbers.values()))
     if twice := [columns.name(position) for position, count in counts.items() if count > 1]:
         raise UserError(
             f"{place}: the column {twice[0]!r} is used twice in `text_columns`, `label_column` and "
@@ -274,9 +279,8 @@ def find_columns(table, row, layout, split, separator=None):
 
 def trained_header(saved):
     """Return whether the training file of `saved` columns had a header, None if it is unknown."""
-    if saved.get("header") in ("yes", "no"):
-        return saved["header"]
-    return None if are_numbers(saved.get("text_columns", ())) else "yes"
+    is_named = not are_numbers(saved.get("text_columns", ()))
+    return saved.get("header") or ("yes" if is_named else None)
 
 
 def are_numbers(columns):
@@ -358,8 +362,7 @@ def _by_layout(place, names, layout, split):
             position = int(wanted[0])
             if not names or position < len(names):
                 return position
-        advice = _PASS_COLUMNS * (argument != "numeric_columns")
-        name = find_column(place, names, wanted, argument, advice)
+        name = find_column(place, names, wanted, argument)
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -367,8 +370,7 @@ def _by_layout(place, names, layout, split):
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
-            advice = _PASS_COLUMNS if place.startswith("`") else f"; select it with `{argument}`"
-            raise UserError(f"{place}: found {', '.join(map(repr, found))}, expected one{advice}")
+            raise choice_error(place, found, "one", wanted, argument)
         return find(found or wanted, argument if is_needed else None)
 
     texts = [find([name], "text_columns") for name in layout.text]
@@ -379,12 +381,13 @@ def _by_layout(place, names, layout, split):
     texts = texts or [find_usual(text_a, _MORE_TEXT, "text_columns"), find(TEXT_B)]
     labels = [find([name], "label_column" if needs_label else None) for name in layout.label]
     labels = labels or [find_usual(LABEL, _MORE_LABEL, "label_column", needs_label)]
+    numbers = {name: find([name], "numeric_columns") for name in layout.numbers}
     return Columns(
         tuple(x for x in texts if x is not None),
         tuple(x for x in labels if x is not None),
         find([layout.id], "id_column") if layout.id else find(ID),
         header=bool(names),
-        numbers=tuple(find([name], "numeric_columns") for name in layout.numbers),
+        numbers={names[i] if names and x.isdecimal() else x: i for x, i in numbers.items()},
         names=tuple(names),
         ignores_surplus=not names,
     )

@@ -162,13 +162,7 @@ def _named_columns(values, argument):
         first = next(iter(values), None)  # a list of a tensor's rows would take long
         if not (hasattr(first, "text_a") or isinstance(first, Mapping)):
             return None
-        rows = list(values)
-        if hasattr(first, "text_a"):  # InputExample
-            names = ("text_a", "text_b", "label")
-            rows = [(x.text_a, x.text_b or None, x.label) for x in rows]
-            rows = [
-                {x: y for x, y in zip(names, row, strict=True) if y is not None} for row in rows
-            ]
+        rows = [_fields(x) if hasattr(x, "text_a") else x for x in values]
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise UserError(f"`{argument}`, item {i}: found {shown(row)}, expected a dict")
@@ -180,6 +174,12 @@ def _named_columns(values, argument):
         raise UserError(f"`{argument}`: expected columns of the same length, found {found}")
     names, lists = zip(*columns, strict=True) if columns else ((), ())
     return names, lists, class_names(features)
+
+
+def _fields(example):
+    """Return the fields of an `InputExample` that are not None as a dict of columns."""
+    fields = {"text_a": example.text_a, "text_b": example.text_b or None, "label": example.label}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def list_rows(values, argument):
@@ -199,11 +199,18 @@ def _is_cell(value):
 
 
 def _check_loaded(values, argument):
-    """Raise UserError for a lazy table of Polars or Dask, and for a structured array."""
-    if method := next((x for x in ("collect", "compute") if hasattr(type(values), x)), None):
-        raise UserError(f"`{argument}`: found a {type(values).__name__}; pass its .{method}()")
+    """Raise UserError for a lazy or a sparse table, a structured array, and several tables."""
     if getattr(getattr(values, "dtype", None), "names", None):
         raise UserError(f"`{argument}`: found a structured array, expected {_FORMS}")
+    kind = type(values)
+    advice = [f"; pass its .{x}()" for x in ("collect", "compute") if hasattr(kind, x)]
+    if isinstance(values, Mapping):  # such as a DatasetDict
+        names = (name for name, x in values.items() if hasattr(x, "column_names"))
+        advice = [f" of tables; pass one, such as data[{name!r}]" for name in names]
+    if kind is tf.SparseTensor:
+        advice = [f", expected {_FORMS}"]
+    if advice:
+        raise UserError(f"`{argument}`: found a {kind.__name__}{advice[0]}")
 
 
 def check_list(values, argument, expected="a list"):

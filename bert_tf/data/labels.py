@@ -26,7 +26,8 @@ class Labels:
 
     * A text is a label as written, except for white space around it.
     * A number is the label that is its plain form: 1 and 1.0 are "1", but not "01". Without such
-      a label, 1.0 is "1.0". It is an index if no label is a number. A text is never an index.
+      a label, 1.0 is "1.0", and a float32 the label with its digits. A number is an index if no
+      label is a number. A text is never an index.
     * A boolean is the label "True" or "False".
     * A row of L numbers is, for "classification", a distribution over the labels or has a single 1;
       for "multi_label", it has a 1 for each label of the example.
@@ -200,14 +201,17 @@ class Labels:
                 count = len(self._class_names)
                 raise ValueError(f"the label is {value}, expected an index less than {count}")
             return self._class_names[int(value)]
-        for text in (_plain_form(value), name) if is_number else (name,):
+        forms = [_plain_form(value), name] if is_number else [name]
+        if isinstance(value, float) and abs(value) < _LARGEST and np.float32(value) == value:
+            forms.append(str(np.float32(value)))  # pandas and Arrow return it as float64
+        for text in forms:
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)
         if is_number and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
         is_bool = isinstance(value, bool)
-        advice = '; convert it, such as df["label"].map({True: ..., False: ...})' * is_bool
+        advice = '; convert it to text, as df["label"].map({True: ..., False: ...}) does' * is_bool
         raise ValueError(f"the label is {shown(value)}, expected one of {names}{advice}")
 
     def _read_distribution(self, row):

@@ -158,7 +158,7 @@ class Checks:
         yield from self.optimizer_steps()
         yield from self.training_steps()
         yield from self.resumed_run()
-        model = self._make_task("float32")[0].model.get_layer("bert")
+        model = self._make_objective("float32")[0].model.get_layer("bert")
         yield check_export(model, self.kind)
 
     @staticmethod
@@ -183,7 +183,7 @@ class Checks:
     def outputs(self):
         """Compare layers, heads and losses with the outputs of the release."""
         for dtype in self.dtypes:
-            objective, _ = self._make_task(dtype)
+            objective, _ = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
                 losses = objective.losses(
@@ -255,7 +255,7 @@ class Checks:
         # A GPU adds in any order.
         yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
-    def _make_task(self, dtype, strategy=None):
+    def _make_objective(self, dtype, strategy=None):
         with (strategy or self.strategy).scope():
             objective = PretrainingObjective(self._config, TrainConfig(dtype=dtype).dtype_policy)
             checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
@@ -276,7 +276,7 @@ class Checks:
         return run
 
     def _train(self, strategy, dtype, **options):
-        objective, variables = self._make_task(dtype, strategy)
+        objective, variables = self._make_objective(dtype, strategy)
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)

@@ -9,19 +9,23 @@ TensorFlow, which takes seconds to import and half a gigabyte of memory per proc
 
 import codecs
 import contextlib
+import ctypes
 import errno
+import functools
+import glob
 import gzip
 import hashlib
 import io
 import itertools
 import os
 import re
+import shutil
+import stat
 import sys
 import zlib
 
 from bert_tf import console
 from bert_tf.errors import UserError, check_unicode, reason
-from bert_tf.io.local import Local, exchange_folders, identity, is_stream
 
 # Files that belong to a model and are saved next to its checkpoint.
 CONFIG, VOCABULARY = "bert_config.json", "vocab.txt"
@@ -36,16 +40,6 @@ RECORD_COUNTS = ".counts.json"
 HUB = "hf://"
 _MODELS = ("model", "init_checkpoint", "input")
 
-# Configuration file of a task -> the script that writes it. `tasks.registry.register` adds those
-# of other tasks, with the name of the task.
-TASK_CONFIG_FILES = {
-    "classifier.json": "run_classifier.py",
-    "choice.json": "run_multiple_choice.py",
-    "sentence_encoder.json": "run_sentence_encoder.py",
-    "squad.json": "run_squad.py",
-    "tagger.json": "run_ner.py",
-}
-
 
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
@@ -57,6 +51,53 @@ def expand_home(path, name="file"):
     if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):
         path = ",".join(map(os.path.expanduser, path.split(",")))
     return path
+
+
+def _status(path):
+    """Return `os.stat` of a path or descriptor, or None if there is no such local file."""
+    try:
+        return None if "://" in str(path) else os.stat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def identity(path):
+    """Return a value that is equal for all names of a file, such as links and relative paths."""
+    found = _status(path)
+    if not found:
+        return path if "://" in str(path) else os.path.realpath(path)
+    is_device = stat.S_ISCHR(found.st_mode)  # a terminal may be input and output
+    return object() if is_device else (found.st_dev, found.st_ino)
+
+
+def is_stream(path):
+    """Return whether an output cannot be replaced: a pipe or a device."""
+    found = _status(path)
+    return bool(found) and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+
+def _open_local(path, mode="r", **options):
+    """Open a file; UserError for input from a pipe, which could be read only once."""
+    if mode[0] == "r" and path != os.devnull and is_stream(path):
+        raise UserError(f"{path}: found a pipe or a device, expected a file")
+    return open(path, mode, **options)
+
+
+class Local:
+    """The interface of `tf.io.gfile` for local paths, without TensorFlow."""
+
+    GFile = staticmethod(_open_local)
+    exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
+    walk = staticmethod(os.walk)
+    listdir, remove = staticmethod(os.listdir), staticmethod(os.remove)
+    rmtree, glob = staticmethod(shutil.rmtree), staticmethod(glob.glob)
+    makedirs = staticmethod(functools.partial(os.makedirs, exist_ok=True))
+
+    @staticmethod
+    def rename(source, target, overwrite=False):
+        if not overwrite and os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        os.replace(source, target)
 
 
 def system(path):
@@ -133,13 +174,6 @@ def iterate_lines(reader, path):
     first = first.removeprefix(codecs.BOM_UTF8)
     lines = first.splitlines(keepends=True) if is_cr else [first] * bool(first)
     return itertools.chain(lines, reader)
-
-
-def copy_model_files(source, target):
-    for name in (CONFIG, VOCABULARY, TOKENIZER_CONFIG, *TASK_CONFIG_FILES):
-        path = os.path.join(source, name)
-        if exists(path):
-            write_text(os.path.join(target, name), read_text(path))
 
 
 # Scheme of a remote path. gRPC addresses, such as a TPU's, are not paths.
@@ -233,9 +267,9 @@ def read_lines(path, on_progress=None, strict=False):
             on_progress(reader.tell() - position)
     if num_invalid:
         console.warning(
-            "%s: %d lines are not UTF-8, the first is line %d; the invalid bytes are dropped",
-            path, num_invalid, first_invalid,
-        )  # fmt: skip
+            f"{path}: {num_invalid} lines are not UTF-8, the first is line {first_invalid}; the "
+            "invalid bytes are dropped"
+        )
 
 
 def digest(path):
@@ -303,6 +337,22 @@ def _is_running(process_id):
     return True
 
 
+# From <fcntl.h> and <stdio.h>.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def _exchange_folders(source, target):
+    """Exchange two folders; on Linux in one step, elsewhere a kill may leave only other names."""
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    exchange = getattr(libc, "renameat2", lambda *_: -1)  # older C libraries have no such function
+    names = os.fsencode(source), os.fsencode(target)
+    if exchange(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        old = f"{source}.old"
+        os.rename(target, old)
+        os.rename(source, target)
+        os.rename(old, source)
+
+
 # A full disk, a quota, a limit, and a pipe whose reader has exited.
 _WRITE_ERRORS = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE
 
@@ -331,7 +381,7 @@ def replacing(*paths, check_folder=None):
             if check_folder and is_folder(target):
                 check_folder(target)
                 if system(target) is Local:
-                    exchange_folders(source, target)
+                    _exchange_folders(source, target)
                     continue
                 remove(target)
             rename(source, target)
@@ -367,6 +417,24 @@ def check_output(path, argument, others=()):
         raise UserError(f"`{argument}`: {path} is a folder, expected a file")
     if os.path.islink(path) and path.startswith("/dev/") and not is_stream(path):
         raise UserError(f"`{argument}`: {path} is redirected to a file; name that file instead")
+
+
+def check_replaceable(folder: str, pattern: str, argument: str) -> None:
+    """Raise UserError if a file in a folder does not match `pattern`.
+
+    Args:
+      folder: the folder.
+      pattern: regular expression for the paths of files in it.
+      argument: the argument that the error names.
+    """
+    for path, folders, names in walk(folder):
+        names += (name for name in folders if os.path.islink(os.path.join(path, name)))
+        for name in (os.path.relpath(os.path.join(path, name), folder) for name in names):
+            if not re.fullmatch(pattern, name):
+                raise UserError(
+                    f"`{argument}`: {folder} also contains {name}, which would be deleted; move "
+                    "it, or choose another folder"
+                )
 
 
 def check_writable(path, argument, others=()):

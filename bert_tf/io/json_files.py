@@ -39,10 +39,8 @@ Finite = Annotated[float, Limits(is_finite=True)]
 NotNegative = Annotated[float, Limits(0.0)]
 Fraction = Annotated[float, Limits(0.0, 1.0)]
 
-_DESCRIPTIONS = {
-    bool: "true or false", int: "an integer", float: "a number", str: "a string",
-    dict: "an object", list: "a list", tuple: "a list",
-}  # fmt: skip
+_DESCRIPTIONS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+_DESCRIPTIONS |= {dict: "an object", list: "a list", tuple: "a list"}
 
 
 def quoted(value: Any, limit: int = 40) -> str:

@@ -44,10 +44,8 @@ def locked(folder, argument, activity, waits=False):
         yield False
         return
     path = os.path.join(folder, _LOCK_FILE)
-    lock = filelock.FileLock(
-        path, timeout=_LOCK_SECONDS, poll_interval=0.1, preserve_lock_file=True,
-        on_acquired=_write_process_id,
-    )  # fmt: skip
+    options = {"preserve_lock_file": True, "on_acquired": _write_process_id}
+    lock = filelock.FileLock(path, timeout=_LOCK_SECONDS, poll_interval=0.1, **options)
     deadline = time.monotonic() + _LOCK_SECONDS
     while not lock.is_locked:
         try:

@@ -22,7 +22,7 @@ from keras import ops
 from bert_tf import console
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
-from bert_tf.io import files, folders
+from bert_tf.io import files
 from bert_tf.modeling import cpu_graph, layer_states
 from bert_tf.modeling.objective_model import ObjectiveModel
 
@@ -162,10 +162,14 @@ _SIZES = {"input_ids": "vocab_size", "segment_ids": "type_vocab_size"}
 
 # Names of the inputs in transformers, keras-hub and the models of TensorFlow Hub.
 _ALIASES = {
-    "attention_mask": "input_mask", "token_type_ids": "segment_ids",
-    "token_ids": "input_ids", "padding_mask": "input_mask", "mask_positions": "masked_lm_positions",
-    "input_word_ids": "input_ids", "input_type_ids": "segment_ids",
-}  # fmt: skip
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "token_ids": "input_ids",
+    "padding_mask": "input_mask",
+    "mask_positions": "masked_lm_positions",
+    "input_word_ids": "input_ids",
+    "input_type_ids": "segment_ids",
+}
 
 _Model = TypeVar("_Model", bound="PretrainedModel")
 
@@ -237,10 +241,10 @@ class PretrainedModel(EncoderModel, keras.Model):
         otherwise, or cannot be written.
         """
         # Imported on use, because `checkpoints` imports this package.
-        from bert_tf.checkpoints import release, tensors
+        from bert_tf.checkpoints import metadata, release, tensors
 
         release.check_path(folder, "folder")
-        with folders.replacing_preset(folder, overwrite) as temporary:
+        with metadata.replacing_preset(folder, overwrite) as temporary:
             files.write_text(os.path.join(temporary, files.CONFIG), self.config.to_json_string())
             if not layer_states.save_quantized(self, temporary):
                 release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors(self))

@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 # Names for which Keras chooses by the shapes of targets and outputs.
-_SHORT = {"accuracy": "accuracy", "acc": "accuracy", "crossentropy": "crossentropy",
-          "ce": "crossentropy"}  # fmt: skip
+_SHORT = {"acc": "accuracy", "ce": "crossentropy"}
+_SHORT |= {name: name for name in _SHORT.values()}
 # Attributes of metrics that take logits.
 _LOGITS = {"from_logits": True, "_from_logits": True, "threshold": 0, "thresholds": [0]}
 # Starts of the names of losses and metrics of ids.

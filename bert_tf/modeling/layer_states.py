@@ -11,9 +11,11 @@ import os
 import keras
 
 from bert_tf.errors import UserError
-from bert_tf.io import files, folders
+from bert_tf.io import files
 
 _KEY = "layer_states"
+# The file of a quantized model in a preset, which `keras.models.load_model` also reads.
+QUANTIZED = "quantized.keras"
 
 
 def named_layers(layer, without=()):
@@ -103,6 +105,10 @@ def is_quantized(model):
     return any(getattr(layer, "quantization_mode", None) for _, layer in named_layers(model))
 
 
+def is_quantized_preset(folder):
+    return files.exists(os.path.join(folder, QUANTIZED))
+
+
 def save_quantized(model, folder):
     """Write a model, if it is quantized, to a folder; return whether it is.
 
@@ -114,7 +120,7 @@ def save_quantized(model, folder):
     optimizer = getattr(model, "optimizer", None)
     model.optimizer = None
     try:
-        model.save(os.path.join(folder, folders.QUANTIZED))
+        model.save(os.path.join(folder, QUANTIZED))
     finally:
         model.optimizer = optimizer
     return True
@@ -125,9 +131,9 @@ def load_quantized(folder, model_class, options):
 
     Raises UserError unless it is a `model_class` with these `options`; None is any value.
     """
-    if not folders.is_quantized_preset(folder):
+    if not is_quantized_preset(folder):
         return None
-    path = os.path.join(folder, folders.QUANTIZED)
+    path = os.path.join(folder, QUANTIZED)
     model = keras.saving.load_model(path, compile=False)
     saved = {**model.get_config(), "dtype": model.dtype_policy.name, "class": type(model).__name__}
     if options.get("dtype") is not None:

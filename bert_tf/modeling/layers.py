@@ -313,10 +313,8 @@ class TransformerLayer(ConfigLayer):
 
     def build(self, *_):
         hidden = (None, self.config.hidden_size)
-        for layer in (
-            self.query, self.key, self.value, self.attention_dense, self.attention_norm,
-            self.intermediate, self.output_norm,
-        ):  # fmt: skip
+        attention = (self.query, self.key, self.value, self.attention_dense, self.attention_norm)
+        for layer in (*attention, self.intermediate, self.output_norm):
             layer.build(hidden)
         self.output_dense.build((None, self.config.intermediate_size))
         self.input_spec = keras.layers.InputSpec(axes={-1: self.config.hidden_size})

@@ -93,9 +93,14 @@ class BertModel(PretrainedModel):
         )
 
     def call(
-        self, inputs, training=None, replica_id=None, recompute=None, skip_padding=None,
+        self,
+        inputs,
+        training=None,
+        replica_id=None,
+        recompute=None,
+        skip_padding=None,
         positions=None,
-    ):  # fmt: skip
+    ):
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
         inputs = self._complete(inputs)
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
@@ -221,10 +226,9 @@ class BertClassifier(PretrainedModel):
             unfold = Unfold(name="unfold", dtype="float32")
             logits = unfold(logits, inputs["input_mask"])
             logits = pool_windows(logits, inputs["input_mask"], window_pooling)
-        super().__init__(
-            config, dtype, name, inputs, {"logits": logits}, num_labels=num_labels,
-            num_numeric_features=num_numeric_features, window_pooling=window_pooling,
-        )  # fmt: skip
+        options = {"num_numeric_features": num_numeric_features, "window_pooling": window_pooling}
+        outputs = {"logits": logits}
+        super().__init__(config, dtype, name, inputs, outputs, num_labels=num_labels, **options)
 
 
 @register

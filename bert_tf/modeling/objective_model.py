@@ -97,12 +97,12 @@ class ObjectiveModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Objective`.
 
     With `objective`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts
-    of batches with inputs and labels, and a step is the step of the training loop: the gradients
-    of the replicas are those of one device, whatever their shares of a batch. In `fit`, "loss" is
-    the mean over the batches; in `evaluate`, over the examples (words, masks).
+    of batches with inputs and labels, and a step is the step of the training loop: the replicas
+    have the gradients of one device, whatever their shares of a batch. In `fit`, "loss" is the mean
+    over the batches; in `evaluate`, over the examples (words, masks).
 
-    A loss or metrics in `compile` replace those of the objective. They get targets and weights from
-    `Objective.keras_targets`.
+    A loss or metrics in `compile` replace the losses and metrics of the objective. They get targets
+    and weights from `Objective.keras_targets`.
     """
 
     # Makes probabilities of the logits; None for the usual one of the loss and the outputs.
@@ -148,9 +148,14 @@ class ObjectiveModel:
 
     @functools.wraps(keras.Model.compile)
     def compile(
-        self, optimizer="rmsprop", loss=None, loss_weights=None, metrics=None,
-        weighted_metrics=None, **options,
-    ):  # fmt: skip
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        **options,
+    ):
         given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
         converted = for_logits(self, **given)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
@@ -235,14 +240,14 @@ class ObjectiveModel:
                 return super().train_step(data)
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
             weights = sum_over_replicas(self.objective.loss_weights(batch))
-            variables, optimizer = self.trainable_variables, self.optimizer
+            variables = dict(enumerate(self.trainable_variables))
+            scale_loss = self.optimizer.scale_loss
+            replica_id = _replica_context().replica_id_in_sync_group
             gradients, losses, outputs = compute_gradients(
-                self, self.objective, dict(enumerate(variables)), batch, weights,
-                optimizer.scale_loss,
-                replica_id=_replica_context().replica_id_in_sync_group,
-            )  # fmt: skip
+                self, self.objective, variables, batch, weights, scale_loss, replica_id=replica_id
+            )
             # The optimizer sums over the replicas.
-            optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
+            self.optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
             return self._update_means(batch, outputs, weights, losses["loss"], training=True)
 
     # The steps of evaluation, and of training on JAX, call the following two methods.

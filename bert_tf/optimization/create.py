@@ -27,10 +27,9 @@ def make_optimizer(config, num_train_steps):
         num_warmup_steps = int(num_train_steps * config.warmup_proportion)
     if num_warmup_steps >= num_train_steps:
         console.warning(
-            "found %d warm-up steps, expected fewer than the %d training steps: the learning rate "
-            "never reaches `learning_rate`",
-            num_warmup_steps, num_train_steps,
-        )  # fmt: skip
+            f"found {num_warmup_steps} warm-up steps, expected fewer than the {num_train_steps} "
+            "training steps: the learning rate never reaches `learning_rate`"
+        )
     return OPTIMIZERS[config.optimizer](
         LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps),
         layer_decay=config.layer_decay,

@@ -14,7 +14,7 @@ from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
 from bert_tf.tokenization.graph import tensorflow_text
-from bert_tf.training.prediction import BATCH_TOKENS, batches_by_tokens
+from bert_tf.training.prediction import BATCH_TOKENS, run_in_order
 
 METADATA = os.path.join("assets.extra", "model.json")
 
@@ -33,7 +33,7 @@ _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
 def all_outputs(outputs, metadata):
-    """Return all outputs of a row; the default answer of a task."""
+    """Return all outputs of a row; the default of `Task.answer`."""
     return {name: json_value(value) for name, value in sorted(outputs.items())}
 
 
@@ -50,8 +50,12 @@ def json_value(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-class BasePredictor:
-    """Answers rows in batches of similar length.
+class Predictor:
+    """Answers rows of text with a SavedModel or a `Servable`, in batches of similar length.
+
+    >>> predictor = Predictor("/tmp/mrpc_model")
+    >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
+    [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
 
     Attributes:
       inputs: names of a row's inputs, in the order of a line.
@@ -60,24 +64,61 @@ class BasePredictor:
       table_columns: function from an answer to the columns that it adds to a row of a table.
     """
 
-    def __init__(self, serve, signature, metadata, batch_size=None, serve_one=None):
-        """Make a predictor.
+    def __init__(self, model: Any, batch_size: int | None = None):
+        """Load or trace a model.
 
         Args:
-          serve: function from a dict of tensors to a dict of tensors.
-          signature: dict of `tf.TensorSpec` of the inputs, in the order of a line.
-          metadata: dict with the contents of `model.json`.
+          model: a folder written by `export` (its newest version), the folder of a version, or a
+            `Servable`.
           batch_size: maximum number of rows in a batch; None for 32 (long) to 256 (short).
-          serve_one: function like `serve` for calls with one row; None for `serve`.
+
+        Raises:
+          UserError: if the model does not exist or does not take text.
         """
         # Imported on use, because the tasks import this package.
         from bert_tf.tasks.registry import exported_tasks
 
-        self._serve, self._serve_one, self._signature = serve, serve_one or serve, signature
-        self.inputs, self.metadata, self._batch_size = tuple(signature), metadata, batch_size
-        task_class, _ = exported_tasks().get(metadata["task"], (None, {}))
+        if isinstance(model, (str, os.PathLike)):
+            self._load(model)
+        else:
+            self._trace(model)
+        self.inputs, self._batch_size = tuple(self._signature), batch_size
+        task_class, _ = exported_tasks().get(self.metadata["task"], (None, {}))
         self.answer = task_class.answer if task_class else all_outputs
         self.table_columns = task_class.table_columns if task_class else dict
+
+    def _load(self, path):
+        self.path = find_version(path := files.expand_home(path))
+        metadata_file = os.path.join(self.path or path, METADATA)
+        if not files.exists(metadata_file):
+            raise UserError(
+                f"`model`: found no model written by export_model.py in {self.path or path}; "
+                "`bert-tf predict` and the classes, such as TextClassifier, also load a run"
+            )
+        self.metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
+        if not self.metadata["inputs"]:
+            raise UserError(f"`model`: {self.path} takes token ids; export it with inputs=text")
+        tensorflow_text()  # registers the operations of the graph
+        try:
+            self._model = tf.saved_model.load(self.path)
+            serve = self._model.signatures["serving_default"]
+            specs = serve.structured_input_signature[1]
+            self._signature = {name: specs[name] for name in self.metadata["inputs"]}
+        # Loading a damaged model raises exceptions of many classes.
+        except Exception as error:
+            raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
+        self._serve = self._serve_one = lambda inputs: serve(**inputs)
+
+    def _trace(self, servable):
+        self._signature = signature = servable.text_signature
+        self.metadata = {**(servable.metadata or {}), "task": servable.task}
+
+        def trace(rows):
+            specs = {k: tf.TensorSpec((rows, *x.shape[1:]), x.dtype) for k, x in signature.items()}
+            # AutoGraph takes half of the time of tracing.
+            return tf.function(servable.serve_text, [specs], autograph=False)
+
+        self._serve, self._serve_one = trace(None), trace(1)
 
     def __call__(self, rows: Any, batch_size: int | None = None, output: str | None = None) -> list:
         """Answer rows.
@@ -102,26 +143,23 @@ class BasePredictor:
         if not isinstance(rows, (list, Iterator)):
             rows = list_rows(rows, "rows")
         rows = list(itertools.starmap(self._check_row, enumerate(rows)))
-        # A batch has rows of similar length, for little padding, and with equally many endings.
-        keys = [_sort_key(row) for row in rows]
-        order = sorted(range(len(rows)), key=keys.__getitem__)
-        sizes = [num_tokens for _, num_tokens in keys]
-        limits = BATCH_TOKENS, batch_size or _MIN_ROWS, batch_size or _MAX_ROWS
-        answers: list = [None] * len(rows)
         serve = self._serve_one if len(rows) == 1 else self._serve
-        for _, group in itertools.groupby(order, lambda i: keys[i][0]):
-            for indices in batches_by_tokens(group, sizes, *limits):
-                columns = {
-                    name: tf.constant([rows[i][name] for i in indices], spec.dtype)
-                    for name, spec in self._signature.items()
-                }
-                outputs = {name: x.numpy() for name, x in serve(columns).items()}
-                for position, i in enumerate(indices):
-                    row = {name: x[position] for name, x in outputs.items()}
-                    if output and output not in row:
-                        raise UserError(f"`output={output}`: expected one of {', '.join(row)}")
-                    answers[i] = row[output] if output else self.answer(row, self.metadata)
-        return answers
+
+        def serve_batch(batch):
+            columns = {
+                name: tf.constant([row[name] for row in batch], spec.dtype)
+                for name, spec in self._signature.items()
+            }
+            outputs = serve(columns)
+            if output and output not in outputs:
+                raise UserError(f"`output={output}`: expected one of {', '.join(outputs)}")
+            return {output: outputs[output]} if output else outputs
+
+        results = run_in_order(
+            rows, serve_batch, _sort_key, len(rows), BATCH_TOKENS, batch_size or _MIN_ROWS,
+            batch_size or _MAX_ROWS,
+        )  # fmt: skip
+        return [x[output] if output else self.answer(x, self.metadata) for _, x in results]
 
     def _check_row(self, index, row):
         try:
@@ -191,59 +229,6 @@ class BasePredictor:
             for text in texts:
                 check_unicode(text, name)
         return {name: row[name] for name in self.inputs}
-
-
-class Predictor(BasePredictor):
-    """A SavedModel loaded into this process.
-
-    >>> predictor = Predictor("/tmp/mrpc_model")
-    >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
-    [{"label": "1", "probabilities": {"0": ..., "1": ...}}]
-    """
-
-    def __init__(self, path: str | os.PathLike, batch_size: int | None = None):
-        """Load a folder written by `export` (its newest version) or the folder of a version.
-
-        `batch_size` is the maximum number of rows in a batch; None for 32 (long) to 256 (short).
-
-        Raises:
-          UserError: if the model does not exist or does not take text.
-        """
-        self.path = find_version(path := files.expand_home(path))
-        metadata_file = os.path.join(self.path or path, METADATA)
-        if not files.exists(metadata_file):
-            raise UserError(
-                f"`model`: found no model written by export_model.py in {self.path or path}; "
-                "`bert-tf predict` and the classes, such as TextClassifier, also load a run"
-            )
-        metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
-        if not metadata["inputs"]:
-            raise UserError(f"`model`: {self.path} takes token ids; export it with inputs=text")
-        tensorflow_text()  # registers the operations of the graph
-        try:
-            self._model = tf.saved_model.load(self.path)
-            serve = self._model.signatures["serving_default"]
-            specs = serve.structured_input_signature[1]
-            signature = {name: specs[name] for name in metadata["inputs"]}
-        # Loading a damaged model raises exceptions of many classes.
-        except Exception as error:
-            raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
-        super().__init__(lambda inputs: serve(**inputs), signature, metadata, batch_size)
-
-
-class ServablePredictor(BasePredictor):
-    """A `Servable` with the interface of `Predictor`, without an export."""
-
-    def __init__(self, servable, batch_size=None):
-        signature = servable.text_signature
-
-        def trace(rows):
-            specs = {k: tf.TensorSpec((rows, *x.shape[1:]), x.dtype) for k, x in signature.items()}
-            # AutoGraph takes half of the time of tracing.
-            return tf.function(servable.serve_text, [specs], autograph=False)
-
-        metadata = {**(servable.metadata or {}), "task": servable.task}
-        super().__init__(trace(None), signature, metadata, batch_size, serve_one=trace(1))
 
 
 def list_versions(folder):

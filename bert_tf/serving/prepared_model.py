@@ -233,7 +233,7 @@ def _with_constants(model):
 def call_model(model, inputs, skip_padding, of_windows=False):
     """Call a model in inference mode; for a single row, skipping padding takes more time.
 
-    `ServablePredictor` traces a single row separately, but not a single window.
+    `Predictor` traces a single row separately, but not a single window.
     """
     call = functools.partial(model, inputs, training=False)
     if not skip_padding or inputs["input_ids"].shape[0] == 1:

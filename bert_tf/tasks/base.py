@@ -18,11 +18,13 @@ import tensorflow as tf
 
 from bert_tf import checkpoints, console, serving
 from bert_tf.checkpoints import PretrainedFiles
+from bert_tf.checkpoints.metadata import replacing_preset
 from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import DataOptions, TaskConfig, check_length
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.configs.train import (
     BatchConfig,
     FineTuneConfig,
@@ -33,7 +35,7 @@ from bert_tf.configs.train import (
 from bert_tf.data.containers import iterate_texts, split_last
 from bert_tf.data.input_pipeline import FitInput, length_multiple
 from bert_tf.errors import UserError, abbreviate
-from bert_tf.io import files, folders
+from bert_tf.io import files
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
 from bert_tf.modeling.objective_model import RATE_CALLBACKS
@@ -343,7 +345,7 @@ class Task:
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
             if name in {*of_script, *cls.fit_options}:
-                script = files.TASK_CONFIG_FILES[cls.config_class.FILE]
+                script = TASK_CONFIG_FILES[cls.config_class.FILE]
                 other = "`fit`" if name in cls.fit_options else script
                 raise UserError(f"`{name}` is an option of {other}, not of {owner}")
             raise unknown_option(name, known - {"pretrained", "trained", "options"}, owner)
@@ -708,7 +710,7 @@ class Task:
             skip_padding = can_skip_padding(model_strategy(self.model))
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             servable = self.make_servable(self.model, config, serving_config, **(options or {}))
-            return serving.ServablePredictor(servable)
+            return serving.Predictor(servable)
 
         # By the changes, because a caller may alternate between texts and pairs.
         name, settings = ("predictor", *changes.values()), (self.config, options)
@@ -771,7 +773,7 @@ class Task:
         self._warn_if_random("the saved weights")
         if self.has_head:  # written as a checkpoint
             check_path(folder, "folder")
-        with folders.replacing_preset(folder, overwrite) as temporary:
+        with replacing_preset(folder, overwrite) as temporary:
             if save_quantized(self.model, temporary):
                 self.config.save(temporary)
             else:

@@ -6,8 +6,8 @@ docs/adding_a_task.md).
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import detect_architecture
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError
-from bert_tf.io import files
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification import task as classification
 from bert_tf.tasks.features import task as features
@@ -39,7 +39,7 @@ def register(task):
     """Add the class of a task to `TASKS`, and register its side file as part of a model."""
     TASKS[task.name] = task
     if task.data_class:
-        files.TASK_CONFIG_FILES[task.config_class.FILE] = task.name
+        TASK_CONFIG_FILES[task.config_class.FILE] = task.name
 
 
 def exported_tasks():

@@ -174,8 +174,8 @@ def log_truncated(
         advices.append(f"a larger `{option}`{most} keeps more of them")
     if advice:
         advices.append(f"`{advice}` reads them in windows")
+    advices = "; " + ", ".join(advices) if advices else ""
     console.warning(
-        "%s: %d of %d %s (%.1f%%) have more than %d tokens and are truncated, the longest has %d%s",
-        where, count, total, unit, 100.0 * count / total, limit, counts["longest"],
-        "; " + ", ".join(advices) if advices else "",
-    )  # fmt: skip
+        f"{where}: {count} of {total} {unit} ({count / total:.1%}) have more than {limit} tokens "
+        f"and are truncated, the longest has {counts['longest']}{advices}"
+    )

@@ -57,17 +57,18 @@ _FIELDS = {
     | {f"{field}?": _CONFIG_FIELDS[f"{name}?"] for name, field in _NORMALIZER_NAMES.items()},
     "pre_tokenizer": dict,
 }
-_BERT_CLASSES = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer",
-                 "DistilBertTokenizerFast", "ElectraTokenizer",
-                 "ElectraTokenizerFast")  # fmt: skip
+_BERT_CLASSES = [f"{x}Tokenizer" for x in ("Bert", "DistilBert", "Electra")]
+_BERT_CLASSES += [f"{name}Fast" for name in _BERT_CLASSES]
 # Other values in `tokenizer_config.json` select other tokenizers.
-_TOKENIZERS = {"do_basic_tokenize": True, "word_tokenizer_type": "basic",
-               "subword_tokenizer_type": "wordpiece"}  # fmt: skip
+_TOKENIZERS = {
+    "do_basic_tokenize": True,
+    "word_tokenizer_type": "basic",
+    "subword_tokenizer_type": "wordpiece",
+}
 # Classes that read all settings from `tokenizer.json`.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
-_SPECIAL_TOKENS = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP,
-                   "mask_token": MASK}  # fmt: skip
+_SPECIAL_TOKENS = {f"{x[1:-1].lower()}_token": x for x in (PAD, UNK, CLS, SEP, MASK)}
 
 # Fields with lists or dicts of tokens in `tokenizer_config.json` and `special_tokens_map.json`.
 _ADDED_TOKENS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")

@@ -59,9 +59,9 @@ def load_vocab(vocab_file):
         )
     if len(vocab) < len(lines):
         console.warning(
-            "%s: %d of %d lines repeat an earlier piece; the last line of each counts",
-            vocab_file, len(lines) - len(vocab), len(lines),
-        )  # fmt: skip
+            f"{vocab_file}: {len(lines) - len(vocab)} of {len(lines)} lines repeat an earlier "
+            "piece; the last line of each counts"
+        )
     if vocab.get(PAD, 0) != 0:
         console.warning("%s: %s has id %d, but padding uses id 0", vocab_file, PAD, vocab[PAD])
     return vocab
@@ -110,10 +110,9 @@ def validate_case_matches_checkpoint(do_lower_case, init_checkpoint):
     if casing and casing[1] != do_lower_case:
         model, expected = casing
         console.warning(
-            "the checkpoint's folder is named %s, a model trained with `do_lower_case=%s`, but "
-            "`do_lower_case=%s` was given",
-            model, expected, do_lower_case,
-        )  # fmt: skip
+            f"the checkpoint's folder is named {model}, a model trained with "
+            f"`do_lower_case={expected}`, but `do_lower_case={do_lower_case}` was given"
+        )
 
 
 def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
@@ -122,10 +121,9 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
     num_capital = sum(piece != piece.lower() for piece in pieces)
     if do_lower_case and num_capital > _CASED_SHARE * len(pieces):
         console.warning(
-            "%d of the %d pieces of %s have capital letters, as in a cased model, but "
-            "`do_lower_case=True`",
-            num_capital, len(pieces), vocab_file,
-        )  # fmt: skip
+            f"{num_capital} of the {len(pieces)} pieces of {vocab_file} have capital letters, as "
+            "in a cased model, but `do_lower_case=True`"
+        )
     elif not do_lower_case and not num_capital and any(piece != piece.upper() for piece in pieces):
         console.warning(
             "no piece of %s has capital letters, as in an uncased model, but `do_lower_case=False`",
@@ -148,10 +146,9 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None, config_file=
         )
     if found < expected:
         console.warning(
-            "%s has %d entries, but the model's vocab_size%s is %d: check that the vocabulary "
-            "belongs to this model",
-            vocab_file, found, where, expected,
-        )  # fmt: skip
+            f"{vocab_file} has {found} entries, but the model's vocab_size{where} is {expected}: "
+            "check that the vocabulary belongs to this model"
+        )
     if not any(piece.startswith("##") for piece in vocab):
         console.warning(
             "no piece of %s starts with ##, so unknown words become [UNK]: check that it is a "
@@ -290,8 +287,8 @@ def learn(words, vocab_size, min_count=2, num_unused=99):
     vocab = tokenizer.get_vocab()
     if len(vocab) < vocab_size:
         console.warning(
-            "only %d pieces occur at least %d times, fewer than `vocab_size=%d`; use the actual "
-            "size as vocab_size of the model's configuration",
-            len(vocab), min_count, vocab_size,
-        )  # fmt: skip
+            f"only {len(vocab)} pieces occur at least {min_count} times, fewer than "
+            f"`vocab_size={vocab_size}`; use the actual size as vocab_size of the model's "
+            "configuration"
+        )
     return sorted(vocab, key=vocab.get)

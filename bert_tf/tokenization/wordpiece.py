@@ -1,10 +1,9 @@
 """The release's tokenizers, under their original names."""
 
 import functools
-import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bert_tf.errors import UserError
 from bert_tf.tokenization.normalization import normalize, normalize_with_offsets, span_ends
@@ -15,9 +14,6 @@ from bert_tf.tokenization.settings import (
     resolve_settings,
 )
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
-
-if TYPE_CHECKING:
-    from bert_tf.checkpoints import PretrainedFiles
 
 # Limits the memory for large corpora, whose names and numbers are endless.
 MAX_CACHED_WORDS = 500_000
@@ -162,16 +158,14 @@ class PresetTokenizer:
     saved_options: tuple[str, ...] = ()
 
     @classmethod
-    def from_preset(
-        cls: type[_Tokenizer], preset: "str | os.PathLike | PretrainedFiles", **options: Any
-    ) -> _Tokenizer:
+    def from_preset(cls: type[_Tokenizer], preset: Any, **options: Any) -> _Tokenizer:
         """Return the tokenizer of a model, with its casing and other settings.
 
         >>> tokenizer = FullTokenizer.from_preset("uncased_L-12_H-768_A-12")
 
         Args:
           preset: a published model, such as "uncased_L-12_H-768_A-12" or "OWNER/NAME", a
-            folder or a checkpoint; see `checkpoints.resolve`.
+            folder or a checkpoint, as str or path; or the result of `checkpoints.resolve`.
           **options: arguments of the constructor, which override the settings of the model.
 
         Raises:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import release
+from bert_tf.checkpoints.metadata import copy_model_files
 from bert_tf.errors import DamagedFile, UserError, abbreviate
 from bert_tf.io import files, json_files, processes
 from bert_tf.io.json_files import Count
@@ -269,9 +270,9 @@ def log_best_checkpoint(output_dir, argument=None):
     if record := _read_record(folder):
         usage = f"`{argument}={folder}`" if argument else f"`best_metric={record['metric']}`"
         console.info(
-            "%s has the best checkpoint of that run by %s (step %s); use it with %s",
-            folder, record["metric"], record["step"], usage,
-        )  # fmt: skip
+            f"{folder} has the best checkpoint of that run by {record['metric']} "
+            f"(step {record['step']}); use it with {usage}"
+        )
 
 
 def _read_record(folder):
@@ -311,10 +312,9 @@ class BestCheckpoint:
         self.since = [x for x in self.since if x <= step]
         if self.step is not None and self.step > step:
             console.warning(
-                "%s is from step %d, but the run is at step %d: it is ignored, and the next "
-                "evaluation replaces it",
-                self.folder, self.step, step,
-            )  # fmt: skip
+                f"{self.folder} is from step {self.step}, but the run is at step {step}: it is "
+                "ignored, and the next evaluation replaces it"
+            )
             self.value, self.step = None, None
 
     def use_data(self, data):
@@ -349,7 +349,7 @@ class BestCheckpoint:
             if writes:
                 # The record is written last, so that a run killed in between evaluates again.
                 save(self.folder, weights, keep=1)
-                files.copy_model_files(self.output_dir, self.folder)
+                copy_model_files(self.output_dir, self.folder)
         else:
             self.since.append(step)
         if writes:

@@ -86,32 +86,23 @@ class BatchRunner:
         batch_size = BatchConfig(batch_size).batch_size
         num_batches = _WINDOW_BYTES // max(1, batch_size * bytes_per_row)
         window_size = batch_size * min(max(1, num_batches), _MAX_WINDOW_BATCHES)
-        progress = console.ProgressLog(description, unit, is_brief=True)
-        items = iter(items)
-        while window := list(itertools.islice(items, window_size)):
-            results = [None] * len(window)
-            for indices, outputs in self._run_window([x for _, x in window], batch_size):
-                for row, index in enumerate(indices):
-                    results[index] = {name: values[row] for name, values in outputs.items()}
-                progress.add(len(indices))
-            yield from zip((item for item, _ in window), results, strict=True)
-        progress.done()
-
-    def _run_window(self, window, batch_size):
-        """Yield (indices into the window, dict of arrays with one row per index) by batch."""
-        sizes = [x["input_mask"].size for x in window]
-        order = sorted(range(len(window)), key=sizes.__getitem__)
         num_tokens = min(BATCH_TOKENS * self._num_replicas, batch_size * self._lengths["S"])
-        max_rows = len(order) if self._has_larger_batches else batch_size
-        previous = None
-        for indices in batches_by_tokens(order, sizes, num_tokens, batch_size, max_rows):
-            step = self._step_of_one if len(indices) == 1 else self._step
-            outputs = step(self._make_batch([window[i] for i in indices], batch_size))
-            # Copy the previous outputs to the host while the device computes.
-            if previous:
-                yield _to_host(*previous)
-            previous = indices, outputs
-        yield _to_host(*previous)
+        max_rows = window_size if self._has_larger_batches else batch_size
+        progress = console.ProgressLog(description, unit, is_brief=True)
+
+        def run_batch(rows):
+            progress.add(len(rows))
+            step = self._step_of_one if len(rows) == 1 else self._step
+            return step(self._make_batch([features for _, features in rows], batch_size))
+
+        def key(row):
+            return 0, row[1]["input_mask"].size
+
+        for (item, _), outputs in run_in_order(
+            items, run_batch, key, window_size, num_tokens, batch_size, max_rows
+        ):
+            yield item, outputs
+        progress.done()
 
     def _make_batch(self, rows, batch_size):
         """Return a dict of arrays (B, ...), filled up with copies of the first row."""
@@ -145,20 +136,44 @@ class BatchRunner:
         return self._function(predict_on_batch(self._model, batch), batch)
 
 
-def batches_by_tokens(indices, sizes, num_tokens, min_rows, max_rows):
-    """Split `indices`, in the order of their `sizes`, into batches of about `num_tokens`."""
+def run_in_order(rows, run_batch, key, window_size, num_tokens, min_rows, max_rows):
+    """Yield each row of an iterable, read lazily, and its outputs, a dict, in input order.
+
+    Args:
+      rows: the iterable.
+      run_batch: function from a list of rows to a dict of tensors (B, ...), which may end with
+        outputs to discard.
+      key: function from a row to its group and number of tokens. A batch has rows of one group.
+      window_size: number of rows to sort by their keys before they are divided into batches.
+      num_tokens: approximate number of tokens in a batch.
+      min_rows: number of rows in a batch even if they have more tokens.
+      max_rows: maximum number of rows in a batch.
+    """
+    rows = iter(rows)
+    while window := list(itertools.islice(rows, window_size)):
+        batches = batches_by_tokens([*map(key, window)], num_tokens, min_rows, max_rows)
+        running = ((indices, run_batch([window[i] for i in indices])) for indices in batches)
+        results: list = [None] * len(window)
+        # Copy the previous outputs to the host while the device computes.
+        for (indices, outputs), _ in itertools.pairwise(itertools.chain(running, [None])):
+            arrays = {name: np.asarray(x) for name, x in outputs.items()}
+            for position, index in enumerate(indices):
+                results[index] = {name: x[position] for name, x in arrays.items()}
+        yield from zip(window, results, strict=True)
+
+
+def batches_by_tokens(keys, num_tokens, min_rows, max_rows):
+    """Yield lists of indices into `keys`, in their order; see `run_in_order`."""
     batch: list[int] = []
-    for index in indices:
-        if len(batch) + 1 > min(max(min_rows, num_tokens / sizes[index]), max_rows):
+    for index in sorted(range(len(keys)), key=keys.__getitem__):
+        group, size = keys[index]
+        limit = min(max(min_rows, num_tokens / size), max_rows)
+        if batch and (len(batch) + 1 > limit or keys[batch[0]][0] != group):
             yield batch
             batch = []
         batch.append(index)
     if batch:
         yield batch
-
-
-def _to_host(indices, outputs):
-    return indices, {name: np.asarray(x)[: len(indices)] for name, x in outputs.items()}
 
 
 def parse_rows(serialized, schema, lengths):

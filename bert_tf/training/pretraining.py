@@ -176,16 +176,19 @@ class PretrainingData:
         eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
         self.paths = [*paths, *eval_paths]
         self._sizes = tfrecord.sizes(self.paths)
+        limits = records.limits(schema, model.bert_config, config.lengths)
+        options = {"limits": limits, "masking": _make_masking(config, model)}
+        streams = {
+            "sizes": self._sizes[: len(paths)],
+            "num_input_streams": config.num_input_streams,
+        }
         self.train = input_pipeline.TrainingInput(
-            paths, schema, config.lengths, train.train_batch_size, train.seed,
-            limits=records.limits(schema, model.bert_config, config.lengths),
-            masking=_make_masking(config, model), sizes=self._sizes[: len(paths)],
-            num_input_streams=config.num_input_streams,
-        )  # fmt: skip
+            paths, schema, config.lengths, train.train_batch_size, train.seed, **streams, **options
+        )
+        size, steps = train.eval_batch_size, config.max_eval_steps
         self.evaluation = input_pipeline.EvaluationInput(
-            eval_paths or paths, schema, config.lengths, train.eval_batch_size,
-            config.max_eval_steps, limits=self.train.limits, masking=self.train.masking,
-        )  # fmt: skip
+            eval_paths or paths, schema, config.lengths, size, steps, **options
+        )
 
     def check(self):
         """Raise UserError for files that do not suit the streams or the schema."""
@@ -199,10 +202,8 @@ class PretrainingData:
         count = len(self.train.paths)
         for part in (slice(count), slice(count, None)):
             if paths := self.paths[part]:
-                records.check(
-                    paths, self.train.schema, self.train.lengths, self._config.dynamic_masking,
-                    self._sizes[part],
-                )  # fmt: skip
+                is_dynamic, sizes = self._config.dynamic_masking, self._sizes[part]
+                records.check(paths, self.train.schema, self.train.lengths, is_dynamic, sizes)
 
 
 def _make_masking(config, model):
@@ -235,10 +236,11 @@ def _new_model_files(folder, model):
                 "the same file, or use another `output_dir`"
             )
 
-    add(
-        files.CONFIG, model.bert_config.to_json_string(), "bert_config_file",
-        lambda path: BertConfig.from_json_file(path).to_json_string(),
-    )  # fmt: skip
+    def read_config(path):
+        return BertConfig.from_json_file(path).to_json_string()
+
+    text = model.bert_config.to_json_string()
+    add(files.CONFIG, text, "bert_config_file", read_config)
     if model.vocab_file:
         _load_vocab(model)
         add(files.VOCABULARY, vocabulary_text(model.vocab_file), "vocab_file")

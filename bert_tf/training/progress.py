@@ -83,9 +83,8 @@ class Report:
         # The first step includes compilation, so its speed would be misleading.
         speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
         console.info(
-            "step %d/%d  %s  learning_rate %.3g  %s",
-            step, self.num_train_steps, values, rate, speed,
-        )  # fmt: skip
+            f"step {step}/{self.num_train_steps}  {values}  learning_rate {rate:.3g}  {speed}"
+        )
         with self.writer.as_default(step=step):
             for name, value in means.items():
                 tf.summary.scalar(name, value)

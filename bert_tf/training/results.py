@@ -142,8 +142,7 @@ def write_predictions(folder, split, ids, predicted, labels, answers):
     for name, text, answer in zip(ids, predicted, answers, strict=True):
         rows.append([name, text, *(map(str, answer) if labels else ())])
     # A label from a CSV file may contain tabs and line breaks.
-    lines = ("\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in row)
-             for row in rows)  # fmt: skip
+    rows = ([" ".join(cell.splitlines()).replace("\t", " ") for cell in row] for row in rows)
     path = result_file(folder, "test_predictions", split, ".tsv")
-    files.write_text(path, "\n".join(lines) + "\n")
+    files.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
     console.info("wrote %s and %s", path, os.path.basename(results_path))

@@ -24,12 +24,14 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
       loss_scale: the `LossScale` of a model in float16.
     """
 
+    def scale_loss(loss):
+        return loss * loss_scale.value if loss_scale else loss
+
     def compute(batch, weights, replica_id):
+        options = {"replica_id": replica_id, "recompute": config.recompute}
         gradients, losses, _ = compute_gradients(
-            objective.model, objective, optimizer.weights, batch, weights,
-            scale_loss=lambda loss: loss * loss_scale.value if loss_scale else loss,
-            replica_id=replica_id, recompute=config.recompute,
-        )  # fmt: skip
+            objective.model, objective, optimizer.weights, batch, weights, scale_loss, **options
+        )
         return gradients, losses
 
     # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
@@ -153,7 +155,6 @@ class LossScale:
         self.value.assign(tf.where(is_finite, tf.where(is_grown, scale * 2.0, scale), halved))
         self.good_steps.assign(tf.where(is_finite & ~is_grown, good_steps, 0))
         self.skipped_steps.assign_add(tf.cast(~is_finite, tf.int64))
-        results = (
-            tf.where(is_scale_too_large, 0.0, norm), scale, tf.cast(is_scale_too_large, tf.float32)
-        )  # fmt: skip
+        norm = tf.where(is_scale_too_large, 0.0, norm)
+        results = (norm, scale, tf.cast(is_scale_too_large, tf.float32))
         return dict(zip(self.result_names, results, strict=True))

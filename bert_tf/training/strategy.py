@@ -83,9 +83,9 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
         return _make_multi_worker_strategy(workers, own)
     if len(workers) > 1:
         console.warning(
-            "TF_CONFIG has %d workers, but with `distribution_strategy=%s` each trains alone",
-            len(workers), distribution,
-        )  # fmt: skip
+            f"TF_CONFIG has {len(workers)} workers, but with "
+            f"`distribution_strategy={distribution}` each trains alone"
+        )
     gpus = tf.config.list_logical_devices("GPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     names = [device.name for device in devices]
@@ -164,9 +164,8 @@ def _make_tpu_strategy(device):
     count = strategy.num_replicas_in_sync
     if count != device.num_tpu_cores:
         console.warning(
-            "`num_tpu_cores=%d`: found %d cores at %s; using all", device.num_tpu_cores, count,
-            address,
-        )  # fmt: skip
+            f"`num_tpu_cores={device.num_tpu_cores}`: found {count} cores at {address}; using all"
+        )
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy
 

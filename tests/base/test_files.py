@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import configs, errors
+from bert_tf.checkpoints.metadata import check_preset, replacing_preset
 from bert_tf.errors import UserError
-from bert_tf.io import files, folders, json_files, processes
+from bert_tf.io import files, json_files, processes
 from tests.common import write_files
 
 
@@ -92,7 +93,7 @@ def test_only_a_preset_is_replaced(tmp_path, names, named):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     (tmp_path / "link").symlink_to("preset")
-    folder, check = str(tmp_path / "link"), folders.check_preset
+    folder, check = str(tmp_path / "link"), check_preset
     error = pytest.raises(UserError, match=f"^`folder`: .* {named}") if named else None
     with error or contextlib.nullcontext(), files.replacing(folder, check_folder=check) as (new,):
         files.write_text(os.path.join(new, "new"), "")
@@ -117,7 +118,7 @@ def test_home_folder(run_script, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     files.write_text("~/a", "some words " * 9)
     run_script("bert-tf vocab learn", "--input_file=~/a,~/a", "--vocab_file=~/v", "--num_unused=0")
-    with folders.replacing_preset("~/model", overwrite=False) as path:
+    with replacing_preset("~/model", overwrite=False) as path:
         os.mkdir(path)
     assert {*os.listdir()} == {"a", "v", "model"}
     assert configs.ExportConfig("~/x").export_dir == str(tmp_path / "x")

@@ -118,10 +118,11 @@ def check_same_files(whole, output):
 
 SAVE = """
 import os, sys
-from bert_tf.io import files, folders
+from bert_tf.io import files
 text, folder = sys.argv[1:]
-folders.check_preset(folder)
-with files.replacing(folder, check_folder=folders.check_preset) as (temporary,):
+files.remove_partial(folder)
+check = lambda folder: files.check_replaceable(folder, r"(bert_config.json|vocab.txt)", "folder")
+with files.replacing(folder, check_folder=check) as (temporary,):
     for name in ("bert_config.json", "vocab.txt"):
         files.write_text(os.path.join(temporary, name), text)
 """

@@ -12,7 +12,6 @@ import pytest
 
 from bert_tf import checkpoints
 from bert_tf.__main__ import COMMANDS
-from bert_tf.cli import flags
 from bert_tf.errors import UserError
 from tests import fork_server
 from tests.common import TINY, read_results, read_tensors, write_model
@@ -129,10 +128,10 @@ FLAG_ERRORS = {
 
 
 def check_help(text):
-    """Check the layout of a help text: known titles, each flag once, lines up to 80 characters."""
+    """Check the layout of a help text: each title and flag once, lines up to 80 characters."""
     assert all(len(line) <= 80 for line in text.splitlines())
     titles = re.findall(r"^(.+):\n  --", text, re.MULTILINE)
-    assert titles == [x for x in flags._TITLES if x in titles]
+    assert len(set(titles)) == len(titles)
     names = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
     assert names and len(set(names)) == len(names)
 

@@ -8,19 +8,20 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.cli.lines import answer_table, open_table
-from bert_tf.serving.exporting import string_specs
-from bert_tf.serving.predictor import BasePredictor
+from bert_tf.serving.exporting import Servable, string_specs
+from bert_tf.serving.predictor import Predictor
 
 
-class Fake(BasePredictor):
+class Fake(Predictor):
     """Answers "yes" if the first text has an x; `rows` records the inputs."""
 
     def __init__(self, *inputs, task="classification", **metadata):
-        metadata = {"task": task, "labels": ["no", "yes"], **metadata}
+        metadata = {"labels": ["no", "yes"], **metadata}
         self.rows, signature = [], string_specs(*inputs)
         if "numbers" in inputs:
             signature["numbers"] = tf.TensorSpec((None, 2), tf.float64)
-        super().__init__(self._find_x, signature, metadata)
+        super().__init__(Servable(task, None, self._find_x, None, signature, metadata=metadata))
+        self._serve = self._serve_one = self._find_x
 
     def __call__(self, rows):
         self.rows += [tuple(row[name] for name in self.inputs) for row in rows]
@@ -151,7 +152,7 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.txt", "date\tMessage\n1\tx\n", {}, {"header": "yes", "text_columns": ["Message"]}),
         ("a.txt", "n\treview\n1\tx\n", REVIEWS, {"header": "yes"}),
         ("a.txt", "text\nx\n", {}, {"header": "yes"}),
-        ("a.txt", '{"text": "x"}\n', {}, {"header": "yes"}),
+        ("a.txt", '{"comment": "x"}\n', {}, {"header": "yes"}),
     ],
 )
 def test_headers(answer, name, data, columns, options):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs
-from bert_tf.io import files
+from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.tasks.registry import TASKS
 from bert_tf.tasks.token_classification.options import Tags
 from examples import toy_corpus
@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch, eagerly):
     shutil.copytree(preset, tmp_path, dirs_exist_ok=True)
     write_squad(tmp_path / "dev-v1.1.json", 1)
     # A page registers a task.
-    with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
+    with mock.patch.dict(TASKS), mock.patch.dict(TASK_CONFIG_FILES):
         yield tmp_path
 
 

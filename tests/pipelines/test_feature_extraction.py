@@ -180,8 +180,9 @@ def test_an_array_with_missing_rows_is_an_error(tmp_path):
 
 
 def test_short_rows_form_larger_batches():
-    batches = prediction.batches_by_tokens(range(7), [1, 1, 1, 2, 3, 6, 9], 6, 2, 4)
-    assert list(batches) == [[0, 1, 2], [3, 4], [5, 6]]
+    sizes = [(0, x) for x in (6, 1, 1, 1, 2, 3, 9)]
+    batches = prediction.batches_by_tokens([*sizes, (1, 1)], 6, 2, 4)
+    assert list(batches) == [[1, 2, 3], [4, 5], [0, 6], [7]]
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,11 @@ def pipeline(hugging_face_folder):
 
 
 def assert_best_equal(results, expected):
-    """Compare two texts' lists of (token, probability)."""
+    """Compare the best words of the masks of two texts."""
     for best, expected_best in zip(results, expected, strict=True):
-        assert [token for token, _ in best] == [token for token, _ in expected_best]
-        np.testing.assert_allclose([x for _, x in best], [x for _, x in expected_best], atol=1e-5)
+        assert [x["token_str"] for x in best] == [x["token_str"] for x in expected_best]
+        scores = ([x["score"] for x in words] for words in (best, expected_best))
+        np.testing.assert_allclose(*scores, atol=1e-5)
 
 
 def test_predict_equals_the_pipeline_of_transformers(transformers, hugging_face_folder, pipeline):
@@ -49,9 +50,6 @@ def test_predict_equals_the_pipeline_of_transformers(transformers, hugging_face_
     for options in ({"top_k": 4}, {"targets": ["d", "f", "a"]}, {"targets": "e", "top_k": 2}):
         results = pipeline.predict(texts[:1], **options) + pipeline.predict(texts[1], **options)
         expected = [peer(texts[0], **options), *peer(texts[1], **options)]
-        results, expected = (
-            [[(x["token_str"], x["score"]) for x in y] for y in z] for z in (results, expected)
-        )
         assert_best_equal(results, expected)
     assert (len(pipeline.predict(texts[0])), pipeline.predict("j")) == (3, [])
     for name, value in (("targets", ["d", "a b"]), ("targets", "xyz")):
@@ -69,7 +67,10 @@ def test_predictions_are_those_of_the_model(pipeline):
         inputs["masked_lm_positions"] = result.positions
         outputs = pipeline.model({name: np.int32([x]) for name, x in inputs.items()})
         probabilities = tf.nn.softmax(outputs["masked_lm_logits"][0]).numpy()
-        expected = [[(WORDS[i], row[i]) for i in np.argsort(-row)[:3]] for row in probabilities]
+        expected = [
+            [{"token_str": WORDS[i], "score": row[i]} for i in np.argsort(-row)[:3]]
+            for row in probabilities
+        ]
         assert_best_equal(result.best, expected)
 
 
@@ -84,10 +85,8 @@ def test_command(run_script, model_folder, pipeline, tmp_path, monkeypatch, caps
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == list(range(5))
     for line, result in zip(lines, pipeline.stream(TEXTS), strict=True):
-        assert line["tokens"] == result.tokens
-        assert [masked["position"] for masked in line["masked"]] == result.positions
-        best = [[(x["token"], x["probability"]) for x in y["best"]] for y in line["masked"]]
-        assert_best_equal(best, result.best)
+        assert (line["tokens"], line["positions"]) == (result.tokens, result.positions)
+        assert_best_equal(line["best"], result.best)
     with open(tmp_path / "in.txt") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         run_script("bert-tf fill-mask", f"--init_checkpoint={model_folder}", "--max_seq_length=12")
@@ -106,13 +105,11 @@ def test_preset_and_export(pipeline, tmp_path):
     def assert_same(results, expected):
         for result, other in zip(results, expected, strict=True):
             lists = (y if y and isinstance(y[0], list) else [y] for y in (result, other))
-            for words, others in zip(*lists, strict=True):
-                assert_best_equal(*([[[*x.values()] for x in y]] for y in (words, others)))
+            assert_best_equal(*lists)
 
     def assert_served(answers, expected):
         for answer, result in zip(answers, expected, strict=True):
-            lists = result if len(answer["words"]) > 1 else [result] * len(answer["words"])
-            assert answer["words"] == [[x["token_str"] for x in words] for words in lists]
+            assert_best_equal(answer["best"], [result] if len(answer["best"]) == 1 else result)
 
     texts = {"text": [text for text in TEXTS if "|||" not in text]}
     checks = {"assert_same": assert_same, "assert_served": assert_served}

@@ -74,7 +74,7 @@ FORMS = {
             lambda x, y: {"text": x, "label": y})),
         (pa.table(TABLE),), (pa.array(TEXTS), pa.chunked_array([LABELS])),
         (hf(TABLE).to_iterable_dataset(),), (list(slices(TABLE).as_numpy_iterator()),),
-        (Frame({"id": IDS, "text": TEXTS}), LABELS), (list(map(tf.constant, TEXTS)), IDS),
+        (Frame({"id": LABELS, "text": TEXTS}), LABELS), (list(map(tf.constant, TEXTS)), IDS),
         (pd.Series(Frame(TABLE).to_dict("records")),),
         *((x, IDS) for x in (tf.ragged.constant(COLUMN), np.array(COLUMN), tf.constant(COLUMN))),
         ({x: np.array(y)[:, None] for x, y in TABLE.items()},),
@@ -231,9 +231,12 @@ def pipelines(encoder_folder):
             *((([x], ["pos"]), {}, r"`texts`, item 0: text is missing; .*df\.dropna")
               for x in (None, np.nan, pd.NA)),
             ((pa.table([["a"], ["b"]], names=["text"] * 2),), {}, "`texts`.*'text' twice"),
-            (({"x": ["a"], "label": [0]},), {}, "`texts`.*'x'.*; or pass the columns"),
+            (({"x": ["a"], "label": [0]},), {}, r"`texts`.*'x'.*; rename .*df\.rename"),
             (({"text": ["a"], "label": [0, 1]},), {}, "`texts`.*text 1, label 2"),
             (([{"text": "a", "label": 0}, "b"],), {}, "`texts`, item 1"),
+            (([bert_tf.InputExample(0, "a", None, "pos"), "b"],), {}, "`texts`, item 1: found 'b'"),
+            ((tf.sparse.from_dense(TEXTS), LABELS), {}, "`texts`: found a SparseTensor"),
+            ((datasets.DatasetDict(test=hf(TABLE)),), {}, r"`texts`: .*data\['test'\]"),
             *((x, {}, "`labels` cannot be combined") for x in (  # other columns, or another order
                 ({"text": ["a"], "label": ["pos"]}, ["pos"]),
                 (Frame({"reviews": ["a"], "comment": ["b"]}), [0]),

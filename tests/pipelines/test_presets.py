@@ -109,15 +109,6 @@ def test_folders_that_tensorflow_reads_as_patterns(model_folder, tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("given", [None, 8])
-def test_length_of_a_model_with_fewer_positions_than_the_default(model_folder, given):
-    for pipeline in (bert_tf.SentenceEncoder, bert_tf.FillMask, bert_tf.TokenVectors):
-        loaded = pipeline.from_preset(model_folder, max_seq_length=given)
-        assert loaded.config.max_seq_length == (given or 12)
-    classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"], max_seq_length=given)
-    assert classifier.config.max_seq_length == (given or 12)
-
-
 def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch, eagerly):
     """A new folder with a different vocabulary in its place has no effect."""
     (tmp_path / "a").mkdir()

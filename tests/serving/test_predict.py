@@ -12,8 +12,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import serving
-from bert_tf.serving.exporting import string_specs
-from bert_tf.serving.predictor import METADATA, BasePredictor
+from bert_tf.serving.predictor import METADATA
 from tests.serving.serving_models import rows_of
 
 datasets, pd = pytest.importorskip("datasets"), pytest.importorskip("pandas")
@@ -162,7 +161,8 @@ def test_batches_have_fewer_rows_of_longer_texts():
         sizes.append(len(columns["text"]))
         return {"lengths": tf.strings.length(columns["text"])}
 
-    predictor = BasePredictor(serve, string_specs("text"), {"task": "other"})
+    predictor = serving.Predictor(serving.Servable("other", None, serve, None))
+    predictor._serve = serve
     rows = [{"text": "a" * length} for length in [20] * 600 + [200] * 100 + [20_000] * 40]
     random.Random(0).shuffle(rows)
     answers = predictor(rows)

@@ -40,7 +40,8 @@ def test_columns_that_are_not_given(read, text, example):
     assert [x[:3] for x in read(text)] == [example]
 
 
-def test_columns_by_name_and_number(read):
+def test_columns_by_name_and_number(read, caplog):
+    caplog.set_level("INFO", "bert_tf")
     text = "Nr,Title,Body,Stars\nx7,good,soup,yes\nx8,bad,soup,no\n"
     examples = read(text, name="data.csv", text=("title", "Body"), label=("Stars",), id="Nr")
     assert examples == [("good", "soup", "yes", "x7"), ("bad", "soup", "no", "x8")]
@@ -48,9 +49,14 @@ def test_columns_by_name_and_number(read):
     assert examples == [("soup", None, "yes", "0"), ("soup", None, "no", "1")]
     examples = read("x7\tgood\tyes\n", text=("1",), label=("2",), id="0")
     assert examples == [("good", None, "yes", "x7")]
+    caplog.clear()
     assert read("text\tlabel\n", header="no") == [("text", None, "label", "0")]
+    assert "`text_columns` and `label_column`, from 0), columns 0 (text), 1 (label)" in caplog.text
     # A column may have the name 1.
     assert read("1\ttext\tlabel\na\tb\tc\n", text=("1",)) == [("a", None, "c", "0")]
+    # A list of JSON numbers has a probability for each label.
+    row = '{"text": "a", "label": [0.25, 0.75]}'
+    assert read(row, name="a.jsonl", labels=("x", "y"))[0][2] == (0.25, 0.75)
     columns = {"text": ("Body",), "label": ("Stars",), "id": "Nr"}
     assert read("Body\tNr\nsoup\t3\n", "test", **columns) == [("soup", None, None, "3")]
 
@@ -250,16 +256,3 @@ def test_several_labels_in_columns(read):
         assert [x[2] for x in read(text, labels=labels, **options)] == [(salty,), labels, ()]
     with pytest.raises(bert_tf.UserError, match=r"line 2: .*label hot is 2"):
         read("text\tsalty\thot\ngood\t1\t2\n", **options)
-
-
-@pytest.mark.parametrize(
-    ("task_name", "data", "message"),
-    [
-        ("mrpc", b"h\n1\t2\t3\ta\n", "line 2: found 4 columns, .* 5"),
-        ("cola", b"gj04\t1\t\n", "line 1: found 3 columns, .* 4"),
-    ],
-)
-def test_bad_rows_of_glue(tmp_path, task_name, data, message):
-    (tmp_path / "train.tsv").write_bytes(data)
-    with pytest.raises(bert_tf.UserError, match=rf"train\.tsv.*{message}"):
-        read_examples(find_task(task_name), str(tmp_path), "train")

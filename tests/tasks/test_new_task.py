@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import configs, serving, training
 from bert_tf.cli import lines
-from bert_tf.io import files
+from bert_tf.configs import task_names
 from bert_tf.tasks.registry import TASKS, exported_tasks
 from tests.common import TINY, WORDS, write_model
 
@@ -19,7 +19,7 @@ from tests.common import TINY, WORDS, write_model
 def topics(monkeypatch):
     """The module, registered for these tests."""
     monkeypatch.delitem(sys.modules, "examples.topics", raising=False)
-    with mock.patch.dict(TASKS), mock.patch.dict(files.TASK_CONFIG_FILES):
+    with mock.patch.dict(TASKS), mock.patch.dict(task_names.TASK_CONFIG_FILES):
         yield importlib.import_module("examples.topics")
 
 
@@ -96,7 +96,7 @@ def test_it_is_exported(topics, config, run_script, tmp_path):
 
 
 def test_registry():
-    for name, (spec, options) in exported_tasks().items():
-        assert name == spec.name or options["task_type"] == name
-    side_files = {spec.config_class.FILE for spec in TASKS.values() if spec.data_class}
-    assert side_files == set(files.TASK_CONFIG_FILES)
+    for name, (task_class, options) in exported_tasks().items():
+        assert name == task_class.name or options["task_type"] == name
+        assert (task_class.config_class.FILE or None) == task_names.EXPORTED_TASKS[name][0]
+    assert exported_tasks().keys() == task_names.EXPORTED_TASKS.keys()

@@ -33,10 +33,13 @@ def test_normalization(caplog):
 
 
 def test_rows_that_are_left_out_are_not_measured(tmp_path):
-    folder = write_files(tmp_path, train__csv="text,label,x\na,x,1\na,y,3\na,z,100000\n")
-    dataset = custom_dataset(labels=("x", "y"), layout=Layout(numbers=("x",)))
-    data = read_data(FileSource(dataset, folder), ["train"], skip_bad_rows=True)
+    train, dev = "text,label,x\na,x,1\na,y,3\na,z,100000\n", "x,text,label\n4,a,y\n"
+    folder = write_files(tmp_path, train__csv=train, dev__csv=dev)
+    dataset = custom_dataset(labels=("x", "y"), layout=Layout(numbers=("2",)))
+    source = FileSource(dataset, folder)  # dev.csv has the column with the same name elsewhere
+    data = read_data(source, ["train", "dev"], skip_bad_rows=True)
     assert data.numeric_features == (NumericFeature("x", 2.0, 1.0),)
+    assert data.examples["dev"][0].numbers == (4.0,)
 
 
 def test_as_words(tmp_path):

@@ -12,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data.columns import RowErrors
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tasks.token_classification import examples, objective, schemes, served
+from bert_tf.tasks.token_classification import examples, objective, schemes, scoring, served
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
@@ -66,6 +66,7 @@ def test_tags_of_adjacent_spans():
         ("iobes", "O U-PER"),
         ("none", "NN VB-D ."),
         ("io", "O PER I_am"),
+        ("io", "O E-mail"),
     ],
 )
 def test_infer_scheme(scheme, tags):
@@ -90,7 +91,7 @@ CONLLEVAL = [
 
 def test_scores_are_those_of_conlleval_for_any_tags():
     for true, found, (correct, num_true, num_found) in CONLLEVAL:
-        figures = objective.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
+        figures = scoring.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
         precision, recall = correct / max(num_found, 1), correct / max(num_true, 1)
         assert figures == (precision, recall, 2 * correct / (num_found + num_true)), (true, found)
 
@@ -209,11 +210,12 @@ def test_words_that_columns_cannot_hold(tmp_path, word):
         ("I-X E-X E-X", None, (("O", "B-X", "I-X"), "iob2", "iobes"), "B-X I-X B-X"),
     ],
 )
-def test_infer_tags(given, scheme, expected, converted):
+def test_infer_tags(given, scheme, expected, converted, caplog):
     sentences = [sentence("abc"[: len(given.split())], given.split())]
     tags = objective.infer_tags(sentences, scheme)
     assert tags == expected and tags.convert(sentences[0]) == converted.split()
     assert tags.of_data(sentences) == tags
+    assert ("same tag are one entity" in caplog.text) == ("O" not in given and "io" in tags)
 
 
 def test_iob1_is_kept_on_request(caplog):

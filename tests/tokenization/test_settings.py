@@ -106,7 +106,6 @@ TOKENIZER = [
     ("post_processor single", [{"Sequence": {"id": "A"}}]),
 ]
 CONFIG = [
-    ("tokenizer_class", "XTokenizer"),
     ("do_basic_tokenize", False),
     ("word_tokenizer_type", "mecab"),
     ("subword_tokenizer_type", "character"),

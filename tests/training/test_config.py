@@ -88,7 +88,6 @@ def test_explicit_files_win_over_those_of_the_model(monkeypatch):
     [
         (lambda: OptimizerConfig(warmup_proportion=0.1, num_warmup_steps=3),
          "warmup_proportion`.*num_warmup_steps"),
-        (lambda: TrainConfig(early_stopping_patience=2), "early_stopping_patience`.*best_metric"),
         (lambda: PretrainingConfig("in", "out", masked_lm_prob=0.2),
          "masked_lm_prob`.*dynamic_masking"),
         (lambda: PretrainingConfig(

@@ -193,10 +193,11 @@ def _report(table, columns, examples):
     values = first.texts() if first.label is None else {**first.texts(), "label": first.label}
     # In Python, only what is ignored is worth a message.
     log = console.notice if rest and table.format.kind == "columns" else console.info
+    other = "no header line (give other columns as `text_columns` and `label_column`, from 0), "
     log(
         "%s: %s; %scolumns %s%s; %d examples, the first: %s",
-        table.name, table.format, "" if columns.names else "no header line, ", ", ".join(used),
-        rest, len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
+        table.name, table.format, "" if columns.names else other, ", ".join(used), rest,
+        len(examples), ", ".join(f"{name} {x!r:.40}" for name, x in values.items()),
     )  # fmt: skip
 
 
@@ -235,8 +236,8 @@ def row_example(dataset, where, index, row, columns, labels=None):
         label = labels.read_cells([get_cell(row, x, "label") for x in columns.labels])
         if dataset.layout:
             required_text(row[columns.texts[0]], "text" if len(columns.texts) == 1 else "text_a")
-    names = dataset.layout.numbers if dataset.layout else ()
-    cells = list(map(text, columns.numbers, names))
+    names = columns.numbers
+    cells = [text(position, name) for name, position in names.items()]
     if cells and dataset.layout.numeric_as == "text" and text_a.strip():
         # "age: 35, price: 2.5. TEXT": numbers first, because long texts are truncated at the end.
         words = (f"{name}: {cell.strip()}" for name, cell in zip(names, cells, strict=True))

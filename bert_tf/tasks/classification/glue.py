@@ -49,14 +49,17 @@ CUSTOM_METRICS = {
     "classification": ("f1_macro", "f1_weighted", "precision_macro", "recall_macro"),
     "regression": (),
     "multi_label": (
-        "f1_weighted", "precision_micro", "precision_macro", "recall_micro", "recall_macro"
+        "f1_weighted",
+        "precision_micro",
+        "precision_macro",
+        "recall_micro",
+        "recall_macro",
     ),
-}  # fmt: skip
+}
 
 # File name extensions of custom files, in the order in which a folder is searched.
-_EXTENSIONS = (
-    "tsv", "csv", "jsonl", "json", "parquet", "xlsx", "tsv.gz", "csv.gz", "jsonl.gz", "json.gz",
-)  # fmt: skip
+_TEXTS = ("tsv", "csv", "jsonl", "json")
+_EXTENSIONS = (*_TEXTS, "parquet", "xlsx", *(f"{extension}.gz" for extension in _TEXTS))
 
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
@@ -152,10 +155,8 @@ DATASETS = {
 }
 
 _PLAIN = {name.lower().replace("-", ""): name for name in DATASETS}
-_PLAIN |= {
-    "sst": "SST-2", "sts": "STS-B", "mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched",
-    "diagnostic": "AX", "csv": "tsv",
-}  # fmt: skip
+_PLAIN |= {"sst": "SST-2", "sts": "STS-B", "diagnostic": "AX", "csv": "tsv"}
+_PLAIN |= {"mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched"}
 
 
 def find_task(name, language="zh"):

@@ -30,7 +30,7 @@ class NumericFeature(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationData(TableOptions, TfdsOptions):
-    """The options of the data of classification and regression."""
+    """Data of the task: classification and regression."""
 
     data_dir: str | None = option(
         None, "Folder with the files of the task: train.tsv, dev.tsv and test.tsv."
@@ -99,7 +99,7 @@ class TrainedOn(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationConfig(TaskConfig):
-    """The configuration of classification and regression, saved in `classifier.json`.
+    """Options of the task: classification and regression, saved in `classifier.json`.
 
     Attributes:
       numeric_features: the `NumericFeature`s of an example.

@@ -100,10 +100,8 @@ def _classify_documents(prepared, config, texts, numbers):
     `numbers` are normalized, float32 (B, F), or None.
     """
     settings, tokenizer = config.windows, prepared.tokenizer
-    windows = Windows(
-        tokenizer.tokenize(texts), settings.size, settings.stride, settings.max_windows,
-        keep_empty=True,
-    )  # fmt: skip
+    tokens = tokenizer.tokenize(texts)
+    windows = Windows(tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True)
 
     def read(rows):
         inputs = pack(tokenizer.vocab, prepared.buckets, windows.segment(rows))

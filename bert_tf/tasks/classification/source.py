@@ -129,9 +129,14 @@ class TfdsSource:
 # Options that name columns, and their fields in `Layout`. `TrainedOn.columns` saves all except the
 # numeric columns.
 _LAYOUT = {
-    "text_columns": "text", "label_column": "label", "id_column": "id", "header": "header",
-    "delimiter": "delimiter", "label_separator": "separator", "numeric_columns": "numbers",
-}  # fmt: skip
+    "text_columns": "text",
+    "label_column": "label",
+    "id_column": "id",
+    "header": "header",
+    "delimiter": "delimiter",
+    "label_separator": "separator",
+    "numeric_columns": "numbers",
+}
 _SAVED_COLUMNS = [name for name in _LAYOUT if name != "numeric_columns"]
 _FILES = ("task_name", "tfds_name", "train_file", "dev_file", "test_file")
 
@@ -198,9 +203,9 @@ def with_restored_columns(data, trained):
     for name, value in columns.items():
         if data.is_given(name) and getattr(data, name) != value:
             console.info(
-                "using `%s=%s`, although the model was trained with %s",
-                name, _flag_text(getattr(data, name)), _flag_text(value),
-            )  # fmt: skip
+                f"using `{name}={_flag_text(getattr(data, name))}`, although the model was "
+                f"trained with {_flag_text(value)}"
+            )
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
@@ -239,12 +244,6 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
       (dict from split to list of `Example`, tuple of labels, tuple of `NumericFeature`)
     """
     dataset = source.dataset
-    names = dataset.layout.numbers if dataset.layout else ()
-    if trained and names != trained.numeric_names:
-        raise UserError(
-            f"`numeric_columns={','.join(names)}`: expected "
-            f"{','.join(trained.numeric_names) or 'none'}, as in training"
-        )
     if trained and trained.task_type != dataset.task_type:
         raise UserError(
             f"`output_dir`: the model was trained for {trained.task_type}, expected "
@@ -254,8 +253,16 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
     labels, train = dataset.labels, ()
-    if "train" in splits or (not trained and (labels is None or names)):
+    has_numbers = dataset.layout and dataset.layout.numbers
+    if "train" in splits or (not trained and (labels is None or has_numbers)):
         train = source.read("train", RowErrors(skip_bad_rows))
+    # Reading the training file replaces numbers of columns by names.
+    names = source.dataset.layout.numbers if dataset.layout else ()
+    if trained and names != trained.numeric_names:
+        raise UserError(
+            f"`numeric_columns={','.join(names)}`: expected "
+            f"{','.join(trained.numeric_names) or 'none'}, as in training"
+        )
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
@@ -271,10 +278,11 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
         return examples, tuple(labels), trained.numeric_features
     usable = examples.get("train", ())
     if usable and all(example.label == usable[0].label for example in usable):
+        what = "score" if dataset.task_type == "regression" else "label"
         console.warning(
-            "all %d training examples have the %s %r, so the model has nothing to learn",
-            len(usable), "score" if dataset.task_type == "regression" else "label", usable[0].label,
-        )  # fmt: skip
+            f"all {len(usable)} training examples have the {what} {usable[0].label!r}, so the "
+            "model has nothing to learn"
+        )
     return examples, tuple(labels), measure_numbers(names, usable or train) if names else ()
 
 
@@ -290,9 +298,8 @@ def _infer_labels(train, task_type):
     console.info("labels found in %s: %s", place, abbreviate(labels, 20))
     if 2 * len(labels) > len(train) > 20:
         console.warning(
-            "%d labels in %d examples; for a score use `task_type=regression`",
-            len(labels), len(train),
-        )  # fmt: skip
+            f"{len(labels)} labels in {len(train)} examples; for a score use `task_type=regression`"
+        )
     return labels
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints import read_metadata
-from bert_tf.checkpoints.hugging_face import PROBLEM_TYPES
 from bert_tf.checkpoints.warm_start import weight_shapes
 from bert_tf.configs.base import check_value
 from bert_tf.configs.task import base_split, check_labels
+from bert_tf.configs.task_names import PROBLEM_TYPES
 from bert_tf.data.columns import ANY_LABEL, ANY_TEXT, ID, TEXT_B, Layout
 from bert_tf.data.containers import (
     check_numbers,

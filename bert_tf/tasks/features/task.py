@@ -184,32 +184,24 @@ class TokenVectors(TextStream):
             for pair in read_pairs(texts):
                 words = [text.split() for text in pair]
                 ids = list(map(self.tokenizer.encode_batch, words))
-                num_empty += sum(not x for x in itertools.chain(*ids))
+                sizes = [list(map(len, x)) for x in ids]
+                num_empty += sum(size == 0 for size in itertools.chain(*sizes))
                 # The lists of `joined` are truncated.
                 joined = [list(itertools.chain(*x)) for x in ids]
-                yield (words, ids, joined), *joined
+                yield (words, sizes, joined), *joined
 
-        for (words, ids, joined), features in self._pack(encode()):
+        for (words, sizes, joined), features in self._pack(encode()):
             located, start = [], 1
-            for names, parts, kept in zip(words, ids, joined, strict=True):
-                located += _locate(names, parts, start, start + len(kept))
+            for names, counts, kept in zip(words, sizes, joined, strict=True):
+                ends = (min(x, len(kept)) + start for x in itertools.accumulate(counts, initial=0))
+                spans = zip(names, itertools.pairwise(ends), strict=True)
+                located += [(word, span) for word, span in spans if span[0] < span[1]]
                 start += len(kept) + 1
-            yield ([word for word, *_ in located], [span for _, *span in located]), features
+            yield ([word for word, _ in located], [span for _, span in located]), features
         if num_empty:
             console.warning(
                 "%d words without tokens, such as invisible characters, were skipped", num_empty
             )
-
-
-def _locate(words, ids, start, limit):
-    """Return (word, start, end) for each word with tokens before the position `limit`."""
-    located = []
-    for word, parts in zip(words, ids, strict=True):
-        end = min(start + len(parts), limit)
-        if end > start:
-            located.append((word, start, end))
-        start = end
-    return located
 
 
 def json_line(index, text):

@@ -21,7 +21,7 @@ from bert_tf.errors import UserError
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import all_outputs
+from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import TextStream, read_pairs
 from bert_tf.tokenization.packing import pack_pair
@@ -114,9 +114,18 @@ def fill_mask_servable(model, config, serving_config):
 
 
 def fill_mask_answer(outputs, metadata):
-    """Return the outputs without the padding of texts with fewer masks than others in the batch."""
+    """Return the best words of each mask of a text, without padding."""
     size = int((outputs["probabilities"][:, 0] != 0).sum())
-    return all_outputs({name: value[:size] for name, value in outputs.items()}, metadata)
+    columns = (json_value(outputs[name][:size]) for name in ("words", "probabilities"))
+    return {"best": mask_answers(*columns)}
+
+
+def mask_answers(words, probabilities):
+    """Return a list of dicts for each mask, as a pipeline of transformers does."""
+    return [
+        [{"token_str": word, "score": score} for word, score in zip(*best, strict=True)]
+        for best in zip(words, probabilities, strict=True)
+    ]
 
 
 # Positions per record; each needs V probabilities in memory. Texts with more have several records.
@@ -130,7 +139,8 @@ class MaskPredictions(NamedTuple):
     Attributes:
       tokens: list of the text's tokens, including [CLS] and [SEP].
       positions: indices of [MASK] in `tokens`.
-      best: list of pairs (token, probability) for each position, most probable first.
+      best: list of dicts for each position, with a "token_str" and its probability "score", best
+        first.
     """
 
     tokens: list
@@ -197,11 +207,10 @@ class FillMask(TextStream):
         Raises:
           UserError: if an argument is invalid.
         """
-        is_text, results = isinstance(texts, str), []
-        for text in self.stream([texts] if is_text else texts, batch_size, **options):
-            best = [[{"token_str": x, "score": y} for x, y in words] for words in text.best]
-            results.append(best[0] if len(best) == 1 else best)
-        return results[0] if is_text else results
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size, **options)[0]
+        results = (x.best for x in self.stream(texts, batch_size, **options))
+        return [best[0] if len(best) == 1 else best for best in results]
 
     def stream(
         self,
@@ -243,9 +252,8 @@ class FillMask(TextStream):
         best: list = []
         num_unmasked = 0
         for (tokens, positions, length), arrays in found:
-            columns = (arrays[name][:length] for name in ("ids", "probabilities"))
-            for row, probabilities in zip(*columns, strict=True):
-                best.append([*zip(self._names(row), map(float, probabilities), strict=True)])
+            words = map(self._names, arrays["ids"][:length])
+            best += mask_answers(words, arrays["probabilities"][:length].tolist())
             if len(best) == len(positions):
                 num_unmasked += not positions
                 yield MaskPredictions(self._names(tokens), positions, best)

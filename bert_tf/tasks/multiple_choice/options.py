@@ -8,7 +8,7 @@ from bert_tf.configs.task import TableOptions, TaskConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceData(TableOptions):
-    """The options of the data of multiple choice."""
+    """Data of the task: multiple choice."""
 
     data_dir: str | None = option(None, "Folder with train.csv, dev.csv (or val.csv), test.csv.")
     context_columns: tuple[str, ...] = option(
@@ -26,7 +26,7 @@ class MultipleChoiceData(TableOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoiceConfig(TaskConfig):
-    """The configuration of multiple choice, saved in `choice.json`.
+    """Options of the task: multiple choice, saved in `choice.json`.
 
     It has no number of choices, because the model accepts any number.
     """

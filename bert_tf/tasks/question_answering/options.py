@@ -15,7 +15,7 @@ NUM_SPECIAL_TOKENS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringData(TfdsOptions):
-    """The options of the data of question answering."""
+    """Data of the task: question answering."""
 
     train_file: str | None = option(None, "SQuAD JSON file for training, such as train-v1.1.json.")
     predict_file: str | None = option(
@@ -45,7 +45,7 @@ class QuestionAnsweringData(TfdsOptions):
 
 @dataclasses.dataclass(frozen=True)
 class QuestionAnsweringConfig(TaskConfig):
-    """The configuration of question answering, saved in `squad.json`."""
+    """Options of the task: question answering, saved in `squad.json`."""
 
     FILE = "squad.json"
     num_texts = 2

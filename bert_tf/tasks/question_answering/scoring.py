@@ -1,5 +1,6 @@
 """Exact match and F1 as in the official evaluation scripts of SQuAD 1.1 and 2.0."""
 
+import itertools
 import re
 import string
 from collections import Counter
@@ -66,8 +67,8 @@ class Scorer:
         """Return the keys of `results`."""
         names = ["exact_match", "f1", "total"]
         if self._is_version_2:
-            names += [f"{kind}_{name}" for kind in ("HasAns", "NoAns")
-                      for name in ("exact", "f1", "total")]  # fmt: skip
+            kinds = itertools.product(("HasAns", "NoAns"), ("exact", "f1", "total"))
+            names += map("_".join, kinds)
             names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
         return names
 

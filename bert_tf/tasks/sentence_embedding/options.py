@@ -32,7 +32,7 @@ SINGLE_LOSSES = ("cosine", "triplet")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEmbeddingData(TableOptions):
-    """The options of the data and the loss of sentence embedding."""
+    """Data of the task and the loss of sentence embedding."""
 
     data_dir: str | None = option(
         None, "Folder with the files train, dev and test, each .tsv, .csv, .jsonl or .parquet."
@@ -80,7 +80,7 @@ class SentenceEmbeddingData(TableOptions):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceEmbeddingConfig(TaskConfig):
-    """The configuration of sentence embedding, saved in `sentence_encoder.json`.
+    """Options of the task: sentence embedding, saved in `sentence_encoder.json`.
 
     Attributes:
       prompts: the named prompts of a sentence-transformers folder.

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
+from bert_tf import console
 from bert_tf.configs.base import option
 from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
@@ -34,7 +35,8 @@ class Tags(NamedTuple):
             if not is_tag or tag not in names:
                 is_same = not is_tag or tag == given
                 found = given if is_same else f"{given}, {tag} in the scheme {self.scheme}"
-                advice = "; add a prefix such as B- to every tag but O, or use `learn_scheme=none`"
+                option = "scheme" if sentence.where.startswith("`") else "learn_scheme"
+                advice = f"; add B-, I-, E- or S- to every tag but O, or use `{option}=none`"
                 raise UserError(
                     f"{sentence.location(i)}: the tag is {found}, expected one of "
                     f"{', '.join(self.names)}{advice * (not is_tag)}"
@@ -48,6 +50,12 @@ class Tags(NamedTuple):
         """
         found = {tag for sentence in sentences for tag in sentence.tags or ()}
         data_scheme = schemes.infer_scheme(found, self.scheme)
+        if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in found:
+            message = (
+                "plain tags without %s: neighboring words with the same tag are one entity; %s"
+            )
+            advice = "for one label per word, train a model with the scheme none"
+            console.notice(message, schemes.OUTSIDE, advice)
         is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
         keep = is_iob or found <= {schemes.OUTSIDE}
         return self if keep else self._replace(data_scheme=data_scheme)
@@ -71,7 +79,7 @@ class Tags(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationData(FileOptions, TfdsOptions):
-    """The options of the data of token classification."""
+    """Data of the task: token classification."""
 
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
     word_column: str | None = option(
@@ -101,7 +109,7 @@ class TokenClassificationData(FileOptions, TfdsOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TokenClassificationConfig(TaskConfig):
-    """The configuration of token classification, saved in `tagger.json`.
+    """Options of the task: token classification, saved in `tagger.json`.
 
     Attributes:
       tags: the `Tags`; None before the data are read.

@@ -105,15 +105,16 @@ def is_tag(tag, scheme="iob2"):
 def infer_scheme(tags, scheme=None):
     """Return the scheme of a set of tags: "iob2" also for IOB1, which has the same tags.
 
-    Tags are plain if none has a prefix with a hyphen. "I_love" may be a plain label, unless all
-    tags but O have this form. The `scheme` of the model decides whether plain tags mark entities;
-    if it is None, they do if there is an O.
+    Tags are plain if none has a prefix with a hyphen, or all prefixes are E or L, which end a span.
+    "I_love" may be a plain label, unless all tags but O have this form. The `scheme` of the model
+    decides whether plain tags mark entities; if it is None, they do if there is an O.
     """
     if scheme == "none":
         return "none"
     labels = {tag for tag in tags if tag != OUTSIDE}
     prefixed = set(filter(is_tag, labels))
-    if prefixed != labels and not any(tag[1] == "-" for tag in prefixed):
+    is_plain = prefixed != labels and not any(tag[1] == "-" for tag in prefixed)
+    if is_plain or (labels and all(tag[0] in "EL" for tag in prefixed)):
         return "io" if scheme or OUTSIDE in tags else "none"
     return "iob2" if all(tag[0] in "BI" for tag in prefixed) else "iobes"
 

@@ -17,7 +17,6 @@ from bert_tf.tasks.base import Task
 from bert_tf.tasks.token_classification.examples import sentences_of_table
 from bert_tf.tasks.token_classification.objective import (
     TokenClassificationObjective,
-    classification_report,
     infer_run_tags,
     make_features,
     make_source,
@@ -30,6 +29,7 @@ from bert_tf.tasks.token_classification.options import (
     TokenClassificationData,
 )
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, convert_tags
+from bert_tf.tasks.token_classification.scoring import classification_report
 from bert_tf.tasks.token_classification.served import (
     token_classification_answer,
     token_classification_servable,
