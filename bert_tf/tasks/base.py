@@ -294,11 +294,11 @@ class Task:
         trained = config_class.load(found.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        base = trained
-        if base is None:
+        values = cls.preset_config(found, trained, **given)
+        if not trained:
             longest = found.bert_config.max_position_embeddings
-            base = config_class(max_seq_length=min(config_class.max_seq_length, longest))
-        config = base.with_model(found, **cls.preset_config(found, trained, **given))
+            values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
+        config = (trained or config_class()).with_model(found, **values)
         check_length(config.max_seq_length, config.bert_config)
         check_vocabulary(
             config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, found.config

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.sentence_embedding import losses as training
-from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
+from bert_tf.tasks.sentence_embedding.losses import make_loss
+from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingData
 from bert_tf.tasks.sentence_embedding.search import search_scores
 from tests.common import WORDS, tiny
 from tests.pipelines.conftest import write_release_folder
@@ -20,11 +20,6 @@ TEXTS = [" ".join(RNG.choice([*"abcdefghij"], 5)) for _ in range(48)]
 SHUFFLED = [" ".join(RNG.permutation(text.split())) for text in TEXTS]
 OTHERS = SHUFFLED[::-1]
 SCORES = [len({*a.split()} & {*b.split()}) / 5 for a, b in zip(TEXTS, OTHERS, strict=True)]
-
-
-def loss_config(**options):
-    config = tiny(hidden_size=12, num_attention_heads=2)
-    return SentenceEmbeddingConfig(config, pooling="mean", **options)
 
 
 def make(folder, strategy=None, **options):
@@ -74,8 +69,8 @@ def test_losses_are_those_of_sentence_transformers(peer, name, dims):
         "triplet": losses.TripletLoss,
     }[name]
     own = {"symmetric": "contrastive", "hard": "contrastive"}.get(name, name)
-    config = loss_config(loss=own, symmetric=name == "symmetric", matryoshka_dims=dims)
-    loss = training.make_loss(config, columns, own in ("cosent", "cosine"))
+    options = SentenceEmbeddingData(loss=own, symmetric=name == "symmetric", matryoshka_dims=dims)
+    loss = make_loss(options, 12, columns, own in ("cosent", "cosine"))
     total, leaves = 0.0, torch.tensor(vectors, requires_grad=True)
     for size in dims or (12,):
         parts = [leaves[:, i, :size] for i in range(columns)]
@@ -105,7 +100,7 @@ def test_right_answers_are_not_candidates(ids, moved):
     opposite = vectors.copy()
     for column, other in moved.items():
         opposite[1, column] = -vectors[0, other]
-    loss = training.make_loss(loss_config(symmetric=True), 3, False)
+    loss = make_loss(SentenceEmbeddingData(symmetric=True), 12, 3, False)
     found = loss(None, vectors, np.array([[0, 1, 7], ids, [4, 5, 6]]))
     expected = loss(None, opposite, None)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-6)

@@ -1,5 +1,7 @@
 """The check of a task from its files to its exported model, and fixtures for the task tests."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,7 @@ def experiments(monkeypatch):
 
     def run(self):
         self.check_folder()
+        self.task = self.task_class(types.SimpleNamespace(), self.data.config)
         self.prepare()
         experiments.append(self)
         return {}

@@ -56,4 +56,5 @@ def test_the_flag_of_class_weights(run_script, experiments, tmp_path, choice, ex
         f"--output_dir={tmp_path}/out", f"--class_weights={choice}", *write_model(tmp_path),
         *QUICK_RUN,
     )  # fmt: skip
-    assert experiments[0].loop.objective.class_weights == expected
+    (run,) = experiments
+    assert run.task.objective(run.data).class_weights == expected

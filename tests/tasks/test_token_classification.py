@@ -332,7 +332,7 @@ def test_words_of_texts_for_every_code_point(step, do_lower_case, tmp_path):
     more = ["\u1100", "##\u1161", "##\u0bc6", "##\u0301", "##\u1100", "'", "s"]
     vocab_file = write_vocab(tmp_path, [*LETTERS, *more])
     config = TokenClassificationConfig(
-        tiny(max_position_embeddings=8192), str(vocab_file), do_lower_case, max_seq_length=8192,
+        tiny(max_position_embeddings=8192), str(vocab_file), 8192, do_lower_case,
         tags=Tags(("X",), "none", "none"),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ from bert_tf.tasks.classification.examples import (
     make_features,
     warn_of_num_texts,
 )
-from bert_tf.tasks.classification.glue import custom_dataset
+from bert_tf.tasks.classification.glue import CUSTOM_METRICS, custom_dataset
 from bert_tf.tasks.classification.objective import OBJECTIVES
 from bert_tf.tasks.classification.options import (
     ClassificationConfig,
@@ -136,7 +136,7 @@ class TextClassifier(Task):
 
     @classmethod
     def read(cls, data, options, pretrained, splits, trained=None):
-        data, retrained = source.with_retrained_columns(data, trained)
+        data, retrained = source.with_restored_columns(data, trained)
         reader = source.make_source(data, options, trained, retrained)
         dataset, dev_split = reader.dataset, source.find_dev_split(data, trained)
         examples, labels, numeric_features = source.read_splits(
@@ -174,7 +174,7 @@ class TextClassifier(Task):
         if weights is not None:
             labels, train = Labels(config.labels, config.task_type), data.examples["train"]
             weights = labels.weights(weights, [example.label for example in train], name)
-        return OBJECTIVES[config.task_type](self.model, options.get("metrics", ()), weights)
+        return OBJECTIVES[config.task_type](self.model, options["metrics"], weights)
 
     def start_training(self, data):
         """Set the bias of a new regression head to the mean of the training scores."""
@@ -370,7 +370,8 @@ class TextClassifier(Task):
     def run_data(self, examples, options):
         num_texts = self._num_texts([*itertools.chain(*examples.values())])
         config = dataclasses.replace(self.config, trained_on=TrainedOn(), num_texts=num_texts)
-        return RunData(examples, config, options=options)
+        metrics = CUSTOM_METRICS[config.task_type]
+        return RunData(examples, config, options={"metrics": metrics, **options})
 
     def _num_texts(self, examples):
         if all(x.text_b is None for x in examples):
