@@ -97,9 +97,7 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(
-        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task=config_class
-    )
+    define_options(FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task=config_class)
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 

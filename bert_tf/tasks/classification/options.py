@@ -171,6 +171,8 @@ class ClassificationConfig(TaskConfig):
         super().validate()
         if self.labels:
             check_labels(self.labels)
+        if self.bert_config and self.numeric_as != "vector" and not self.numeric_features:
+            raise UserError(f"`numeric_as={self.numeric_as}` requires `numeric_columns`")
         if self.bert_config and self.num_texts == 2 and self.windows:
             raise UserError(
                 "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
