@@ -21,8 +21,7 @@ class Docstrings(griffe.Extension):
         for attribute in cls.attributes.values():
             match attribute.value:
                 case griffe.ExprCall(
-                    function=griffe.ExprName(name="option" | "derived"),
-                    arguments=[default, *others],
+                    function=griffe.ExprName(name="option"), arguments=[default, *others]
                 ):
                     attribute.value = default
                     if others and isinstance(others[0], str):
