@@ -46,7 +46,7 @@ class TopicFinder(TextClassifier):
     config_class = TopicsConfig
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         examples = {split: [] for split in splits}
         for split in splits:
             for path in files.expand(f"{data.data_dir}/{split}/*.txt", "data_dir"):

@@ -107,7 +107,7 @@ def find_file(split, names, data_dir=None, path=None):
     )
 
 
-def columns_of(table):
+def header_and_rows(table):
     """Return the column names of a `Table`, `find_column` for them, and an iterator of its rows.
 
     A row is (place, dict), or (place, str that describes a bad row).

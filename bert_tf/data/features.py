@@ -121,7 +121,9 @@ class Features:
         """Yield lists of records, and set `counts`."""
         is_large = (self.num_examples or 0) >= _MIN_FOR_PROCESSES
         num_processes = self.num_processes or (processes.cores() if is_large else 1)
-        results = processes.shared_map(self.convert, self.chunks(self.examples), num_processes)
+        results = processes.map_in_processes(
+            self.convert, self.chunks(self.examples), num_processes
+        )
         progress = console.ProgressLog(
             description, "examples", total=self.num_examples, is_brief=True
         )

@@ -311,7 +311,7 @@ class FitInput(_RecordInput):
             stream, epoch = rows.as_numpy_iterator(), []
             advance, lock = epoch.clear, threading.Lock()
 
-            def read():
+            def read_epoch():
                 for i in range(num_steps):
                     with lock:  # an iterator that Keras has left may still read
                         if i == len(epoch):
@@ -319,7 +319,7 @@ class FitInput(_RecordInput):
                         batch = epoch[i]
                     yield batch
 
-            rows = tf.data.Dataset.from_generator(read, output_signature=rows.element_spec)
+            rows = tf.data.Dataset.from_generator(read_epoch, output_signature=rows.element_spec)
             rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
         values = tf.constant(self.paths)
 

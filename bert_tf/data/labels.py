@@ -34,7 +34,7 @@ class Labels:
     * None, NaN, pandas' NA and NaT, and a blank text are a missing label. For "multi_label", a
       blank text is an example without labels.
 
-    Before the labels are known, `names` is (), and `read` returns the plain form of a number.
+    Before the labels are known, `names` is (), and `label_of` returns the plain form of a number.
 
     Args:
       names: the labels.
@@ -68,7 +68,7 @@ class Labels:
                 )
             self._class_names = tuple(known)
 
-    def read(self, value):
+    def label_of(self, value):
         """Return the canonical form of a label, in any type and container; None if it is missing.
 
         It is a name, a tuple of names ("multi_label"), a float ("regression"), or a tuple of L
@@ -80,7 +80,7 @@ class Labels:
         is_set = isinstance(value, (set, frozenset))
         value = _simplify(value)
         if isinstance(value, list) and len(value) == 1 and self.task_type != "multi_label":
-            return self.read(value[0])
+            return self.label_of(value[0])
         if self.task_type == "multi_label" and isinstance(value, (str, list)):
             return self._read_set(value, can_be_row=not is_set and not self._class_names)
         if _is_missing(value):
@@ -95,10 +95,10 @@ class Labels:
         """Read a label from its cell, or from L cells with a number for each label.
 
         Raises:
-          ValueError: as `read`, or if the label is missing.
+          ValueError: as `label_of`, or if the label is missing.
         """
         if len(cells) == 1:
-            label = self.read(cells[0])
+            label = self.label_of(cells[0])
         elif all(_is_missing(_simplify(cell)) for cell in cells):
             label = None
         else:
@@ -107,7 +107,7 @@ class Labels:
             for name, number in zip(self.names, row, strict=True):
                 if self.task_type == "multi_label" and number not in (0, 1):
                     raise ValueError(f"the label {name} is {number:g}, expected 0 or 1")
-            label = self.read(row)
+            label = self.label_of(row)
         if label is None:
             raise ValueError(_MISSING)
         return label

@@ -111,7 +111,11 @@ SQUAD_TRAINING = {
 
 # The tag id of each token's word. `word_starts` is 1 for the first token of a word whose tag is
 # predicted in this sequence, and 2 if the word also starts a sentence.
-TAGGING = {**_TOKENS, "tag_ids": Feature("int64", "S"), "word_starts": Feature("int64", "S")}
+TOKEN_CLASSIFICATION = {
+    **_TOKENS,
+    "tag_ids": Feature("int64", "S"),
+    "word_starts": Feature("int64", "S"),
+}
 
 
 def windowed(schema):

@@ -2,7 +2,7 @@
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import class_names, columns_of, plain_rows
+from bert_tf.data.columns import class_names, header_and_rows, plain_rows
 from bert_tf.data.pretraining.corpus import Document
 from bert_tf.errors import UserError, reason
 
@@ -94,7 +94,7 @@ class TfdsTextSource:
 
     def read_documents(self, file):
         number = 0
-        *_, rows = columns_of(self._data.table("train"))
+        *_, rows = header_and_rows(self._data.table("train"))
         for self.done, (where, row) in enumerate(rows, 1):
             if isinstance(row, str):
                 raise UserError(f"{where}: {row}")

@@ -19,7 +19,7 @@ from bert_tf.configs.train import TrainConfig
 from bert_tf.data import input_pipeline, records, tfrecord
 from bert_tf.modeling import BertPretrainer
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
-from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
+from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.loop import Loop
@@ -113,7 +113,7 @@ def check_export(model, kind):
         config = SentenceEmbeddingConfig(
             model.config, vocab, max_seq_length=16, pooling="mean", normalize=False
         )
-        column_model = ColumnModel(model, Pooling("mean", -1, False))
+        column_model = SentenceEmbeddingModel(model, Pooling("mean", -1, False))
         encoder = bert_tf.SentenceEncoder(column_model, config)
         texts = ["ab cd", "e", "12 ab c d e f"]
         expected = encoder.encode(texts)

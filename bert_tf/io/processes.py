@@ -116,7 +116,7 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def shared_map(function, items, num_processes, fork=True):
+def map_in_processes(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
     One process computes in this process. `fork` must be False if `function` uses TensorFlow, whose

@@ -341,8 +341,8 @@ class TransformerLayer(ConfigLayer):
         return keras.remat(forward)(x) if training and recompute else forward(x)
 
     def _forward(self, tokens, input_mask, layout, training, seeds):
-        """Return the rows of `layout.computed`, and the attention probabilities."""
-        x = layout.select(tokens)
+        """Return the rows of `layout.computed_layout`, and the attention probabilities."""
+        x = layout.select_computed(tokens)
         context, probs = self._attend(x, tokens, input_mask, layout, training, seeds[0])
         context = self.attention_dropout(
             self.attention_dense(context), training=training, seed=seeds[1]
@@ -363,7 +363,7 @@ class TransformerLayer(ConfigLayer):
             # Values at padding affect no token and have no gradient.
             return ops.transpose(layout.unpack(rows, heads), (0, 2, 1, 3))
 
-        query = split(self.query(x), layout.computed)
+        query = split(self.query(x), layout.computed_layout)
         key = ops.transpose(split(self.key(tokens), layout), (0, 1, 3, 2))
         scores = ops.matmul(query, key)
         # Not [:, None], which LiteRT does not support for an unknown length.
@@ -372,4 +372,4 @@ class TransformerLayer(ConfigLayer):
         probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
         dropped = self.probs_dropout(probs, training=training, seed=seed)
         context = ops.matmul(dropped, split(self.value(tokens), layout))
-        return layout.computed.pack(ops.transpose(context, (0, 2, 1, 3))), probs
+        return layout.computed_layout.pack(ops.transpose(context, (0, 2, 1, 3))), probs

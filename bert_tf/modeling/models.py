@@ -132,13 +132,13 @@ def _encode(embeddings, layers, pooler, inputs, layout=None, positions=None):
         x = layout.pack(x)
     for layer in layers:
         if positions is not None and layer is layers[-1]:
-            layout = layout.at(positions)
+            layout = layout.for_positions(positions)
         x = layer(x, inputs["input_mask"], layout=layout)
         if layer.with_probs:
             x, probs = x
             outputs["attention_probs"].append(probs)
         if positions is None or layer is layers[-1]:
-            y = x if layout is None else layout.computed.unpack(x)
+            y = x if layout is None else layout.computed_layout.unpack(x)
             outputs["all_encoder_layers"].append(y)
     read = {"sequence_output": y, "pooled_output": pooler(y[:, 0])}
     if positions is not None:

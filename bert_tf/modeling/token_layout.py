@@ -71,18 +71,18 @@ class TokenLayout:
         sizes = (hidden,) if num_heads is None else (num_heads, hidden // num_heads)
         return ops.reshape(x, (*self.shape, *sizes))
 
-    def at(self, positions):
+    def for_positions(self, positions):
         """Return a copy for a layer that only computes the tokens at `positions` (B, P)."""
         layout = copy.copy(self)
         layout._positions = positions
         return layout
 
     @property
-    def computed(self):
+    def computed_layout(self):
         return self if self._positions is None else TokenLayout(self._positions)
 
-    def select(self, x):
-        """Return the rows of x (T, H) that are in `computed`."""
+    def select_computed(self, x):
+        """Return the rows of x (T, H) that are in `computed_layout`."""
         return x if self._positions is None else self._gather(x)
 
     def _gather(self, x):

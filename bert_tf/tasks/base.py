@@ -92,7 +92,7 @@ class Task:
     strategy; by default, it uses all devices.
 
     A task declares `name`, `config_class` (a `TaskConfig`), for a script `data_class` (a
-    `DataOptions`) and `read`, and what else it needs of the attributes below. It defines
+    `DataOptions`) and `read_data`, and what else it needs of the attributes below. It defines
     `make_model`, `make_servable`, `make_examples`, `features`, `objective` and `predict`.
 
     Attributes:
@@ -152,7 +152,7 @@ class Task:
         return answer
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         """Read the `RunData` of a run.
 
         Args:

@@ -12,7 +12,7 @@ from bert_tf.data.features import FeatureCache, digest
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training import checkpointing
-from bert_tf.training.progress import Epochs
+from bert_tf.training.progress import EpochCallbacks
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy, use_xla
@@ -46,7 +46,7 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     earlier = config_class.load(config.output_dir)
     trained = None if config.do_train else earlier
     is_resumed = trained or checkpointing.latest(config.output_dir)
-    config = _completed(config, earlier if is_resumed else None, trained, config_class)
+    config = _with_trained_values(config, earlier if is_resumed else None, trained, config_class)
     model = checkpoints.resolve(
         config.model,
         run_settings=earlier.tokenizer_settings if earlier and is_resumed else None,
@@ -56,11 +56,11 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     _ = model.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
-    data = task_class.read(config.data, config.task, model, config.splits, trained)
+    data = task_class.read_data(config.data, config.task, model, config.splits, trained)
     return FineTuning(task_class, config, data, strategy, model, command_line).run()
 
 
-def _completed(config, earlier, trained, config_class):
+def _with_trained_values(config, earlier, trained, config_class):
     """Fill in missing options from the run and, without training, the trained model; log them."""
     options, model = config.task or config_class(), config.model
     task = options.resolve(trained)
@@ -206,7 +206,9 @@ class FineTuning(Run):
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
         if self.is_fit:
             num_epochs = int(train.num_train_epochs)
-            self.epochs = Epochs(self.task.model, self.callbacks, num_epochs, self.num_steps)
+            self.epochs = EpochCallbacks(
+                self.task.model, self.callbacks, num_epochs, self.num_steps
+            )
         return batches, self.num_steps, evaluation, self.epochs
 
     def evaluate_and_predict(self):

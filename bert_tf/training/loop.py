@@ -100,7 +100,7 @@ class Loop:
         self.data = self.eval_data = self.config = self.epochs = self.best = None
         self.optimizer = self.num_train_steps = self.run_steps = self.state = self.settings = None
 
-    def use_best(self, metric):
+    def load_best(self, metric):
         """Load the best checkpoint by a metric; UserError if the run has none."""
         folder = BestCheckpoint(self.output_dir, metric).folder
         if not self._restore(folder, checkpointing.weights(self.model)):
@@ -118,7 +118,7 @@ class Loop:
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
-          epochs: the `progress.Epochs` with Keras callbacks, or None.
+          epochs: the `progress.EpochCallbacks` with Keras callbacks, or None.
 
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was

@@ -135,7 +135,7 @@ class AddScores(keras.callbacks.Callback):
             logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
 
 
-class Epochs:
+class EpochCallbacks:
     """Calls Keras callbacks with the logs of each epoch of the loop, as `keras.Model.fit` does."""
 
     def __init__(self, model, callbacks, num_epochs, num_steps):

@@ -27,8 +27,8 @@ class Run:
     A subclass defines `locks_evaluation`, whether a run that only evaluates must not share the
     folder with a run that trains; `check_folder` for an earlier run with a different model;
     `make_loop`; `prepare`, which writes features and the description of the model; `training_data`,
-    which returns the batches, the number of steps, the data to evaluate and the `Epochs` of Keras
-    callbacks, both or None; and `evaluate_and_predict`, which returns the metrics for `run.json`.
+    which returns the batches, the number of steps, the data to evaluate or None, and the
+    `EpochCallbacks` or None; and `evaluate_and_predict`, which returns the metrics for `run.json`.
     """
 
     locks_evaluation: bool
@@ -64,7 +64,7 @@ class Run:
             if config.do_train:
                 self.loop.check_resume(OPTIMIZERS[config.optimizer.optimizer](0.0), config.train)
             elif metric:
-                self.loop.use_best(metric)
+                self.loop.load_best(metric)
             self.prepare()
             digests = self.workers.chief_first(self._start_record)
             with records.naming_bad_records(self.paths):
@@ -72,7 +72,7 @@ class Run:
                     self._train()
                     gc.collect()  # the graphs of the steps, which keep the moments, are cyclic
                     if metric:
-                        self.loop.use_best(metric)
+                        self.loop.load_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(
                 lambda: finish_record(self.folder, self.command_line, metrics, digests)

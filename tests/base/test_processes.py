@@ -19,7 +19,7 @@ def _name(_):
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 def test_workers_are_spawned_where_they_may_not_be_forked():
     for fork in (True, False):
-        names = list(processes.shared_map(_name, range(3), 2, fork))
+        names = list(processes.map_in_processes(_name, range(3), 2, fork))
         assert all(name.startswith("ForkProcess" if fork else "SpawnProcess") for name in names)
 
 
@@ -31,7 +31,7 @@ def test_error_does_not_wait_for_other_workers():
 
     start = time.monotonic()
     with pytest.raises(ValueError, match="wrong"):
-        list(processes.shared_map(work, [0, 60, 60], 2))
+        list(processes.map_in_processes(work, [0, 60, 60], 2))
     assert time.monotonic() - start < 20
 
 
@@ -43,7 +43,7 @@ def work(number):
     time.sleep(0.05)
     return os.getpid()
 
-for worker in processes.shared_map(work, iter(int, 1), 2):
+for worker in processes.map_in_processes(work, iter(int, 1), 2):
     print(worker, flush=True)
 """
 

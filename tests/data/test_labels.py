@@ -151,9 +151,9 @@ def test_names_are_sorted_and_aliases_are_read():
     assert Labels.find(["no", "yes", "no", None, "maybe"]) == ("maybe", "no", "yes")
     assert Labels.find([("10", "9"), ("-1",), (), (0.5, 0.5)]) == ("-1", "9", "10")
     labels = Labels(WORDS, aliases={"negative": "neg"})
-    assert [labels.read(x) for x in ("negative ", "neg")] == ["neg", "neg"]
+    assert [labels.label_of(x) for x in ("negative ", "neg")] == ["neg", "neg"]
     # A list of ids of a ClassLabel is not a row.
-    assert Labels(("b", "a"), MULTI, ("a", "b")).read(np.array([0, 1])) == ("a", "b")
+    assert Labels(("b", "a"), MULTI, ("a", "b")).label_of(np.array([0, 1])) == ("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -125,13 +125,13 @@ def test_remote_file_systems(text_folder, monkeypatch):
             writer.write(gzip.compress((text_folder / name).read_bytes()))
     source = pretraining.TextFileSource(files.expand("ram://corpus/*.gz", "input_file"))
     shards = make_shards("ram://made/x", source=source, work_dir="work")
-    forks, shared_map = [], processes.shared_map
+    forks, map_in_processes = [], processes.map_in_processes
 
     def spy(function, items, num_processes, fork=True):
         forks.append(fork)
-        return shared_map(function, items, num_processes, fork)
+        return map_in_processes(function, items, num_processes, fork)
 
-    monkeypatch.setattr(processes, "shared_map", spy)
+    monkeypatch.setattr(processes, "map_in_processes", spy)
     shards.create()
     assert forks == [True, False]
     for path in shards.paths():

@@ -38,7 +38,7 @@ CASES = {
     "regression": (lambda: classification("regression"), records.REGRESSION),
     "multi_label": (lambda: classification("multi_label"), records.MULTI_LABEL),
     "question_answering": (lambda: span_task(CONFIG), records.SQUAD_TRAINING),
-    "token_classification": (lambda: tag_task(CONFIG), records.TAGGING),
+    "token_classification": (lambda: tag_task(CONFIG), records.TOKEN_CLASSIFICATION),
     "choice": (lambda: MultipleChoiceObjective(bert_tf.BertMultipleChoice(CONFIG)), records.CHOICE),
     "numeric": (numeric, {**records.CLASSIFICATION, **records.NUMBERS}),
 }

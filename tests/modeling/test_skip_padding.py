@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier
 from bert_tf.modeling.layers import Dense
 from bert_tf.modeling.models import INPUTS
-from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
+from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from tests.common import NO_DROPOUT, enlarge_weights, features, tiny
 from tests.modeling.conftest import BackboneTest, make_model, outputs_and_gradients, padded_batch
 
@@ -34,7 +34,7 @@ def test_only_tokens_are_computed(monkeypatch):
     model(batch)
     assert num_rows == {4, 16}
     num_rows.clear()
-    columns = ColumnModel(model.get_layer("bert"), Pooling("mean", -1, False))
+    columns = SentenceEmbeddingModel(model.get_layer("bert"), Pooling("mean", -1, False))
     columns({name: x[:, None] for name, x in batch.items()}, skip_padding=True)
     assert num_rows == {4, 16}
     num_rows.clear()

@@ -186,7 +186,7 @@ def test_a_class_makes_the_records_of_the_script(
         num_processes.append(count)
         return map(function, items)
 
-    monkeypatch.setattr(processes, "shared_map", spy)
+    monkeypatch.setattr(processes, "map_in_processes", spy)
     monkeypatch.setattr(processes, "cores", lambda: 3)
     for more in (0, 1):
         features(features().num_examples + more).in_memory("train")

@@ -81,7 +81,7 @@ def test_best_checkpoint_is_kept(scripted):
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
     loop = training.Loop(lambda: ScriptedObjective(config(0.1)), one_device(), str(scripted))
-    loop.use_best("accuracy")
+    loop.load_best("accuracy")
     assert loop.step == 4
     weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
     np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
@@ -134,4 +134,4 @@ def test_interrupted_evaluation_runs_again(tmp_path):
 def test_without_a_best_checkpoint_is_an_error(tmp_path):
     loop = training.Loop(lambda: ScriptedObjective(config()), one_device(), str(tmp_path))
     with pytest.raises(bert_tf.UserError, match="best_metric"):
-        loop.use_best("accuracy")
+        loop.load_best("accuracy")

@@ -199,7 +199,7 @@ class Shards:
         with self._work_dir.writing_tokens() as writer:
             with console.progress("tokenizing", self.source) as on_progress:
                 chunks = iter_chunks(self.source.documents(), self.num_shards, on_progress)
-                for blocks in processes.shared_map(self.tokenize, chunks, num_processes):
+                for blocks in processes.map_in_processes(self.tokenize, chunks, num_processes):
                     for shard, block in blocks:
                         writer.add(shard, block)
             self.check_unchanged()
@@ -216,7 +216,7 @@ class Shards:
         items = [(shard, sizes[shard], num_tokens) for shard in missing]
         # Remote files are written by TensorFlow, which does not work in a fork.
         fork = "://" not in self._path
-        created = processes.shared_map(self._create_from_tokens, items, num_processes, fork)
+        created = processes.map_in_processes(self._create_from_tokens, items, num_processes, fork)
         for count, _ in zip(thousands, created, strict=True):
             progress.add(count)
         progress.done()

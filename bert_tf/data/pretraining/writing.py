@@ -257,12 +257,12 @@ class WorkDir:
     def read_counts(self):
         fields = dict.fromkeys(Counts._fields, json_files.Count)
 
-        def read(shard):
+        def read_shard(shard):
             path = self._counts_path(shard)
             values = json_files.read(path, fields, "create_pretraining_data.py")
             return Counts(**{name: values[name] for name in fields})
 
-        return tfrecord.map_files(read, range(self._num_shards), "reading the counts")
+        return tfrecord.map_files(read_shard, range(self._num_shards), "reading the counts")
 
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")

@@ -22,8 +22,8 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
-      label: as of `Labels.read`: a str or a tuple of probabilities; a float for regression; a tuple
-        of str for multi-label tasks.
+      label: as of `Labels.label_of`: a str or a tuple of probabilities; a float for regression; a
+        tuple of str for multi-label tasks.
       id: the id in the data, or the row number from 0.
       weight: the factor of the loss, None for 1.
     """

@@ -120,7 +120,7 @@ class ProcessorSource:
                 where,
                 tokenization.convert_to_unicode(text_a),
                 tokenization.convert_to_unicode(text_b) if text_b else None,
-                labels.read(label) if split == "test" else labels.read_cells([label]),
+                labels.label_of(label) if split == "test" else labels.read_cells([label]),
                 str(index if guid is None else guid),
             )
 

@@ -103,7 +103,7 @@ def _classify_documents(prepared, config, texts, numbers):
     tokens = tokenizer.tokenize(texts)
     windows = Windows(tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True)
 
-    def read(rows):
+    def predict_windows(rows):
         inputs = pack(tokenizer.vocab, prepared.buckets, windows.segment(rows))
         # The model treats each window as a document with one window.
         inputs = {name: value[:, None] for name, value in inputs.items()}
@@ -111,7 +111,7 @@ def _classify_documents(prepared, config, texts, numbers):
             inputs["numbers"] = tf.gather(numbers, tf.gather(windows.texts, rows))
         return [prepared.call(inputs, of_windows=True)["logits"]]
 
-    (logits,) = windows.map(read, [(tf.float32, (None, config.num_outputs))])
+    (logits,) = windows.map(predict_windows, [(tf.float32, (None, config.num_outputs))])
     pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
     return pool(logits, windows.texts)
 

@@ -135,7 +135,7 @@ class TextClassifier(Task):
         return {"num_texts": num_texts, **options, "task_type": task_type, "labels": labels}
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         data, retrained = source.with_restored_columns(data, trained)
         reader = source.make_source(data, options, trained, retrained)
         dataset, dev_split = reader.dataset, source.find_dev_split(data, trained)

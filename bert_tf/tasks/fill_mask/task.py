@@ -13,7 +13,7 @@ from bert_tf.configs.base import check_value
 from bert_tf.configs.task import TaskConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
-from bert_tf.data.columns import ANY_TEXT, RowErrors, columns_of, required_text
+from bert_tf.data.columns import ANY_TEXT, RowErrors, header_and_rows, required_text
 from bert_tf.data.containers import read_table
 from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.features import Features, encode_batches, make_records
@@ -277,7 +277,7 @@ class FillMask(TextStream):
 
     def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, (("text",),), 1, (ANY_TEXT,))
-        _, find, rows = columns_of(table)
+        _, find, rows = header_and_rows(table)
         column = find(ANY_TEXT, names[0])
         return RowErrors().examples(
             table.name, rows, lambda *x: required_text(x[-1][column], "text")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import records
-from bert_tf.data.columns import ID, RowErrors, columns_of, find_file, required_text
+from bert_tf.data.columns import ID, RowErrors, find_file, header_and_rows, required_text
 from bert_tf.data.containers import read_table
 from bert_tf.data.features import Features, encode_batches, log_long_texts
 from bert_tf.data.labels import Labels
@@ -51,7 +51,7 @@ class Example:
 
 def make_examples(table, config, with_label=True):
     """Return the list of `Example` of a `Table`, and the names of its endings."""
-    names, find, rows = columns_of(table)
+    names, find, rows = header_and_rows(table)
     columns = _find_columns(table, names, find, config, with_label)
     make = functools.partial(_example, columns)
     examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
@@ -218,7 +218,7 @@ class MultipleChoice(Task):
         return BertMultipleChoice(config.bert_config, dtype)
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         examples, endings, paths = {}, {}, []
         for split in splits:
             path = getattr(data, f"{split}_file")

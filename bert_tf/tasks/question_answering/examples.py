@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import RowErrors, columns_of
+from bert_tf.data.columns import RowErrors, header_and_rows
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -153,7 +153,7 @@ def group_by_context(pairs):
 
 
 def _paragraphs_of_table(table):
-    return group_by_context(itertools.starmap(question_of_row, columns_of(table)[2]))
+    return group_by_context(itertools.starmap(question_of_row, header_and_rows(table)[2]))
 
 
 def _get(values, key, kind, where):

@@ -93,7 +93,7 @@ def _best_spans(prepared, config, questions, windows):
     """Return the scores, first tokens and lengths of the best spans (W, K), and null scores."""
     max_length, num_best = config.max_answer_length, config.n_best_size
 
-    def read(rows):
+    def predict_windows(rows):
         inputs, may_start, may_end, token_indices = _pack_windows(
             questions, windows, rows, prepared.tokenizer.vocab, prepared.buckets
         )
@@ -116,7 +116,8 @@ def _best_spans(prepared, config, questions, windows):
 
     shape = (None, num_best)
     return windows.map(
-        read, [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
+        predict_windows,
+        [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from bert_tf import console
 from bert_tf.configs.base import check_value
-from bert_tf.data.columns import columns_of
+from bert_tf.data.columns import header_and_rows
 from bert_tf.data.containers import check_list, read_table
 from bert_tf.data.features import log_long_texts
 from bert_tf.errors import UserError
@@ -84,7 +84,7 @@ class QuestionAnswering(Task):
         return {**options, "doc_stride": min(default.doc_stride, doc_stride)}
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         finds_threshold = data.find_null_score_diff_threshold
         if finds_threshold and not options.version_2_with_negative:
             raise UserError("`find_null_score_diff_threshold` requires `version_2_with_negative`")
@@ -208,17 +208,17 @@ class QuestionAnswering(Task):
     def make_examples(self, columns, names, split):
         """Return a list of (context, `Question`)."""
         table, _ = read_table(columns, names, self.arguments, 3 - (split == "test"))
-        _, find, rows = columns_of(table)
+        _, find, rows = header_and_rows(table)
         question, context = find(("question",), names[0]), find(("context",), names[1])
         answers = find(("answers", "answer"), names[2]) if split != "test" else None
 
-        def read(index, where, row):
+        def make_question(index, where, row):
             if isinstance(row, dict):
                 values = {"id": str(index), "question": row[question], "context": row[context]}
                 row = {**values, "answers": row.get(answers) or []}
             return question_of_row(where, row)
 
-        pairs = [read(i, *row) for i, row in enumerate(rows)]
+        pairs = [make_question(i, *row) for i, row in enumerate(rows)]
         if split == "train" and (count := sum(len(x.answers or ()) > 1 for _, x in pairs)):
             console.notice("%d questions have several answers; training uses the first", count)
         return pairs

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bert_tf import console
-from bert_tf.data.columns import ID, RowErrors, columns_of, required_text
+from bert_tf.data.columns import ID, RowErrors, header_and_rows, required_text
 from bert_tf.data.features import encode_batches
 from bert_tf.data.labels import read_number
 from bert_tf.data.tables import as_text
@@ -25,7 +25,7 @@ class Example(NamedTuple):
 
 def make_examples(table, config):
     """Return the list of `Example` of a `Table`."""
-    names, find, rows = columns_of(table)
+    names, find, rows = header_and_rows(table)
     if config.text_columns:
         if len(config.text_columns) not in (2, 3):
             raise UserError(

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.errors import UserError
-from bert_tf.modeling.base import CALL_ARGUMENTS, EncoderModel, register
+from bert_tf.modeling.base import CALL_ARGUMENTS, EncoderModel
 from bert_tf.modeling.models import INPUTS, first_position
 from bert_tf.tasks.sentence_embedding.search import MIN_NORM
 
@@ -54,8 +54,8 @@ def _pool(name, x, mask):
 _MARGIN = 5.0
 
 
-@register
-class ColumnModel(EncoderModel, keras.Model):
+@keras.saving.register_keras_serializable("bert_tf", "ColumnModel")  # as in saved files
+class SentenceEmbeddingModel(EncoderModel, keras.Model):
     """Computes the vectors (B, C, H) of inputs (B, C, S) with C texts per example."""
 
     # A checkpoint may lack the weights of the pooler.

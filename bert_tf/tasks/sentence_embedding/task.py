@@ -23,7 +23,7 @@ from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import TextStream, check_layers
 from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, make_examples
-from bert_tf.tasks.sentence_embedding.losses import ColumnModel, Pooling
+from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.objective import LOSS_OPTIONS, SentenceEmbeddingObjective
 from bert_tf.tasks.sentence_embedding.options import (
     POOLINGS,
@@ -51,7 +51,7 @@ def _first_vectors(vectors, batch):
 
 
 def sentence_embedding_servable(model, config, serving_config):
-    """Return a `ColumnModel` with its `SentenceEmbeddingConfig` as a `Servable`.
+    """Return a `SentenceEmbeddingModel` with its `SentenceEmbeddingConfig` as a `Servable`.
 
     Text input: `text`. Output: `vectors`, float32 (B, H).
     """
@@ -80,8 +80,8 @@ class SentenceEncoder(TextStream):
     `evaluate` returns, with scores, the Spearman and Pearson correlations of the cosines and the
     scores; without, MRR@10, nDCG@10 and recall@10 of searching for each second text given the
     first. `save_to_preset` writes a sentence-transformers folder without the layers above
-    `config.layer`. `model` is a `ColumnModel`, whose `bert` is a `BertModel`; `config` is a
-    `SentenceEmbeddingConfig`.
+    `config.layer`. `model` is a `SentenceEmbeddingModel`, whose `bert` is a `BertModel`; `config`
+    is a `SentenceEmbeddingConfig`.
 
     Data of `fit` and `evaluate`:
       texts: list of pairs, or of triplets (text, similar text, different text); a tuple of two or
@@ -118,7 +118,7 @@ class SentenceEncoder(TextStream):
     def make_model(config, dtype=None):
         pooling = Pooling(config.pooling, config.layer, config.normalize, config.truncate_dim)
         check_layers(f"layer={config.layer}", [config.layer], config.bert_config.num_hidden_layers)
-        return ColumnModel(BertModel(config.bert_config, dtype=dtype), pooling)
+        return SentenceEmbeddingModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
     @classmethod
     def preset_config(cls, pretrained, trained, prompts=None, include_prompt=None, **options):
@@ -127,7 +127,7 @@ class SentenceEncoder(TextStream):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         examples, paths = {}, []
         for split in splits:
             path = getattr(data, f"{split}_file")

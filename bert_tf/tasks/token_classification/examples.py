@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import RowErrors, columns_of, find_file
+from bert_tf.data.columns import RowErrors, find_file, header_and_rows
 from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
@@ -173,7 +173,7 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     divided into words as in the exported model, with tags in the data scheme of the model's
     `config`, which is None before the tags are known.
     """
-    _, find, rows = columns_of(table)
+    _, find, rows = header_and_rows(table)
     text = find(columns[0], arguments[0])
     tags = find(columns[1], arguments[1]) if with_tags else None
     known = config.tags.names if config else ()
@@ -229,7 +229,7 @@ def _sentence(where, words, tags, labels, with_tags):
         found = counted(len(tags), "tag") if isinstance(tags, list) else repr(tags)
         raise ValueError(f"found {found}, expected one for each of {len(words)} words")
     # A tag as text may be in another scheme than the model's.
-    tags = tuple((x.strip() or None) if isinstance(x, str) else labels.read(x) for x in tags)
+    tags = tuple((x.strip() or None) if isinstance(x, str) else labels.label_of(x) for x in tags)
     if None in tags:
         raise ValueError("a word has no tag")
     return Sentence(where, words, tags)

@@ -70,7 +70,7 @@ def make_features(sentences, tokenizer, config):
         documents[-1].append(sentence)
     tags = config.tags
     return Features.of_examples(
-        documents, records.TAGGING, convert_documents, tokenizer, config,
+        documents, records.TOKEN_CLASSIFICATION, convert_documents, tokenizer, config,
         ([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
         {"S": config.max_seq_length},
         num_labels=len(tags.names),
@@ -100,7 +100,10 @@ def encode_words(document, tags, tokenizer):
 
 
 def convert_documents(documents, tokenizer, config, lengths):
-    """Yield each window as a dict for `records.TAGGING`; a word is tagged in only one window."""
+    """Yield each window as a dict for `records.TOKEN_CLASSIFICATION`.
+
+    A word is tagged in only one window.
+    """
     for document in documents:
         ids, tag_ids, starts = encode_words(document, config.tags, tokenizer)
         windows = SlidingWindows(len(ids), config.window_size, config.stride)
@@ -120,7 +123,7 @@ def convert_documents(documents, tokenizer, config, lengths):
 
 
 class TokenClassificationObjective(Objective):
-    """Trains a token classifier on records with the schema `records.TAGGING`."""
+    """Trains a token classifier on records with the schema `records.TOKEN_CLASSIFICATION`."""
 
     label_name = "tag_ids"
     loss_names = ("tagging_loss",)

@@ -71,7 +71,7 @@ def _classify_words(prepared, config, ids, is_start):
     # A dummy entry keeps the gather from reading an empty tensor.
     is_start = tf.concat([is_start, [False]], 0)
 
-    def read(rows):
+    def predict_windows(rows):
         segment = windows.segment(rows)
         inputs = pack(prepared.tokenizer.vocab, prepared.buckets, segment)
         position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - 1
@@ -83,7 +83,7 @@ def _classify_words(prepared, config, ids, is_start):
         scores = tf.boolean_mask(scores, is_read)
         return tf.argmax(scores, -1, output_type=tf.int32), tf.reduce_max(scores, -1)
 
-    return windows.map(read, [(tf.int32, (None,)), (tf.float32, (None,))])
+    return windows.map(predict_windows, [(tf.int32, (None,)), (tf.float32, (None,))])
 
 
 class _TagTable:

@@ -113,7 +113,7 @@ class TokenClassification(Task):
         return options
 
     @classmethod
-    def read(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data, options, pretrained, splits, trained=None):
         source = make_source(data)
         bad = {split: RowErrors(data.skip_bad_rows) for split in splits}
         sentences = {split: source.read(split, bad[split]) for split in splits}
