@@ -46,11 +46,11 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
 from bert_tf.tokenization.vocabulary import check_vocabulary, to_text
 from bert_tf.training import checkpointing, results
+from bert_tf.training.callbacks import AddScores, CheckLoss
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.objective import RunData, concatenate
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
-from bert_tf.training.progress import AddScores, CheckLoss
 from bert_tf.training.strategy import (
     default_strategy,
     fill_batches,
@@ -254,6 +254,11 @@ class Task:
         return _restore, (type(self), self.model, self.config, *arguments)
 
     @classmethod
+    def from_config(cls: type[_Task], config: TaskConfig, dtype: str | None = None) -> _Task:
+        """Create the object with random weights."""
+        return cls(cls.make_model(config, dtype), config)
+
+    @classmethod
     def from_preset(
         cls: type[_Task],
         preset: str | os.PathLike | PretrainedFiles,
@@ -307,11 +312,11 @@ class Task:
         strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
         quantized = None
         with strategy.scope():
-            model = cls.make_model(config, dtype)
+            task = cls.from_config(config, dtype)
             if load_weights:
-                values = {**model.get_config(), "dtype": dtype, "bert": None, "name": None}
-                quantized = load_quantized(found.folder, type(model), values)
-            task = cls(quantized or model, config)
+                values = {**task.model.get_config(), "dtype": dtype, "bert": None, "name": None}
+                quantized = load_quantized(found.folder, type(task.model), values)
+                task = cls(quantized, config) if quantized else task
         if quantized and trained and trained.labels != config.labels:
             raise UserError(
                 f"`labels`: expected {abbreviate(trained.labels, 9)} as in the quantized model"

@@ -12,7 +12,7 @@ from bert_tf.data.features import FeatureCache, digest
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training import checkpointing
-from bert_tf.training.progress import EpochCallbacks
+from bert_tf.training.callbacks import EpochCallbacks
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
 from bert_tf.training.strategy import make_strategy, use_xla
@@ -117,8 +117,7 @@ class FineTuning(Run):
     def _make_objective(self):
         train, config = self.config.train, self.data.config
         if not self.is_fit:
-            model = self.task_class.make_model(config, train.dtype_policy)
-            self.task = self.task_class(model, config)
+            self.task = self.task_class.from_config(config, train.dtype_policy)
         return self.task.objective(self.data, train.pad_to_max_length)
 
     def prepare(self):

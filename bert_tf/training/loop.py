@@ -1,9 +1,12 @@
 """`Loop`: an objective with its weights on the devices of a strategy, which trains and predicts."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
 import os
+import signal
+import threading
 import time
 
 import numpy as np
@@ -12,19 +15,106 @@ import tensorflow as tf
 from bert_tf import checkpoints, console
 from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
-from bert_tf.errors import UserError, not_finite
+from bert_tf.errors import Stopped, UserError, not_finite
 from bert_tf.io import files
 from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
 from bert_tf.training.objective import concatenate
-from bert_tf.training.progress import PreemptionHandler, Report
 from bert_tf.training.step import LossScale, make_run_steps, make_train_step
 from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 
 # Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
+
+SECONDS_PER_REPORT = 10.0  # after 40 seconds; before, proportionally less
+
+
+class PreemptionHandler:
+    """Records SIGTERM and Ctrl-C, so that the loop can stop; a second Ctrl-C stops immediately.
+
+    >>> with PreemptionHandler() as preemption:
+    ...     while not preemption.signal:
+    ...         step()
+    """
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal = None
+        self._previous = {}
+
+    def __enter__(self):
+        # Python handles signals in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {x: signal.signal(x, self._handle) for x in self.signals}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._previous.items():
+            # A handler of None was not installed from Python and cannot be restored.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self.signal = None
+
+    def _handle(self, number, _):
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+        console.info("%s: finishing the current steps and saving", self.signal.name)
+
+    def stop(self, step):
+        """Raise `Stopped`; the state at `step` must have been saved."""
+        by = self.signal.name if self.signal else "another worker's signal"
+        raise Stopped(
+            f"stopped by {by} at step {step}, which is saved; run the same command to continue",
+            130 if self.signal == signal.SIGINT else Stopped.RESUME_ME,
+        )
+
+
+class Report:
+    """Logs the mean results of the steps, and writes them to TensorBoard."""
+
+    def __init__(self, output_dir, step, num_train_steps, batch_size, writes):
+        self.num_train_steps, self.batch_size = num_train_steps, batch_size
+        self.writer = (
+            tf.summary.create_file_writer(output_dir) if writes else tf.summary.create_noop_writer()
+        )
+        self.last_step, self.last_time, self.start = step, time.monotonic(), time.monotonic()
+        self.sums, self.is_first = collections.Counter(), True
+
+    def add(self, step, sums, rate, is_last=False):
+        """Add the sums over the steps up to `step`, and log a line every few seconds."""
+        self.sums.update(sums)
+        now = time.monotonic()
+        interval = SECONDS_PER_REPORT * min(1.0, (now - self.start) / 40.0)
+        if not (self.is_first or is_last or now - self.last_time >= interval):
+            return
+        done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
+        means = {name: value / done for name, value in self.sums.items()}
+        examples = self.batch_size * done / seconds
+        values = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
+        remaining = console.duration((self.num_train_steps - step) * seconds / done)
+        # The first step includes compilation, so its speed would be misleading.
+        speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
+        console.info(
+            f"step {step}/{self.num_train_steps}  {values}  learning_rate {rate:.3g}  {speed}"
+        )
+        with self.writer.as_default(step=step):
+            for name, value in means.items():
+                tf.summary.scalar(name, value)
+            tf.summary.scalar("learning_rate", rate)
+            if not self.is_first:
+                tf.summary.scalar("examples_per_second", examples)
+        self.sums.clear()
+        self.last_step, self.last_time, self.is_first = step, now, False
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Exclude the time of this context from the speed."""
+        start = time.monotonic()
+        yield
+        self.last_time += time.monotonic() - start
 
 
 class Loop:
@@ -118,7 +208,7 @@ class Loop:
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
-          epochs: the `progress.EpochCallbacks` with Keras callbacks, or None.
+          epochs: the `EpochCallbacks` with Keras callbacks, or None.
 
         Raises:
           UserError: if a loss is not finite, another process trains in the folder, or the run was

@@ -33,6 +33,6 @@ def plain_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
     keras.utils.set_random_seed(7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bert_tf.training.progress.SECONDS_PER_REPORT", np.inf)
+        patch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
         run(folder, 20, save=3)
     return folder

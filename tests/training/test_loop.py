@@ -14,7 +14,8 @@ import bert_tf
 from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
-from bert_tf.training import checkpointing, progress
+from bert_tf.training import checkpointing
+from bert_tf.training.loop import PreemptionHandler
 from bert_tf.training.pretraining import PretrainingObjective
 from tests.training.training_helpers import (
     Batches,
@@ -93,8 +94,8 @@ def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
 
 def test_signals_are_requests_until_the_second_ctrl_c():
     # `os.kill` may be noticed later, such as in a callback of the garbage collector.
-    handlers = [signal.getsignal(number) for number in progress.PreemptionHandler.signals]
-    with progress.PreemptionHandler() as preemption:
+    handlers = [signal.getsignal(number) for number in PreemptionHandler.signals]
+    with PreemptionHandler() as preemption:
         assert preemption.signal is None
         signal.raise_signal(signal.SIGTERM)
         assert preemption.signal == signal.SIGTERM
@@ -107,7 +108,7 @@ def test_signals_are_requests_until_the_second_ctrl_c():
         assert stopped.value.status == 130
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    assert handlers == [signal.getsignal(number) for number in progress.PreemptionHandler.signals]
+    assert handlers == [signal.getsignal(number) for number in PreemptionHandler.signals]
 
 
 def kill_after_a_checkpoint(folder, options):

@@ -20,7 +20,7 @@ from tests.training.training_helpers import assert_same, curves, mirrored, one_d
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_replicas_make_the_same_steps(plain_run, tmp_path, count, monkeypatch):
     # Reports after the first and the last step, however slow the machine is.
-    monkeypatch.setattr("bert_tf.training.progress.SECONDS_PER_REPORT", np.inf)
+    monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_REPORT", np.inf)
     loop = run(tmp_path, 20, mirrored(count))
     weight = loop.model.trainable_variables[0].value
     handles = [weakref.ref(replica.handle) for replica in weight.values]
