@@ -342,6 +342,7 @@ def test_vectors_of_a_column(pipelines):
         ("TextClassifier", {"labels": ["a"], "num_classes": 2}, "`labels`.*`num_classes`"),
         ("TextClassifier", {"num_classes": 2, "max_seq_length": 33}, "`max_seq_length=33`"),
         ("TextClassifier", {"num_classes": 1}, "`num_classes=1`"),
+        ("TextClassifier", {"num_classes": 2, "num_texts": 3}, "`num_texts=3`"),
         ("TextClassifier", {"numeric_columns": ["x"]}, "`numeric_columns`.*run_classifier.*, not"),
         *(("TextClassifier", {"num_classes": 2, **x}, next(iter(x)))
           for x in ({"numeric_as": "text"}, {"strip_accents": False}, {"task_type": "x"})),

@@ -117,7 +117,14 @@ class TextClassifier(Task):
 
     @classmethod
     def preset_config(
-        cls, pretrained, trained, labels=None, num_classes=None, task_type=None, **options
+        cls,
+        pretrained,
+        trained,
+        labels=None,
+        num_classes=None,
+        num_texts=None,
+        task_type=None,
+        **options,
     ):
         checkpoint = pretrained.checkpoint
         if num_classes is not None:
@@ -131,8 +138,9 @@ class TextClassifier(Task):
         if task_type is None:
             task_type = _recorded_task_type(checkpoint)
         labels = _choose_labels(labels, task_type, trained, checkpoint)
-        num_texts = trained.num_texts if trained else 1
-        return {"num_texts": num_texts, **options, "task_type": task_type, "labels": labels}
+        if num_texts is None:
+            num_texts = trained.num_texts if trained else 1
+        return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
 
     @classmethod
     def read_data(cls, data, options, pretrained, splits, trained=None):
