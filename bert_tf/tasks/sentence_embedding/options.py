@@ -92,8 +92,8 @@ class SentenceEmbeddingConfig(TaskConfig):
     pooling: str = option(
         "mean",
         f"Pooling of the token vectors: {', '.join(POOLINGS)}, or several, separated by commas, to "
-        "concatenate. cls uses the vector of [CLS]. Default: the setting of a "
-        "sentence-transformers folder, else mean.",
+        "concatenate. cls uses the vector of [CLS]. A sentence-transformers folder has its own "
+        "default.",
         fixed=True,
     )
     layer: int = option(-1, "Layer to pool: 0 is the first, -1 the last.", fixed=True)
