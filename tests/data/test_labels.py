@@ -111,7 +111,7 @@ CASES = [
 @pytest.mark.parametrize(("names", "task_type", "value", "expected"), CASES)
 def test_the_rule(names, task_type, value, expected):
     labels = Labels(names, task_type)
-    check(expected, labels.read, value)
+    check(expected, labels.label_of, value)
     check(
         Fails("the label is missing") if expected is None else expected, labels.read_cells, [value]
     )
@@ -144,7 +144,7 @@ def test_a_column_for_each_label(names, task_type, cells, expected):
     ],
 )
 def test_class_labels(names, class_names, values, expected):
-    check(expected, lambda: list(map(Labels(names, class_names=class_names).read, values)))
+    check(expected, lambda: list(map(Labels(names, class_names=class_names).label_of, values)))
 
 
 def test_names_are_sorted_and_aliases_are_read():

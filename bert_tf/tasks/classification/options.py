@@ -29,7 +29,7 @@ class NumericFeature(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationData(TableOptions, TfdsOptions):
+class ClassificationData(TfdsOptions, TableOptions):
     """Data of the task: classification and regression."""
 
     data_dir: str | None = option(

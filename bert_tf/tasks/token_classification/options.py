@@ -78,7 +78,7 @@ class Tags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationData(FileOptions, TfdsOptions):
+class TokenClassificationData(TfdsOptions, FileOptions):
     """Data of the task: token classification."""
 
     data_dir: str | None = option(None, "Folder with train.txt, dev.txt and test.txt.")
