@@ -2,13 +2,16 @@
 
 import dataclasses
 import os
+from typing import ClassVar
 
 from keras import ops
 
 from bert_tf import TextClassifier
 from bert_tf.configs import option
+from bert_tf.configs.base import REQUIRED
+from bert_tf.configs.task import DataOptions
 from bert_tf.io import files
-from bert_tf.io.json_files import NotNegative
+from bert_tf.io.json_files import Fraction
 from bert_tf.tasks import registry
 from bert_tf.tasks.classification.examples import Example
 from bert_tf.tasks.classification.objective import ClassificationObjective
@@ -16,13 +19,20 @@ from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.training import RunData
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopicsData(DataOptions):
+    """Data of the task: topics."""
+
+    data_dir: str = option(REQUIRED, "Folder with the folders train, dev and test of text files.")
+
+
 @dataclasses.dataclass(frozen=True)
 class TopicsConfig(ClassificationConfig):
-    """The configuration of a trained model, saved in `topics.json`."""
+    """Options of the task: topics, saved in `topics.json`."""
 
     FILE = "topics.json"
 
-    smoothing: NotNegative = option(0.1, "Share of the labels that is spread evenly.")
+    smoothing: Fraction = option(0.1, "Share of the labels that is spread evenly.")
 
 
 class TopicsObjective(ClassificationObjective):
@@ -30,20 +40,22 @@ class TopicsObjective(ClassificationObjective):
 
     smoothing = 0.0
 
-    def losses(self, outputs, batch, weights, training=True):
+    def example_losses(self, outputs, batch, training=False):
+        losses = super().example_losses(outputs, batch)
+        if not training:
+            return losses
         logits = outputs["logits"]
-        labels = ops.one_hot(batch["label_ids"], logits.shape[-1])
-        labels = labels * (1.0 - self.smoothing) + self.smoothing / logits.shape[-1]
-        losses = ops.categorical_crossentropy(labels, logits, from_logits=True)
-        losses = ops.sum(losses * self.example_weights(batch))
-        return {"classification_loss": losses / weights["examples"]}
+        even = ops.logsumexp(logits, -1) - ops.mean(logits, -1)  # of equally probable labels
+        losses = (1.0 - self.smoothing) * losses + self.smoothing * even
+        return losses * self.class_factors(batch)
 
 
 class TopicFinder(TextClassifier):
     """Finds the topics of texts."""
 
     name, exported = "topics", {}
-    config_class = TopicsConfig
+    config_class, data_class = TopicsConfig, TopicsData
+    objectives: ClassVar = {"classification": TopicsObjective}
 
     @classmethod
     def read_data(cls, data, options, pretrained, splits, trained=None):
@@ -52,16 +64,16 @@ class TopicFinder(TextClassifier):
             for path in files.expand(f"{data.data_dir}/{split}/*.txt", "data_dir"):
                 topic = os.path.basename(path).removesuffix(".txt")
                 for i, line in enumerate(files.read_lines(path), 1):
-                    example = Example(f"{path}, line {i}", line.strip(), label=topic)
-                    examples[split].append(example)
+                    where, number = f"{path}, line {i}", str(len(examples[split]))
+                    examples[split].append(Example(where, line.strip(), label=topic, id=number))
         labels = trained.labels if trained else sorted({x.label for x in examples["train"]})
         config = options.with_model(pretrained, labels=tuple(labels), num_texts=1)
         return RunData(examples, config)
 
     def objective(self, data, pad_to_max_length=False):
-        objective = TopicsObjective(self.model)
+        objective = super().objective(data, pad_to_max_length)
         objective.smoothing = data.config.smoothing
-        objective.key = {"smoothing": objective.smoothing}
+        objective.key = {**objective.key, "smoothing": objective.smoothing}
         return objective
 
     @staticmethod

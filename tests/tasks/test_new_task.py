@@ -27,7 +27,7 @@ def topics(monkeypatch):
 def config(topics, tmp_path):
     """Return a function that makes a `FineTuneConfig` for two topics."""
     write_model(tmp_path, TINY, WORDS, num_hidden_layers=1)
-    for split in ("train", "dev"):
+    for split in ("train", "dev", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "vowels.txt").write_text("a e\ne a\ni a\na i\n" * 2)
         (tmp_path / split / "consonants.txt").write_text("b c\nc d\nf g\ng h\n" * 2)
@@ -35,7 +35,7 @@ def config(topics, tmp_path):
     def make(**values):
         return configs.FineTuneConfig(
             str(tmp_path / "out"),
-            topics.TopicFinder.data_class(data_dir=str(tmp_path)),
+            topics.TopicsData(data_dir=str(tmp_path)),
             topics.TopicsConfig(max_seq_length=8, smoothing=0.05),
             configs.ModelConfig(
                 bert_config_file=f"{tmp_path}/config.json", vocab_file=f"{tmp_path}/vocab.txt"
@@ -54,8 +54,10 @@ def config(topics, tmp_path):
 @pytest.mark.slow
 def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, caplog):
     spec = TASKS["topics"]
-    results = training.fine_tune(spec, config(do_train=True, do_eval=True))
+    results = training.fine_tune(spec, config(do_train=True, do_eval=True, do_predict=True))
     assert results["dev"]["eval_accuracy"] == 1.0
+    predictions = (tmp_path / "out/test_predictions.tsv").read_text().splitlines()
+    assert predictions[-1].split("\t")[:2] == ["15", "vowels"]
     assert (tmp_path / "out/eval_results.txt").exists()
     # The folder of the best checkpoint includes the new task's side file.
     assert (tmp_path / "out/best/topics.json").exists()
@@ -68,7 +70,7 @@ def test_it_trains_and_resumes_and_has_a_pipeline(topics, config, tmp_path, capl
         training.fine_tune(other, config(do_train=True))
     finder = topics.TopicFinder.from_preset(f"{tmp_path}/out")
     table = {"text": ["a e", "b c"], "topic": ["vowels", "consonants"]}
-    finder.fit(table, epochs=1, verbose=0)
+    finder.fit(table, epochs=1, verbose=0, class_weight="balanced")
     assert finder.evaluate(table)["accuracy"] == 1.0
     finder.save_to_preset(f"{tmp_path}/saved")
     for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):

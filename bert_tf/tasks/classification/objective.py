@@ -23,7 +23,7 @@ class ClassificationObjective(Objective):
     metrics_used: tuple[str, ...] = ("accuracy",)
 
     def __init__(self, model, more_metrics=(), class_weights=None):
-        """Create the task of a model; `more_metrics` are names of `results.METRICS`."""
+        """Create the objective of a model; `more_metrics` are names of `results.METRICS`."""
         self.model, self.class_weights = model, class_weights
         self.metrics_used = (*self.metrics_used, *more_metrics)
         self.metric_names = (*(f"eval_{name}" for name in self.metrics_used), "eval_loss", "loss")
@@ -40,11 +40,12 @@ class ClassificationObjective(Objective):
         return predictions["probabilities"].argmax(-1)
 
     def losses(self, outputs, batch, weights, training=True):
-        losses = self._example_losses(outputs, batch, training)
+        losses = self.example_losses(outputs, batch, training)
         losses = ops.sum(losses * self.example_weights(batch))
         return {self.loss_names[0]: losses / weights["examples"]}
 
-    def _example_losses(self, outputs, batch, training=False):
+    def example_losses(self, outputs, batch, training=False):
+        """Return the loss of each example (B,), in training with the weights of labels."""
         logits, is_soft = outputs["logits"], "label_values" in batch
         loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
         labels = batch["label_values" if is_soft else "label_ids"]
@@ -74,7 +75,7 @@ class ClassificationObjective(Objective):
             "logits": outputs["logits"],
             **self.answers(outputs["logits"]),
             self.label_name: self._labels(batch),
-            "loss": self._example_losses(outputs, batch) * batch.get("sample_weight", 1.0),
+            "loss": self.example_losses(outputs, batch) * batch.get("sample_weight", 1.0),
         }
 
     def labels_and_predicted(self, predictions):
@@ -108,7 +109,7 @@ class RegressionObjective(ClassificationObjective):
     def decide(predictions):
         return predictions["score"]
 
-    def _example_losses(self, outputs, batch, training=False):
+    def example_losses(self, outputs, batch, training=False):
         return ops.square(outputs["logits"][:, 0] - batch["label_value"])
 
     def fit_metrics(self, outputs, batch):
@@ -130,9 +131,9 @@ class MultiLabelObjective(ClassificationObjective):
         return (predictions["probabilities"] >= 0.5).astype("float32")
 
     def class_factors(self, batch):
-        return 1.0  # `_example_losses` applies the weights to each label
+        return 1.0  # `example_losses` applies the weights to each label
 
-    def _example_losses(self, outputs, batch, training=False):
+    def example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]
         # A class weight applies to the examples that have the label. The terms are those of
         # `tf.nn.weighted_cross_entropy_with_logits`.

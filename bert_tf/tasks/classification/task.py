@@ -98,6 +98,8 @@ class TextClassifier(Task):
     config_class, data_class = ClassificationConfig, ClassificationData
     arguments = ("texts", "labels", "sample_weight")
     fit_options = ("class_weight",)
+    # By the task type.
+    objectives: ClassVar = OBJECTIVES
     exported: ClassVar = {name: {"task_type": name} for name in OBJECTIVES}
     make_servable = staticmethod(classification_servable)
     answer, table_columns = staticmethod(classification_answer), staticmethod(label_columns)
@@ -105,7 +107,7 @@ class TextClassifier(Task):
 
     @property
     def activation(self):
-        return OBJECTIVES[self.config.task_type].activation
+        return self.objectives[self.config.task_type].activation
 
     @staticmethod
     def make_model(config, dtype=None):
@@ -182,7 +184,7 @@ class TextClassifier(Task):
         if weights is not None:
             labels, train = Labels(config.labels, config.task_type), data.examples["train"]
             weights = labels.weights(weights, [example.label for example in train], name)
-        return OBJECTIVES[config.task_type](self.model, options["metrics"], weights)
+        return self.objectives[config.task_type](self.model, options.get("metrics", ()), weights)
 
     def start_training(self, data):
         """Set the bias of a new regression head to the mean of the training scores."""
@@ -203,7 +205,7 @@ class TextClassifier(Task):
         return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
 
     def answers(self, objective, data, predictions, split):
-        labels, separator = self.config.labels, data.options["label_separator"]
+        labels, separator = self.config.labels, data.options.get("label_separator", ",")
         predicted = results.label_texts(objective.decide(predictions), labels, separator)
         return predicted, labels, predictions[objective.answer_name]
 
