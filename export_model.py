@@ -17,7 +17,7 @@ import os
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import pretrained
 from bert_tf.cli.flags import FLAGS, define_options, from_flags, run
 from bert_tf.configs.base import hints_of
 from bert_tf.configs.export import ExportConfig
@@ -48,10 +48,10 @@ def main():
             )
     config = from_flags(ExportConfig)
     bert_tf.serving.choose_version(config.export_dir, config.version)
-    model_files = run_files(config) if config.model_dir else pipelines.model_files()
+    model_files = run_files(config) if config.model_dir else pretrained.model_files()
     options = {name: getattr(config, name) for name in _OPTIONS if config.is_given(name)}
-    pipeline = registry.load(model_files, config.task, **options)
-    servable = pipeline.make_servable(pipeline.model, pipeline.config, config.serving)
+    task = registry.load(model_files, config.task, **options)
+    servable = task.make_servable(task.model, task.config, config.serving)
     bert_tf.serving.export(servable, config.export_dir, config.version, config.model_dir)
 
 

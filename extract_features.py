@@ -16,11 +16,11 @@ One vector for each word:
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import pretrained
 from bert_tf.cli.flags import FLAGS, check_files, parse_numbers, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 
-pipelines.define_pipeline_flags()
+pretrained.define_model_flags()
 flags.DEFINE_string(
     "input_file", None, 'Text file with one text per line; " ||| " separates the texts of a pair.'
 )
@@ -50,11 +50,11 @@ flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def main():
-    from bert_tf.tasks.features.task import json_line  # imports TensorFlow
+    from bert_tf.tasks.token_vectors.task import json_line  # imports TensorFlow
 
     layers, weights = parse_numbers("layers", int), parse_numbers("layer_weights", float)
     check_flags()
-    vectors = pipelines.load(
+    vectors = pretrained.load(
         bert_tf.TokenVectors,
         layers=layers,
         layer_combination=FLAGS.layer_combination,

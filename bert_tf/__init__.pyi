@@ -29,7 +29,6 @@ from .optimization import LinearWarmupDecay as LinearWarmupDecay
 from .tasks.classification.processor import DataProcessor as DataProcessor
 from .tasks.classification.processor import InputExample as InputExample
 from .tasks.classification.task import TextClassifier as TextClassifier
-from .tasks.features.task import TokenVectors as TokenVectors
 from .tasks.fill_mask.task import FillMask as FillMask
 from .tasks.multiple_choice.task import MultipleChoice as MultipleChoice
 from .tasks.question_answering.task import QuestionAnswering as QuestionAnswering
@@ -37,6 +36,7 @@ from .tasks.sentence_embedding.task import SentenceEncoder as SentenceEncoder
 from .tasks.token_classification.task import (
     TokenClassification as TokenClassification,
 )
+from .tasks.token_vectors.task import TokenVectors as TokenVectors
 from .tokenization import FullTokenizer as FullTokenizer
 from .tokenization.graph import GraphTokenizer as GraphTokenizer
 from .tokenization.layer import BertTokenizer as BertTokenizer

@@ -58,10 +58,10 @@ class TopicFinder(TextClassifier):
     objectives: ClassVar = {"classification": TopicsObjective}
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
         examples = {split: [] for split in splits}
         for split in splits:
-            for path in files.expand(f"{data.data_dir}/{split}/*.txt", "data_dir"):
+            for path in files.expand(f"{data_options.data_dir}/{split}/*.txt", "data_dir"):
                 topic = os.path.basename(path).removesuffix(".txt")
                 for i, line in enumerate(files.read_lines(path), 1):
                     where, number = f"{path}, line {i}", str(len(examples[split]))

@@ -14,14 +14,14 @@ import contextlib
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import pipelines
+from bert_tf.cli import pretrained
 from bert_tf.cli.flags import FLAGS, check_files, define_options, from_flags
 from bert_tf.configs.export import ExportConfig
 from bert_tf.data import tables
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.sentence_embedding.search import NearestNeighbors
 
-pipelines.define_pipeline_flags()
+pretrained.define_model_flags()
 flags.DEFINE_string("input_file", None, "Text file with one sentence per line.")
 flags.DEFINE_string(
     "output_file", None, "NumPy file (.npy) to write, with a row per line of input_file."
@@ -60,7 +60,7 @@ def main():
     check_flags()
     options, reranker = from_flags(SentenceEmbeddingConfig), None
     given = {x: getattr(options, x) for x in _OPTIONS if options.is_given(x)}
-    encoder = pipelines.load(bert_tf.SentenceEncoder, **given)
+    encoder = pretrained.load(bert_tf.SentenceEncoder, **given)
     if FLAGS.rerank_model:
         with bert_tf.training.strategy.model_strategy(encoder.model).scope():
             reranker = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
@@ -90,7 +90,7 @@ def read_sentences():
 
 def embed(encoder, reranker):
     """Write the vectors and print the neighbors of the queries."""
-    from bert_tf.tasks.features.task import array_writer  # imports TensorFlow
+    from bert_tf.tasks.token_vectors.task import array_writer  # imports TensorFlow
 
     neighbors = None
     if FLAGS.query:

@@ -14,11 +14,11 @@ import json
 from absl import flags
 
 import bert_tf
-from bert_tf.cli import lines, pipelines
+from bert_tf.cli import lines, pretrained
 from bert_tf.cli.flags import FLAGS, check_files, define_options
 from bert_tf.configs.export import ExportConfig
 
-pipelines.define_pipeline_flags()
+pretrained.define_model_flags()
 flags.DEFINE_multi_string(
     "text",
     [],
@@ -36,9 +36,9 @@ def main():
     if FLAGS.text and FLAGS.input_file:
         raise bert_tf.UserError("--text and --input_file cannot be combined")
     check_files()
-    pipeline = pipelines.load(bert_tf.FillMask, num_best=FLAGS.num_best)
+    fill_mask = pretrained.load(bert_tf.FillMask, num_best=FLAGS.num_best)
     with lines.open_output() as write:
-        write_predictions(pipeline, read_chunks(), write)
+        write_predictions(fill_mask, read_chunks(), write)
     if FLAGS.output_file:
         bert_tf.console.info("wrote %s", FLAGS.output_file)
 
@@ -53,8 +53,8 @@ def read_chunks():
         yield from lines.stdin_chunks(["text"], "masked words")
 
 
-def write_predictions(pipeline, chunks, write):
-    texts = (x for chunk in chunks for x in pipeline.stream(chunk, FLAGS.batch_size))
+def write_predictions(fill_mask, chunks, write):
+    texts = (x for chunk in chunks for x in fill_mask.stream(chunk, FLAGS.batch_size))
     for index, text in enumerate(texts):
         if FLAGS.output_file:
             write(json.dumps({"linex_index": index, **text._asdict()}) + "\n")

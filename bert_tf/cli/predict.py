@@ -39,7 +39,7 @@ def main():
     if not (bert_tf.serving.find_version(model) or is_empty):
         from bert_tf.tasks import registry  # imports TensorFlow
 
-        pipeline = registry.load(ModelConfig(model))
-        model = pipeline.make_servable(pipeline.model, pipeline.config, ServingConfig())
+        task = registry.load(ModelConfig(model))
+        model = task.make_servable(task.model, task.config, ServingConfig())
     predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
     lines.answer_lines(predictor, FLAGS.model)

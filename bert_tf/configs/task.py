@@ -106,7 +106,7 @@ class Vocabulary(NamedTuple):
 
 # Values of a `TaskConfig` that are saved in other files.
 _OF_FILES = ("bert_config", "vocab_file", "vocabulary")
-# Values that all versions have saved; others have their defaults if they are missing.
+# Values that all versions have saved. If another is missing, it has its default.
 _REQUIRED = ("do_lower_case", "max_seq_length")
 
 
@@ -158,7 +158,7 @@ class TaskConfig(Config):
                 raise UserError(f"`labels`: label {i} is {label!r}, expected no line break")
 
     def check_requirements(self):
-        if self.bert_config:  # else `resolve` checks
+        if self.bert_config:  # else `with_trained` checks
             super().check_requirements()
 
     @property
@@ -186,7 +186,7 @@ class TaskConfig(Config):
         files = {"bert_config": pretrained.bert_config, "vocab_file": pretrained.vocab_file}
         return self.with_options(**files, **values)
 
-    def resolve(self, trained=None):
+    def with_trained(self, trained=None):
         """Return these options with the values of a trained model, unless given."""
         options = trained.with_options(**self.given_options()) if trained else self
         Config.check_requirements(options)
@@ -266,7 +266,7 @@ class TaskConfig(Config):
                     f"`output_dir`: found {name} of a {script} run in {folder}; use another"
                 )
 
-    def resumed(self, folder):
+    def with_values_of_run(self, folder):
         """Return this config with the values that an earlier run in `folder` fixed."""
         return self
 

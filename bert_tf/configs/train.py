@@ -89,14 +89,14 @@ class TrainConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class BatchConfig(Config):
-    """The batches of a pipeline."""
+    """The batches of a `Task`."""
 
     batch_size: _BatchSize = option(32, "Rows of maximum length per batch; short rows may be more.")
 
 
 @dataclasses.dataclass(frozen=True)
 class FitConfig(BatchConfig):
-    """Arguments of the pipelines' `fit`."""
+    """The arguments of `Task.fit`."""
 
     epochs: Positive = option(3, "Number of training epochs.")
     validation_split: Fraction = option(0.0, "Fraction of the examples to use for validation.")

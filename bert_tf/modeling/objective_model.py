@@ -105,7 +105,7 @@ class ObjectiveModel:
     and weights from `Objective.keras_targets`.
     """
 
-    # Makes probabilities of the logits; None for the usual one of the loss and the outputs.
+    # The name of the function from logits to probabilities; None for the one of the outputs.
     logits_activation = None
     _objective = None
     _is_training = True

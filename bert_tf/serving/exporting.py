@@ -23,7 +23,7 @@ from bert_tf.serving.predictor import METADATA, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import to_text
-from bert_tf.training.run import read_record
+from bert_tf.training.run import read_run_json
 
 # For `batching_parameters.txt`: maximum number of rows in a batch and in a request.
 _MAX_BATCH_SIZE, _MAX_REQUEST_SIZE = 32, 1024
@@ -114,7 +114,7 @@ def export(
     with processes.locked(export_dir, "export_dir", "exports") as is_locked:
         processes.remove_temporary_files(export_dir, is_locked)
         folder = os.path.join(export_dir, str(choose_version(export_dir, version)))
-        record = read_record(run_dir) if run_dir else {}  # an error leaves no new version
+        record = read_run_json(run_dir) if run_dir else {}  # an error leaves no new version
         with cpu_graph.portable():
             metadata = _write(servable, folder)
         _write_batching_parameters(export_dir, servable.has_variable_width)
@@ -284,7 +284,7 @@ def _write_model_card(folder, servable, metadata, record):
       folder: folder of the version.
       servable: the `Servable`.
       metadata: dict with the contents of `model.json`.
-      record: the result of `read_record` for the run that trained the model.
+      record: the result of `read_run_json` for the run that trained the model.
     """
     export_dir, version = os.path.split(folder)
     path = os.path.join(export_dir, "README.md")

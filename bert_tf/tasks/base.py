@@ -113,7 +113,7 @@ class Task:
     exported: ClassVar[dict[str, dict]] = {}
     # A noun for the training examples in messages, and the split that a run predicts.
     unit, predicted_split = "examples", "test"
-    # Makes probabilities of the logits: "softmax" or "sigmoid"; else "linear".
+    # The function from logits to probabilities, "softmax" or "sigmoid"; else "linear".
     activation = "softmax"
     # Whether the model has a head that is not pre-trained, or the prefix of its pre-trained head.
     has_head, pretrained_head = True, ""
@@ -152,11 +152,11 @@ class Task:
         return answer
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
         """Read the `RunData` of a run.
 
         Args:
-          data: the options of the data, a `data_class`.
+          data_options: the options of the data, a `data_class`.
           options: the options of the model, a `config_class`.
           pretrained: the `checkpoints.PretrainedFiles` of the model.
           splits: the splits that are needed, of "train", "dev" and "test", in this order.
@@ -191,7 +191,7 @@ class Task:
         """
         return RunData(examples, self.config, options=options)
 
-    def answers(self, objective, data, predictions, split):
+    def result_columns(self, objective, data, predictions, split):
         """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
         raise NotImplementedError
 
@@ -224,8 +224,8 @@ class Task:
     def write_predictions(self, objective, data, predictions, split, folder):
         """Write test_results.tsv and test_predictions.tsv."""
         ids = [example.id for example in data.examples[split]]
-        answers = self.answers(objective, data, predictions, split)
-        results.write_predictions(folder, split, ids, *answers)
+        columns = self.result_columns(objective, data, predictions, split)
+        results.write_predictions(folder, split, ids, *columns)
 
     def __new__(cls: type[_Task], model: Any, config: Any = None) -> _Task:
         if config is None:  # as in `SentenceTransformer(folder)`
@@ -295,18 +295,24 @@ class Task:
         cls._check_preset_options(options)
         # A task for uncased models warns if no file specifies the casing.
         default = None if config_class.do_lower_case else False
-        found = checkpoints.resolve(preset, default_lower_case=default, do_lower_case=do_lower_case)
-        trained = config_class.load(found.config_folder)
+        pretrained = checkpoints.resolve(
+            preset, default_lower_case=default, do_lower_case=do_lower_case
+        )
+        trained = config_class.load(pretrained.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        values = cls.preset_config(found, trained, **given)
+        values = cls.preset_config(pretrained, trained, **given)
         if not trained:
-            longest = found.bert_config.max_position_embeddings
+            longest = pretrained.bert_config.max_position_embeddings
             values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
-        config = (trained or config_class()).with_model(found, **values)
+        config = (trained or config_class()).with_model(pretrained, **values)
         check_length(config.max_seq_length, config.bert_config)
         check_vocabulary(
-            config.vocab, config.bert_config, config.vocab_file, config.do_lower_case, found.config
+            config.vocab,
+            config.bert_config,
+            config.vocab_file,
+            config.do_lower_case,
+            pretrained.config,
         )
         has_scope = tf.distribute.has_strategy()
         strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
@@ -315,7 +321,7 @@ class Task:
             task = cls.from_config(config, dtype)
             if load_weights:
                 values = {**task.model.get_config(), "dtype": dtype, "bert": None, "name": None}
-                quantized = load_quantized(found.folder, type(task.model), values)
+                quantized = load_quantized(pretrained.folder, type(task.model), values)
                 task = cls(quantized, config) if quantized else task
         if quantized and trained and trained.labels != config.labels:
             raise UserError(
@@ -325,15 +331,15 @@ class Task:
         if load_weights and not quantized:
             loaded = checkpoints.warm_start(
                 task.model,
-                found.checkpoint,
+                pretrained.checkpoint,
                 require_all=load_weights == "all" and cls.uses_all_weights,
                 labels=config.labels or None,
                 argument="preset",
             )
             if not any(x.startswith(cls.pretrained_head) for x in loaded):
                 raise UserError(
-                    f"`preset`: found no {cls.pretrained_head} in {found.checkpoint}, expected a "
-                    "pre-trained model"
+                    f"`preset`: found no {cls.pretrained_head} in {pretrained.checkpoint}, "
+                    "expected a pre-trained model"
                 )
         is_new = not quantized and all(x.startswith("bert/") for x in loaded)
         task._is_random = cls.has_head and is_new
@@ -634,7 +640,8 @@ class Task:
 
         Args:
           *columns: the data with labels, as in `fit`.
-          batch_size: number of examples of the maximum length per step; shorter ones may be more.
+          batch_size: number of examples of the maximum length per step; a step may take more
+            if they are shorter.
           steps: number of batches; only the first `steps * batch_size` examples are evaluated.
           return_dict: True, as in Keras; the result is always a dict.
           **options: arguments of `keras.Model.evaluate` if `compile` set a loss or metrics, which

@@ -10,12 +10,12 @@ from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.errors import UserError
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification import task as classification
-from bert_tf.tasks.features import task as features
 from bert_tf.tasks.fill_mask import task as fill_mask
 from bert_tf.tasks.multiple_choice import task as multiple_choice
 from bert_tf.tasks.question_answering import task as question_answering
 from bert_tf.tasks.sentence_embedding import task as sentence_embedding
 from bert_tf.tasks.token_classification import task as token_classification
+from bert_tf.tasks.token_vectors import task as token_vectors
 
 # By the end of the class name of a transformers model; the start depends on the architecture, as in
 # "DistilBertForMaskedLM".
@@ -30,7 +30,7 @@ HEADS: dict[str, type[Task]] = {
 }
 
 TASKS: dict[str, type[Task]] = {
-    "encoder": features.TokenVectors,
+    "encoder": token_vectors.TokenVectors,
     **{x.name: x for x in HEADS.values()},
 }
 
@@ -72,14 +72,14 @@ def load(preset, task=None, **options):
       UserError: if the model does not exist, or lacks weights that predictions use.
     """
     needs = ("init_checkpoint", "bert_config_file", "vocab_file")
-    model_files = checkpoints.resolve(preset, needs)
+    pretrained = checkpoints.resolve(preset, needs)
     if task:
-        found, of_task = exported_tasks()[task]
+        task_class, of_task = exported_tasks()[task]
         options |= of_task
     else:
-        found, _ = load_config(model_files.config_folder)
-    found = found or _find_class(model_files.checkpoint)
-    return found.from_preset(model_files, load_weights="all", **options)
+        task_class, _ = load_config(pretrained.config_folder)
+    task_class = task_class or _find_class(pretrained.checkpoint)
+    return task_class.from_preset(pretrained, load_weights="all", **options)
 
 
 def _find_class(checkpoint):

@@ -47,23 +47,23 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     trained = None if config.do_train else earlier
     is_resumed = trained or checkpointing.latest(config.output_dir)
     config = _with_trained_values(config, earlier if is_resumed else None, trained, config_class)
-    model = checkpoints.resolve(
+    pretrained = checkpoints.resolve(
         config.model,
         run_settings=earlier.tokenizer_settings if earlier and is_resumed else None,
         default_lower_case=config_class.do_lower_case,
     )
-    config.check_model(model.bert_config)
-    _ = model.tokenizer  # reports errors in the vocabulary before the data are read
+    config.check_model(pretrained.bert_config)
+    _ = pretrained.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     strategy = make_strategy(config.device)
-    data = task_class.read_data(config.data, config.task, model, config.splits, trained)
-    return FineTuning(task_class, config, data, strategy, model, command_line).run()
+    data = task_class.read_data(config.data, config.task, pretrained, config.splits, trained)
+    return FineTuning(task_class, config, data, strategy, pretrained, command_line).run()
 
 
 def _with_trained_values(config, earlier, trained, config_class):
     """Fill in missing options from the run and, without training, the trained model; log them."""
     options, model = config.task or config_class(), config.model
-    task = options.resolve(trained)
+    task = options.with_trained(trained)
     values = {"do_lower_case": earlier.do_lower_case} if earlier else {}
     if trained:
         values["bert_config_file"] = os.path.join(config.output_dir, files.CONFIG)
@@ -85,7 +85,8 @@ class FineTuning(Run):
     locks_evaluation = True  # which may write features
 
     def __init__(
-        self, task_class, config, data, strategy, model, command_line=None, task=None, callbacks=(),
+        self, task_class, config, data, strategy, pretrained, command_line=None, task=None,
+        callbacks=(),
     ):  # fmt: skip
         """Check the `RunData` against the options.
 
@@ -94,9 +95,9 @@ class FineTuning(Run):
         """
         self.is_fit, self.callbacks = task is not None, callbacks
         argument = "batch_size" if self.is_fit else "train_batch_size"
-        super().__init__(config, model, strategy, data.files, command_line, argument)
+        super().__init__(config, pretrained, strategy, data.files, command_line, argument)
         self.task_class, self.data, self.task = task_class, data, task
-        data.config = data.config.resumed(self.folder)
+        data.config = data.config.with_values_of_run(self.folder)
         self.config = dataclasses.replace(config, task=data.config)  # with what the data say
         if config.do_train and (count := task_class.num_train_examples(data)) is not None:
             config.train.num_train_steps(count, task_class.unit)  # at least one batch

@@ -122,12 +122,12 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     Raises:
       UserError: if an option or a file is not valid.
     """
-    model = checkpoints.resolve(config.model, needs=["bert_config_file"])
-    config.check_model(model.bert_config)
-    data = PretrainingData(config, model)
+    pretrained = checkpoints.resolve(config.model, needs=["bert_config_file"])
+    config.check_model(pretrained.bert_config)
+    data = PretrainingData(config, pretrained)
     data.check()
     strategy = make_strategy(config.device)
-    return Pretraining(config, data, strategy, model, command_line).run().get("eval")
+    return Pretraining(config, data, strategy, pretrained, command_line).run().get("eval")
 
 
 class Pretraining(Run):
@@ -135,17 +135,21 @@ class Pretraining(Run):
 
     locks_evaluation = False  # another process may evaluate during training
 
-    def __init__(self, config, data, strategy, model, command_line):
-        super().__init__(config, model, strategy, data.paths, command_line)
+    def __init__(self, config, data, strategy, pretrained, command_line):
+        super().__init__(config, pretrained, strategy, data.paths, command_line)
         self.data = data
         self._new_files = {}
 
     def check_folder(self):
         if self.config.do_train:
-            self._new_files = _new_model_files(self.folder, self.model)
+            self._new_files = _new_model_files(self.folder, self.pretrained)
 
     def make_loop(self):
-        arguments = self.model.bert_config, self.config.train.dtype_policy, self.config.has_pairs
+        arguments = (
+            self.pretrained.bert_config,
+            self.config.train.dtype_policy,
+            self.config.has_pairs,
+        )
         return self._make_loop(lambda: PretrainingObjective(*arguments))
 
     def prepare(self):
@@ -169,15 +173,15 @@ class Pretraining(Run):
 class PretrainingData:
     """The records of a run; `evaluation` reads the training files without an `eval_file`."""
 
-    def __init__(self, config, model):
+    def __init__(self, config, pretrained):
         train, self._config = config.train, config
         schema = records.pretraining_schema(config.has_pairs, not config.dynamic_masking)
         paths = files.expand(config.input_file, "input_file")
         eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
         self.paths = [*paths, *eval_paths]
         self._sizes = tfrecord.sizes(self.paths)
-        limits = records.limits(schema, model.bert_config, config.lengths)
-        options = {"limits": limits, "masking": _make_masking(config, model)}
+        limits = records.limits(schema, pretrained.bert_config, config.lengths)
+        options = {"limits": limits, "masking": _make_masking(config, pretrained)}
         streams = {
             "sizes": self._sizes[: len(paths)],
             "num_input_streams": config.num_input_streams,
@@ -206,23 +210,25 @@ class PretrainingData:
                 records.check(paths, self.train.schema, self.train.lengths, is_dynamic, sizes)
 
 
-def _make_masking(config, model):
+def _make_masking(config, pretrained):
     if not config.dynamic_masking:
         return None
-    if not model.vocab_file:
+    if not pretrained.vocab_file:
         raise UserError("`dynamic_masking` requires `vocab_file`")
-    vocab, probability = _load_vocab(model), config.masked_lm_prob
+    vocab, probability = _load_vocab(pretrained), config.masked_lm_prob
     return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
-def _load_vocab(model):
+def _load_vocab(pretrained):
     """Return the vocabulary; UserError if it does not fit the model."""
-    vocab = tokenization.load_vocab(model.vocab_file)
-    check_vocabulary(vocab, model.bert_config, model.vocab_file, config_file=model.config)
+    vocab = tokenization.load_vocab(pretrained.vocab_file)
+    check_vocabulary(
+        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config
+    )
     return vocab
 
 
-def _new_model_files(folder, model):
+def _new_model_files(folder, pretrained):
     """Return missing model files as {path: text}; UserError if existing ones differ."""
     new = {}
 
@@ -239,13 +245,13 @@ def _new_model_files(folder, model):
     def read_config(path):
         return BertConfig.from_json_file(path).to_json_string()
 
-    text = model.bert_config.to_json_string()
+    text = pretrained.bert_config.to_json_string()
     add(files.CONFIG, text, "bert_config_file", read_config)
-    if model.vocab_file:
-        _load_vocab(model)
-        add(files.VOCABULARY, vocabulary_text(model.vocab_file), "vocab_file")
-        settings = checkpoints.read_settings(model.vocab_file)
-        add_published_casing(settings, model.vocab_file)
+    if pretrained.vocab_file:
+        _load_vocab(pretrained)
+        add(files.VOCABULARY, vocabulary_text(pretrained.vocab_file), "vocab_file")
+        settings = checkpoints.read_settings(pretrained.vocab_file)
+        add_published_casing(settings, pretrained.vocab_file)
         if settings:
             text = json.dumps(resolve_settings(**settings), indent=2) + "\n"
             add(files.TOKENIZER_CONFIG, text)

@@ -34,7 +34,13 @@ class Run:
     locks_evaluation: bool
 
     def __init__(
-        self, config, model, strategy, data_files, command_line, batch_argument="train_batch_size"
+        self,
+        config,
+        pretrained,
+        strategy,
+        data_files,
+        command_line,
+        batch_argument="train_batch_size",
     ):
         """Create a run with the weights of `PretrainedFiles`; check the size of its batches."""
         train, parts = config.train, config.train.gradient_accumulation_steps
@@ -42,7 +48,7 @@ class Run:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
             check_batch_size(train.train_batch_size, strategy, batch_argument, parts)
-        self.config, self.model, self.strategy = config, model, strategy
+        self.config, self.pretrained, self.strategy = config, pretrained, strategy
         self.folder, self.workers = config.output_dir, Workers(strategy)
         self.data_files, self.command_line = data_files, command_line
         self.loop = None
@@ -66,7 +72,7 @@ class Run:
             elif metric:
                 self.loop.load_best(metric)
             self.prepare()
-            digests = self.workers.chief_first(self._start_record)
+            digests = self.workers.chief_first(self._start_run_json)
             with records.naming_bad_records(self.paths):
                 if config.do_train:
                     self._train()
@@ -75,7 +81,7 @@ class Run:
                         self.loop.load_best(metric)
                 metrics = self.evaluate_and_predict()
             self.workers.chief_first(
-                lambda: finish_record(self.folder, self.command_line, metrics, digests)
+                lambda: finish_run_json(self.folder, self.command_line, metrics, digests)
             )
             return metrics
 
@@ -83,10 +89,12 @@ class Run:
         """Set the seed and return the `Loop`; `options` are its further arguments."""
         if not options.get("is_loaded"):
             keras.utils.set_random_seed(self.config.train.seed)
-        return Loop(make_objective, self.strategy, self.folder, self.model.checkpoint, **options)
+        return Loop(
+            make_objective, self.strategy, self.folder, self.pretrained.checkpoint, **options
+        )
 
-    def _start_record(self):
-        return start_record(self.config, self.data_files, self.model, self.command_line)
+    def _start_run_json(self):
+        return start_run_json(self.config, self.data_files, self.pretrained, self.command_line)
 
     def _train(self):
         """Train; the optimizer and the data are local, so that they are freed before evaluation."""
@@ -106,13 +114,13 @@ _FIELDS = {"command_lines": list[str | None], "config": dict} | dict.fromkeys(
 _MAX_BYTES = 8 << 30
 
 
-def read_record(folder):
+def read_run_json(folder):
     """Return the contents of `run.json` in the folder of a run, {} without one."""
     path = os.path.join(folder, FILE)
     return json_files.read(path, _FIELDS, "a training run") if files.exists(path) else {}
 
 
-def start_record(config, data_files, model_files, command_line):
+def start_run_json(config, data_files, pretrained, command_line):
     """Write `run.json`, unless the run only evaluates an earlier one.
 
     A resumed run keeps the earlier command lines and the initial weights of the first run.
@@ -121,10 +129,10 @@ def start_record(config, data_files, model_files, command_line):
       The thread that adds the digests of the files; None if the record was not written.
     """
     folder = config.output_dir
-    earlier = read_record(folder)
+    earlier = read_run_json(folder)
     if earlier and not config.do_train:
         return None
-    weights = {"path": model_files.checkpoint, "revision": model_files.revision}
+    weights = {"path": pretrained.checkpoint, "revision": pretrained.revision}
     if latest(folder):
         weights = earlier.get("weights", weights)
     values = {
@@ -138,27 +146,27 @@ def start_record(config, data_files, model_files, command_line):
         "config": config.to_flags(),
         "weights": weights,
     }
-    _write_record(folder, values)
+    _write_run_json(folder, values)
     thread = threading.Thread(target=_add_digests, args=(folder, values, data_files), daemon=True)
     thread.start()
     return thread
 
 
-def finish_record(folder, command_line, metrics, digests=None):
+def finish_run_json(folder, command_line, metrics, digests=None):
     """Add the metrics of a run, a dict, after its thread `digests`.
 
     A run that only evaluates, without this thread, adds its command line, too.
     """
     if digests:
         digests.join()
-    values = read_record(folder)  # another process may have evaluated
+    values = read_run_json(folder)  # another process may have evaluated
     if not digests:
         values["command_lines"].append(command_line)
     values["metrics"] = {**values.get("metrics", {}), **metrics}
-    _write_record(folder, values)
+    _write_run_json(folder, values)
 
 
-def _write_record(folder, values):
+def _write_run_json(folder, values):
     # Metrics may be NumPy scalars.
     json_files.write(os.path.join(folder, FILE), values, default=float)
 
@@ -169,7 +177,7 @@ def _add_digests(folder, values, data_files):
         if weights["path"] and "files" not in weights:
             weights["files"], budget = _digests(weight_files(weights["path"]), budget)
         values["data"], _ = _digests(data_files, budget)
-        _write_record(folder, values)
+        _write_run_json(folder, values)
     except (OSError, UserError) as error:  # a file was removed during the run
         console.warning("%s has no digests: %s", os.path.join(folder, FILE), error)
 

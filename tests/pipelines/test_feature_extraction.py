@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.data import records
-from bert_tf.tasks.features.task import TextVectors, array_writer, json_line
+from bert_tf.tasks.token_vectors.task import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.training.training_helpers import mirrored

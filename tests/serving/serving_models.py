@@ -7,13 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.tasks.classification.options import ClassificationConfig, NumericFeature
-from bert_tf.tasks.features.task import TokenVectorsConfig
 from bert_tf.tasks.fill_mask.task import FillMaskConfig
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.registry import exported_tasks
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
+from bert_tf.tasks.token_vectors.task import TokenVectorsConfig
 from tests.common import TINY
 
 LENGTH = TINY.max_position_embeddings

@@ -17,7 +17,7 @@ from bert_tf.modeling.layer_states import named_layers
 from bert_tf.modeling.layers import Dense
 from bert_tf.serving import exporting, prepared_model
 from bert_tf.serving.prepared_model import QuantizedModel
-from bert_tf.tasks.features.task import encoder_servable
+from bert_tf.tasks.token_vectors.task import encoder_servable
 from tests.common import tiny
 from tests.serving import serving_models
 from tests.serving.conftest import BUCKETS, assert_alike

@@ -10,7 +10,7 @@ import bert_tf
 from bert_tf import serving
 from bert_tf.data.tables import open_table
 from bert_tf.tasks.registry import load_config
-from bert_tf.tasks.sentence_embedding.examples import make_examples
+from bert_tf.tasks.sentence_embedding.examples import examples_of_table
 from bert_tf.tasks.sentence_embedding.objective import SentenceEmbeddingObjective
 from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingConfig,
@@ -124,14 +124,14 @@ HEADER = "sentence1\tsentence2\tscore\n"
 def test_errors_name_the_line_and_the_column(tmp_path, text, named):
     (tmp_path / "bad.tsv").write_text(text)
     with pytest.raises(bert_tf.UserError, match=named):
-        make_examples(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingData())
+        examples_of_table(open_table(str(tmp_path / "bad.tsv")), SentenceEmbeddingData())
 
 
 def test_values_of_json_are_text(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"q": "a", "p": 12, "score": 0.5}\n{"q": "a", "p": null, "score": 1}\n')
     config = SentenceEmbeddingData(text_columns=("q", "p"), skip_bad_rows=True)
-    (example,) = make_examples(open_table(str(path)), config)
+    (example,) = examples_of_table(open_table(str(path)), config)
     assert example == (("a", "12"), 0.5, "0")
 
 

@@ -143,13 +143,13 @@ def test_numbers_are_normalized_as_when_the_run_began(run, tmp_path):
     vocab_file = str(write_vocab(tmp_path))
     features = (NumericFeature("price", 1.5, 0.5),)
     config = ClassificationConfig(TINY, vocab_file, labels=("x", "y"), numeric_features=features)
-    assert config.resumed(run) is config
+    assert config.with_values_of_run(run) is config
     config.save(run)
     changed = dataclasses.replace(config, numeric_features=(NumericFeature("price", 9.0, 1.0),))
-    assert changed.resumed(run).numeric_features == features
+    assert changed.with_values_of_run(run).numeric_features == features
     # Different columns are an error of `check_resume`.
     renamed = dataclasses.replace(config, numeric_features=(NumericFeature("age", 9.0, 1.0),))
-    assert renamed.resumed(run) is renamed
+    assert renamed.with_values_of_run(run) is renamed
     with pytest.raises(bert_tf.UserError, match=r"numeric_columns \(price, now age\)"):
         renamed.check_resume(run)
 
@@ -159,19 +159,19 @@ def test_options_are_resolved(case):
     spec, config, _, (option, value) = case
     options_class = spec.config_class
     default = {"question_answering": 384}.get(spec.name, 128)
-    assert options_class().resolve().max_seq_length == default
-    given = options_class(max_seq_length=default).resolve(config)
+    assert options_class().with_trained().max_seq_length == default
+    given = options_class(max_seq_length=default).with_trained(config)
     assert given.max_seq_length == default
     assert given == dataclasses.replace(config, max_seq_length=default)
     changed = dataclasses.replace(config, **{option: value})
-    assert getattr(options_class().resolve(changed), option) == value
+    assert getattr(options_class().with_trained(changed), option) == value
 
 
 def test_options_that_require_others():
     stored = ClassificationConfig(TINY, long_documents="windows", window_pooling="max", num_texts=1)
     for values in ({"window_pooling": "max"}, {"doc_stride": 3}):
         options = ClassificationConfig(**values)  # the trained model may use windows
-        resolved = options.resolve(stored)
+        resolved = options.with_trained(stored)
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
         for refused in (
             options.resolve,

@@ -197,7 +197,7 @@ class ClassificationConfig(TaskConfig):
         values = {"numeric_columns": self.numeric_names, "dev_split": self.trained_on.dev_split}
         return {**super().fixed_values(), **values}
 
-    def resumed(self, folder):
+    def with_values_of_run(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""
         stored = self.load(folder)
         if stored is None or stored.numeric_names != self.numeric_names:

@@ -141,13 +141,13 @@ _SAVED_COLUMNS = [name for name in _LAYOUT if name != "numeric_columns"]
 _FILES = ("task_name", "tfds_name", "train_file", "dev_file", "test_file")
 
 
-def make_source(data, options, trained=None, restored=()):
+def make_source(data_options, options, trained=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationData`.
 
     `options` is a `ClassificationConfig`. `restored` names the options of the data that have the
     values of the `trained` model.
     """
-    layout = {field: getattr(data, name) for name, field in _LAYOUT.items()}
+    layout = {field: getattr(data_options, name) for name, field in _LAYOUT.items()}
     layout["numbers"] = layout["numbers"] or options.numeric_names
     if "delimiter" in restored:
         layout["saved_delimiter"] = layout.pop("delimiter")
@@ -160,56 +160,56 @@ def make_source(data, options, trained=None, restored=()):
     labels = options.labels or None
     task_type = options.task_type if trained or options.is_given("task_type") else None
     custom_only = [x for x in ("task_type", "labels", "numeric_as") if options.is_given(x)]
-    custom_only += filter(data.is_given, _LAYOUT)
-    if data.processor:
-        if given := [*filter(data.is_given, _FILES), *custom_only]:
+    custom_only += filter(data_options.is_given, _LAYOUT)
+    if data_options.processor:
+        if given := [*filter(data_options.is_given, _FILES), *custom_only]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
-        return ProcessorSource(data.processor, data.data_dir)
+        return ProcessorSource(data_options.processor, data_options.data_dir)
     if options.is_given("numeric_as") and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
-    if data.tfds_name:
-        data_set = data.tfds_name, data.tfds_data_dir
-        return TfdsSource(*data_set, task_type, labels, layout, data.split_names())
-    paths = {split: getattr(data, f"{split}_file") for split in SPLITS}
-    if not (data.task_name or any(paths.values())):
+    if data_options.tfds_name:
+        data_set = data_options.tfds_name, data_options.tfds_data_dir
+        return TfdsSource(*data_set, task_type, labels, layout, data_options.split_names())
+    paths = {split: getattr(data_options, f"{split}_file") for split in SPLITS}
+    if not (data_options.task_name or any(paths.values())):
         raise UserError(
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(data.task_name or "tsv", data.xnli_language)
+    dataset = find_task(data_options.task_name or "tsv", data_options.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
     elif custom_only:
         raise UserError(
-            f"`{custom_only[0]}` cannot be combined with `task_name={data.task_name}`, which has "
-            "fixed columns"
+            f"`{custom_only[0]}` cannot be combined with `task_name={data_options.task_name}`, "
+            "which has fixed columns"
         )
-    return FileSource(dataset, data.data_dir, paths)
+    return FileSource(dataset, data_options.data_dir, paths)
 
 
-def with_restored_columns(data, trained):
+def with_restored_columns(data_options, trained):
     """Return the options of the data with the columns of the trained model, and their names."""
-    has_files = not (data.tfds_name or data.processor)
-    is_custom = has_files and find_task(data.task_name or "tsv").layout is not None
+    has_files = not (data_options.tfds_name or data_options.processor)
+    is_custom = has_files and find_task(data_options.task_name or "tsv").layout is not None
     columns = trained.trained_on.columns if trained and is_custom else {}
-    taken = {name: value for name, value in columns.items() if not data.is_given(name)}
-    if data.header == "no":  # columns by name require a header
+    taken = {name: value for name, value in columns.items() if not data_options.is_given(name)}
+    if data_options.header == "no":  # columns by name require a header
         for name in ("text_columns", "label_column", "id_column"):
             value = taken.get(name) or ()
             if not are_numbers([value] if isinstance(value, str) else value):
                 del taken[name]
-    if taken.get("header") == "no" or data.is_given("text_columns"):
+    if taken.get("header") == "no" or data_options.is_given("text_columns"):
         taken.pop("header", None)  # `Layout.trained_header` has it
     for name, value in columns.items():
-        if data.is_given(name) and getattr(data, name) != value:
+        if data_options.is_given(name) and getattr(data_options, name) != value:
             console.info(
-                f"using `{name}={_flag_text(getattr(data, name))}`, although the model was "
+                f"using `{name}={_flag_text(getattr(data_options, name))}`, although the model was "
                 f"trained with {_flag_text(value)}"
             )
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
-    return dataclasses.replace(data, **taken), tuple(taken)
+    return dataclasses.replace(data_options, **taken), tuple(taken)
 
 
 def _flag_text(value):
@@ -303,9 +303,9 @@ def _infer_labels(train, task_type):
     return labels
 
 
-def find_dev_split(data, trained):
+def find_dev_split(data_options, trained):
     """Return the `DevSplit` of the trained model or, for a new model, of the options."""
-    fraction, split = data.dev_fraction, trained.trained_on.dev_split if trained else None
+    fraction, split = data_options.dev_fraction, trained.trained_on.dev_split if trained else None
     if trained and fraction is not None and (split is None or fraction != split.fraction):
         raise UserError(
             f"`dev_fraction={fraction:g}`: the model was trained with "
@@ -313,8 +313,8 @@ def find_dev_split(data, trained):
             "rows; use the original value or a `dev_file`"
         )
     if trained:
-        return None if data.dev_file else split
-    return None if fraction is None else DevSplit(fraction, data.dev_seed)
+        return None if data_options.dev_file else split
+    return None if fraction is None else DevSplit(fraction, data_options.dev_seed)
 
 
 def with_digest(dev_split, examples):

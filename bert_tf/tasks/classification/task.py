@@ -145,18 +145,18 @@ class TextClassifier(Task):
         return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
-        data, retrained = source.with_restored_columns(data, trained)
-        reader = source.make_source(data, options, trained, retrained)
-        dataset, dev_split = reader.dataset, source.find_dev_split(data, trained)
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+        data_options, retrained = source.with_restored_columns(data_options, trained)
+        reader = source.make_source(data_options, options, trained, retrained)
+        dataset, dev_split = reader.dataset, source.find_dev_split(data_options, trained)
         examples, labels, numeric_features = source.read_splits(
-            reader, splits, trained, data.skip_bad_rows, dev_split
+            reader, splits, trained, data_options.skip_bad_rows, dev_split
         )
         if dev_split and "dev" in examples:
             dev_split = source.with_digest(dev_split, examples["dev"])
         examples = {split: x for split, x in examples.items() if base_split(split) in splits}
         has_pairs = any(x.text_b is not None for x in itertools.chain(*examples.values()))
-        trained_on = TrainedOn(source.columns_to_save(data, reader), dev_split)
+        trained_on = TrainedOn(source.columns_to_save(data_options, reader), dev_split)
         config = options.with_model(
             pretrained,
             labels=labels,
@@ -168,10 +168,10 @@ class TextClassifier(Task):
         )
         warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
         return RunData(examples, config, reader.files, {
-            "class_weights": data.class_weights or None,
+            "class_weights": data_options.class_weights or None,
             "metrics": dataset.metrics,
-            "label_separator": data.label_separator,
-            "report": data.report,
+            "label_separator": data_options.label_separator,
+            "report": data_options.report,
         })  # fmt: skip
 
     def features(self, data, split):
@@ -204,7 +204,7 @@ class TextClassifier(Task):
     def report(self, objective, data, predictions):
         return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
 
-    def answers(self, objective, data, predictions, split):
+    def result_columns(self, objective, data, predictions, split):
         labels, separator = self.config.labels, data.options.get("label_separator", ",")
         predicted = results.label_texts(objective.decide(predictions), labels, separator)
         return predicted, labels, predictions[objective.answer_name]

@@ -49,7 +49,7 @@ class Example:
     id: str | None = None
 
 
-def make_examples(table, config, with_label=True):
+def examples_of_table(table, config, with_label=True):
     """Return the list of `Example` of a `Table`, and the names of its endings."""
     names, find, rows = header_and_rows(table)
     columns = _find_columns(table, names, find, config, with_label)
@@ -218,13 +218,15 @@ class MultipleChoice(Task):
         return BertMultipleChoice(config.bert_config, dtype)
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
         examples, endings, paths = {}, {}, []
         for split in splits:
-            path = getattr(data, f"{split}_file")
-            paths.append(find_file(split, _FILES[split], data.data_dir, path))
-            table = open_table(paths[-1], data.delimiter)
-            examples[split], endings[split] = make_examples(table, data, split != "test")
+            path = getattr(data_options, f"{split}_file")
+            paths.append(find_file(split, _FILES[split], data_options.data_dir, path))
+            table = open_table(paths[-1], data_options.delimiter)
+            examples[split], endings[split] = examples_of_table(
+                table, data_options, split != "test"
+            )
         return RunData(examples, options.with_model(pretrained), paths, {"endings": endings})
 
     def features(self, data, split):
@@ -248,7 +250,7 @@ class MultipleChoice(Task):
     def objective(self, data, pad_to_max_length=False):
         return MultipleChoiceObjective(self.model)
 
-    def answers(self, objective, data, predictions, split):
+    def result_columns(self, objective, data, predictions, split):
         choices = [str(number) for number in objective.decide(predictions)]
         return choices, data.options["endings"][split], predictions["probabilities"]
 
@@ -279,4 +281,4 @@ class MultipleChoice(Task):
 
     def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
-        return make_examples(table, MultipleChoiceData(), split != "test")[0]
+        return examples_of_table(table, MultipleChoiceData(), split != "test")[0]

@@ -84,29 +84,29 @@ class QuestionAnswering(Task):
         return {**options, "doc_stride": min(default.doc_stride, doc_stride)}
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
-        finds_threshold = data.find_null_score_diff_threshold
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+        finds_threshold = data_options.find_null_score_diff_threshold
         if finds_threshold and not options.version_2_with_negative:
             raise UserError("`find_null_score_diff_threshold` requires `version_2_with_negative`")
         is_scored = "dev" in splits or finds_threshold
         sources = {}
         if "train" in splits:
-            sources["train"] = make_source(data, "train")
+            sources["train"] = make_source(data_options, "train")
             console.info(
                 "the loss ignores padding; `pad_to_max_length` includes it, like the release"
             )
         if is_scored or "test" in splits:
-            sources["dev"] = make_source(data, "dev")
+            sources["dev"] = make_source(data_options, "dev")
         return _run_data(
             sources,
             options.with_model(pretrained),
             {
                 "finds_threshold": finds_threshold,
-                "verbose": data.verbose_logging,
-                "num_processes": data.num_processes,
+                "verbose": data_options.verbose_logging,
+                "num_processes": data_options.num_processes,
             },
             purpose="eval" if is_scored else "predict",
-            paths=[x.name for x in sources.values() if not data.tfds_name],
+            paths=[x.name for x in sources.values() if not data_options.tfds_name],
         )
 
     def run_data(self, examples, options):

@@ -23,7 +23,7 @@ class Example(NamedTuple):
     id: str
 
 
-def make_examples(table, config):
+def examples_of_table(table, config):
     """Return the list of `Example` of a `Table`."""
     names, find, rows = header_and_rows(table)
     if config.text_columns:

@@ -22,7 +22,7 @@ from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import TextStream, check_layers
-from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, make_examples
+from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, examples_of_table
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.objective import LOSS_OPTIONS, SentenceEmbeddingObjective
 from bert_tf.tasks.sentence_embedding.options import (
@@ -127,14 +127,14 @@ class SentenceEncoder(TextStream):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
         examples, paths = {}, []
         for split in splits:
-            path = getattr(data, f"{split}_file")
+            path = getattr(data_options, f"{split}_file")
             names = [f"{split}{ending}" for ending in ENDINGS]
-            paths.append(find_file(split, names, data.data_dir, path))
-            table = open_table(paths[-1], data.delimiter)
-            examples[split] = make_examples(table, data)
+            paths.append(find_file(split, names, data_options.data_dir, path))
+            table = open_table(paths[-1], data_options.delimiter)
+            examples[split] = examples_of_table(table, data_options)
         given, checkpoint = options.given_options(), pretrained.checkpoint
         if not trained:
             earlier = checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
@@ -142,7 +142,7 @@ class SentenceEncoder(TextStream):
                 options = earlier.with_options(**given)
             else:
                 options = options.with_options(**encoder_settings(checkpoint, given))
-        loss_options = {name: getattr(data, name) for name in LOSS_OPTIONS}
+        loss_options = {name: getattr(data_options, name) for name in LOSS_OPTIONS}
         return RunData(examples, options.with_model(pretrained), paths, loss_options)
 
     def features(self, data, split):
@@ -173,7 +173,7 @@ class SentenceEncoder(TextStream):
             scored.get("dev", False), is_training,
         )  # fmt: skip
 
-    def answers(self, objective, data, predictions, split):
+    def result_columns(self, objective, data, predictions, split):
         """Return the cosines of the first two texts."""
         vectors = l2_normalize(predictions["vectors"])
         cosines = np.einsum("nh,nh->n", vectors[:, 0], vectors[:, 1])
@@ -207,7 +207,8 @@ class SentenceEncoder(TextStream):
 
         Args:
           texts: a str, or an iterable of str.
-          batch_size: number of texts of the maximum length per batch; shorter ones may be more.
+          batch_size: number of texts of the maximum length per batch; a batch may have more if they
+            are shorter.
           normalize_embeddings: whether to scale the vectors to length 1.
           show_progress_bar: False for no progress bar.
           prompt_name: the name of one of `config.prompts` to put before each text.
@@ -255,7 +256,7 @@ class SentenceEncoder(TextStream):
 
     def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 1, TEXT_COLUMNS, SCORE_COLUMN)
-        return make_examples(table, SentenceEmbeddingData())
+        return examples_of_table(table, SentenceEmbeddingData())
 
     def _write_preset(self, folder):
         bert_config, prompts = self.config.bert_config, dict(self.config.prompts)

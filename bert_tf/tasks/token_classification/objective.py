@@ -244,17 +244,17 @@ def infer_run_tags(data, source, train):
     return tags
 
 
-def make_source(data):
-    if data.tfds_name:
-        features = data.word_column or "tokens", data.tag_column
-        splits = data.split_names()
-        return TfdsSentences(data.tfds_name, data.tfds_data_dir, splits, *features)
+def make_source(options):
+    if options.tfds_name:
+        features = options.word_column or "tokens", options.tag_column
+        splits = options.split_names()
+        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
     columns = {}
     for name, default in (("word_column", "0"), ("tag_column", "-1")):
-        value = getattr(data, name) or default
+        value = getattr(options, name) or default
         try:
             columns[name] = int(value)
         except ValueError:
             raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {split: getattr(data, f"{split}_file") for split in SPLITS}
-    return ColumnFiles(data.data_dir, paths, **columns)
+    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(options.data_dir, paths, **columns)

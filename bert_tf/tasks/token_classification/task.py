@@ -113,18 +113,20 @@ class TokenClassification(Task):
         return options
 
     @classmethod
-    def read_data(cls, data, options, pretrained, splits, trained=None):
-        source = make_source(data)
-        bad = {split: RowErrors(data.skip_bad_rows) for split in splits}
+    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+        source = make_source(data_options)
+        bad = {split: RowErrors(data_options.skip_bad_rows) for split in splits}
         sentences = {split: source.read(split, bad[split]) for split in splits}
         if trained:
-            tags, scheme = trained.tags.of_data(sentences.get("dev", ())), data.learn_scheme
+            tags, scheme = trained.tags.of_data(sentences.get("dev", ())), data_options.learn_scheme
             if scheme not in (None, tags.scheme):
                 raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
         else:
-            tags = infer_run_tags(data, source, sentences.get("train"))
-        if data.output_scheme and tags.scheme == "none":
-            raise UserError(f"`output_scheme={data.output_scheme}`: the tags are not entities")
+            tags = infer_run_tags(data_options, source, sentences.get("train"))
+        if data_options.output_scheme and tags.scheme == "none":
+            raise UserError(
+                f"`output_scheme={data_options.output_scheme}`: the tags are not entities"
+            )
         for split in splits:
             sentences[split] = valid_sentences(sentences[split], tags, bad[split])
             bad[split].report("invalid sentences skipped")
@@ -136,7 +138,7 @@ class TokenClassification(Task):
                     "expected one at the start of each document"
                 )
         config = options.with_model(pretrained, tags=tags)
-        run_options = {"report": data.report, "output_scheme": data.output_scheme}
+        run_options = {"report": data_options.report, "output_scheme": data_options.output_scheme}
         return RunData(sentences, config, source.files, run_options)
 
     def run_data(self, examples, options):

@@ -13,7 +13,7 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
 
-def define_pipeline_flags():
+def define_model_flags():
     define_options(ModelConfig)
     define_options(DeviceConfig)
     define_options(TaskConfig, only=("max_seq_length",))
@@ -39,11 +39,9 @@ def make_strategy():
     return bert_tf.training.make_strategy(device)
 
 
-def load(pipeline_class, **options):
+def load(task_class, **options):
     # The default depends on the model.
     length = FLAGS.max_seq_length if FLAGS["max_seq_length"].present else None
     dtype = TrainConfig(dtype=FLAGS.dtype).dtype_policy
     with make_strategy().scope():
-        return pipeline_class.from_preset(
-            model_files(), max_seq_length=length, dtype=dtype, **options
-        )
+        return task_class.from_preset(model_files(), max_seq_length=length, dtype=dtype, **options)
