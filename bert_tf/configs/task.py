@@ -1,4 +1,4 @@
-"""The options of a task: those of its data, and those of its model, saved next to the weights."""
+"""The options of a task: of its data, and of its model, which are saved next to the weights."""
 
 import dataclasses
 import functools
@@ -114,8 +114,8 @@ _REQUIRED = ("do_lower_case", "max_seq_length")
 class TaskConfig(Config):
     """Options of the task, which describe the model and are saved next to its weights.
 
-    Without a `bert_config`, it has the options that a command sets, and the others may be those of
-    a trained model.
+    Without a `bert_config`, it has the options that a command sets; `with_trained` adds the values
+    of a trained model.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.

@@ -197,7 +197,7 @@ class FineTuneConfig(RunConfig):
     Attributes:
       data: the options of the data of the task, such as `ClassificationData`.
       task: the options of the model of the task, such as `ClassificationConfig`; None for the
-        defaults or, without training, those of the trained model.
+        defaults or, without training, for the values of the trained model.
       model, train, optimizer, device: the other options.
     """
 

@@ -368,7 +368,7 @@ class Task:
         Args:
           pretrained: the `PretrainedFiles`.
           trained: the config of a fine-tuned model, or None.
-          **options: the arguments of `from_preset`. Its options are those of the config and the
+          **options: the arguments of `from_preset`, which takes the options of the config and the
             names in this signature.
         """
         return options

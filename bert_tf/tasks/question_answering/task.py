@@ -234,7 +234,7 @@ class QuestionAnswering(Task):
 def _run_data(sources, config, options, purpose="eval", paths=()):
     """Validate the questions of each split; return their `RunData`, with "summaries" of them.
 
-    `purpose` is that of "dev", see `validate_and_count`.
+    `purpose` is what the split "dev" is for, see `validate_and_count`.
     """
     checks = config.version_2_with_negative, config.by_offsets
     summaries = {

@@ -19,7 +19,7 @@ class _Module(NamedTuple):
 
 
 def encoder_settings(path, given):
-    """Return `given`, a dict of settings, with those of a sentence-transformers folder or defaults.
+    """Return `given`, a dict of settings, completed by a sentence-transformers folder or defaults.
 
     `path` is a folder or a checkpoint, or None.
     """
