@@ -49,22 +49,22 @@ class Example:
     id: str | None = None
 
 
-def examples_of_table(table, config, with_label=True):
+def examples_of_table(table, options, with_label=True):
     """Return the list of `Example` of a `Table`, and the names of its endings."""
     names, find, rows = header_and_rows(table)
-    columns = _find_columns(table, names, find, config, with_label)
+    columns = _find_columns(table, names, find, options, with_label)
     make = functools.partial(_example, columns)
-    examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
+    examples = RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
     endings = columns.ending_columns
     if len(endings) == 1:  # a column of lists
         endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))
     return examples, endings
 
 
-def _find_columns(table, names, find, config, with_label):
-    """Return the config with the names of all columns in the header, and log them."""
-    context = tuple(find([name], "context_columns") for name in config.context_columns)
-    endings = tuple(find([name], "ending_columns") for name in config.ending_columns)
+def _find_columns(table, names, find, options, with_label):
+    """Return the `MultipleChoiceData` with the names of all columns in the header, and log them."""
+    context = tuple(find([name], "context_columns") for name in options.context_columns)
+    endings = tuple(find([name], "ending_columns") for name in options.ending_columns)
     if not endings:
         matches = sorted((int(match[1]), match[0]) for match in map(_ENDING.match, names) if match)
         endings = tuple(find([name]) for _, name in matches)
@@ -81,10 +81,10 @@ def _find_columns(table, names, find, config, with_label):
             f"{table.header_place}: found the columns of endings {', '.join(endings) or '(none)'}, "
             "expected two or more, such as ending0 and ending1; name them with `ending_columns`"
         )
-    label_names = [config.label_column] if config.label_column else LABEL
-    row_id = config.id_column
+    label_names = [options.label_column] if options.label_column else LABEL
+    row_id = options.id_column
     columns = dataclasses.replace(
-        config,
+        options,
         context_columns=context or (find(CONTEXT, "context_columns"),),
         ending_columns=endings,
         label_column=find(label_names, "label_column") if with_label else None,

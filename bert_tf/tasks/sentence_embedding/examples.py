@@ -23,20 +23,20 @@ class Example(NamedTuple):
     id: str
 
 
-def examples_of_table(table, config):
+def examples_of_table(table, options):
     """Return the list of `Example` of a `Table`."""
     names, find, rows = header_and_rows(table)
-    if config.text_columns:
-        if len(config.text_columns) not in (2, 3):
+    if options.text_columns:
+        if len(options.text_columns) not in (2, 3):
             raise UserError(
-                f"`text_columns`: found {', '.join(config.text_columns)}, expected two or three "
+                f"`text_columns`: found {', '.join(options.text_columns)}, expected two or three "
                 "columns"
             )
-        texts = [find([name], "text_columns") for name in config.text_columns]
+        texts = [find([name], "text_columns") for name in options.text_columns]
     else:
         texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
         texts += filter(None, [find(TEXT_COLUMNS[2])])
-    score, row_id = config.score_column, config.id_column
+    score, row_id = options.score_column, options.id_column
     score = find([score], "score_column") if score else find(SCORE_COLUMN)
     row_id = find([row_id], "id_column") if row_id else find(ID)
     if score in table.label_names:
@@ -52,7 +52,7 @@ def examples_of_table(table, config):
         row = str(index) if row_id is None else cells[row_id]
         return Example(parts, value, row)
 
-    examples = RowErrors(config.skip_bad_rows).examples(table.name, rows, make)
+    examples = RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
     ignored = ", ".join(name for name in names if name not in used)
     # In Python, only what is ignored is worth a message.
