@@ -8,7 +8,6 @@ from keras import ops
 
 from bert_tf import TextClassifier
 from bert_tf.configs import option
-from bert_tf.configs.base import REQUIRED
 from bert_tf.configs.task import DataOptions
 from bert_tf.io import files
 from bert_tf.io.json_files import Fraction
@@ -23,7 +22,7 @@ from bert_tf.training import RunData
 class TopicsData(DataOptions):
     """Data of the task: topics."""
 
-    data_dir: str = option(REQUIRED, "Folder with the folders train, dev and test of text files.")
+    data_dir: str = option(".", "Folder with the folders train, dev and test of text files.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +66,8 @@ class TopicFinder(TextClassifier):
                     where, number = f"{path}, line {i}", str(len(examples[split]))
                     examples[split].append(Example(where, line.strip(), label=topic, id=number))
         labels = trained.labels if trained else sorted({x.label for x in examples["train"]})
-        config = options.with_model(pretrained, labels=tuple(labels), num_texts=1)
+        values = {"task_type": "classification", "labels": tuple(labels), "num_texts": 1}
+        config = options.with_model(pretrained, **values)
         return RunData(examples, config)
 
     def objective(self, data, pad_to_max_length=False):

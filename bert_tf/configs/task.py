@@ -106,16 +106,14 @@ class Vocabulary(NamedTuple):
 
 # Values of a `TaskConfig` that are saved in other files.
 _OF_FILES = ("bert_config", "vocab_file", "vocabulary")
-# Values that all versions have saved. If another is missing, it has its default.
-_REQUIRED = ("do_lower_case", "max_seq_length")
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Config):
     """Options of the task, which describe the model and are saved next to its weights.
 
-    Without a `bert_config`, it has the options that a command sets; `with_trained` adds the values
-    of a trained model.
+    Before a run has found its model, `bert_config` is None, and only the options that were given
+    count.
 
     Attributes:
       bert_config: the `BertConfig` of the encoder.
@@ -139,6 +137,11 @@ class TaskConfig(Config):
 
     # The name of the side file, "" for a task without training by a script.
     FILE: ClassVar[str] = ""
+    # Options that a run infers from its data or its pre-trained model, unless they are given. Side
+    # files of older versions may lack them.
+    INFERRED: ClassVar[tuple[str, ...]] = ()
+    # Attributes that are not saved in the side file.
+    UNSAVED: ClassVar[tuple[str, ...]] = ()
 
     # The number of texts in a sequence; `ClassificationConfig` has an attribute.
     num_texts = 1
@@ -150,12 +153,16 @@ class TaskConfig(Config):
 
     def validate(self):
         super().validate()
-        if self.bert_config:
-            self.bert_config.check_num_texts(self.num_texts)
         for i, label in enumerate(self.labels):
             check_unicode(label, f"`labels`: label {i}")
             if "".join(label.splitlines()) != label:
                 raise UserError(f"`labels`: label {i} is {label!r}, expected no line break")
+        if self.bert_config:  # else the options are not complete
+            self.validate_model()
+
+    def validate_model(self):
+        """Raise UserError for options that do not fit the model or each other."""
+        self.bert_config.check_num_texts(self.num_texts)
 
     def check_requirements(self):
         if self.bert_config:  # else `with_trained` checks
@@ -216,7 +223,7 @@ class TaskConfig(Config):
         values = {"do_lower_case": self.do_lower_case}
         for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
-            if self._applies(field) and name not in (*_OF_FILES, *EXTRA_SETTINGS):
+            if self._applies(field) and name not in (*_OF_FILES, *self.UNSAVED, *EXTRA_SETTINGS):
                 entries = hasattr(value, "_asdict")
                 values |= to_json_value(value) if entries else {name: to_json_value(value)}
         return {**values, **extra_settings(self.tokenizer_settings)}
@@ -225,14 +232,16 @@ class TaskConfig(Config):
     def from_json(cls, values, **others):
         """Return the config for the values of a side file; `others` are additional attributes."""
         read = {}
-        for name, hint in hints_of(cls).items():
+        for field in dataclasses.fields(cls):
+            name, hint = field.name, hints_of(cls)[field.name]
             kind = json_files.unwrap_annotation(hint)[0]
-            if name in _OF_FILES:
+            if name in (*_OF_FILES, *cls.UNSAVED):
                 continue
+            is_option = field.metadata.get("help") and not field.metadata["requires"]
             if hasattr(kind, "_fields"):
                 json_files.check(values, kind)
                 read[name] = from_json_value(values, kind)
-            elif name in values or name in _REQUIRED:
+            elif name in values or (is_option and name not in cls.INFERRED):
                 json_files.check(values, {name: hint})
                 read[name] = from_json_value(values[name], hint)
         return cls(given=(), **others, **read)
@@ -283,11 +292,11 @@ class TaskConfig(Config):
 
     def check_resume(self, folder):
         """Raise UserError if a run in `folder` has different `fixed_values`, such as the model."""
-        stored = self.load(folder)
-        if stored is None:
+        earlier = self.load(folder)
+        if earlier is None:
             return
         new_values = self.fixed_values()
-        for name, old in stored.fixed_values().items():
+        for name, old in earlier.fixed_values().items():
             if old == new_values[name]:
                 continue
             values = ""
@@ -300,8 +309,8 @@ class TaskConfig(Config):
 
     def save_changes(self, folder):
         """Save a new or changed config."""
-        stored = self.load(folder)
-        if stored is None or self.to_json() != stored.to_json():
+        earlier = self.load(folder)
+        if earlier is None or self.to_json() != earlier.to_json():
             self.save(folder)
 
 

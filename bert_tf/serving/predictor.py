@@ -76,16 +76,15 @@ class Predictor:
           UserError: if the model does not exist or does not take text.
         """
         # Imported on use, because the tasks import this package.
-        from bert_tf.tasks.registry import exported_tasks
+        from bert_tf.tasks.registry import Task, exported_tasks
 
         if isinstance(model, (str, os.PathLike)):
             self._load(model)
         else:
             self._trace(model)
         self.inputs, self._batch_size = tuple(self._signature), batch_size
-        task_class, _ = exported_tasks().get(self.metadata["task"], (None, {}))
-        self.answer = task_class.answer if task_class else all_outputs
-        self.table_columns = task_class.table_columns if task_class else dict
+        task_class, _ = exported_tasks().get(self.metadata["task"], (Task, {}))
+        self.answer, self.table_columns = task_class.answer, task_class.table_columns
 
     def _load(self, path):
         self.path = find_version(path := files.expand_home(path))

@@ -23,7 +23,7 @@ from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
-from bert_tf.configs.task import DataOptions, TaskConfig, check_length
+from bert_tf.configs.task import TaskConfig, check_length
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.configs.train import (
     BatchConfig,
@@ -109,6 +109,8 @@ class Task:
     # Further options of `fit` and `evaluate`, for `RunData.options`.
     fit_options: tuple[str, ...] = ()
     evaluate_options: tuple[str, ...] = ()
+    # Options of `from_preset` that are not options of the config.
+    preset_options: tuple[str, ...] = ()
     # The names of exported models, if not `name`, with the options that distinguish them.
     exported: ClassVar[dict[str, dict]] = {}
     # A noun for the training examples in messages, and the split that a run predicts.
@@ -254,11 +256,6 @@ class Task:
         return _restore, (type(self), self.model, self.config, *arguments)
 
     @classmethod
-    def from_config(cls: type[_Task], config: TaskConfig, dtype: str | None = None) -> _Task:
-        """Create the object with random weights."""
-        return cls(cls.make_model(config, dtype), config)
-
-    @classmethod
     def from_preset(
         cls: type[_Task],
         preset: str | os.PathLike | PretrainedFiles,
@@ -301,7 +298,7 @@ class Task:
         trained = config_class.load(pretrained.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        values = cls.preset_config(pretrained, trained, **given)
+        values = cls.preset_config(pretrained, trained, given)
         if not trained:
             longest = pretrained.bert_config.max_position_embeddings
             values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
@@ -318,11 +315,11 @@ class Task:
         strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
         quantized = None
         with strategy.scope():
-            task = cls.from_config(config, dtype)
+            model = cls.make_model(config, dtype)
             if load_weights:
-                values = {**task.model.get_config(), "dtype": dtype, "bert": None, "name": None}
-                quantized = load_quantized(pretrained.folder, type(task.model), values)
-                task = cls(quantized, config) if quantized else task
+                values = {**model.get_config(), "dtype": dtype, "bert": None, "name": None}
+                quantized = load_quantized(pretrained.folder, type(model), values)
+            task = cls(quantized or model, config)
         if quantized and trained and trained.labels != config.labels:
             raise UserError(
                 f"`labels`: expected {abbreviate(trained.labels, 9)} as in the quantized model"
@@ -351,25 +348,24 @@ class Task:
     def _check_preset_options(cls, options):
         """Raise UserError for names that are not options of `from_preset`."""
         of_config = [x.name for x in dataclasses.fields(cls.config_class) if x.metadata.get("help")]
-        known = {*of_config, *inspect.signature(cls.preset_config).parameters}
+        known = {*of_config, *cls.preset_options}
         of_script = [x.name for x in dataclasses.fields(cls.data_class)] if cls.data_class else ()
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
             if name in {*of_script, *cls.fit_options}:
-                script = TASK_CONFIG_FILES[cls.config_class.FILE]
-                other = "`fit`" if name in cls.fit_options else script
+                is_of_fit = name in cls.fit_options
+                other = "`fit`" if is_of_fit else TASK_CONFIG_FILES[cls.config_class.FILE]
                 raise UserError(f"`{name}` is an option of {other}, not of {owner}")
-            raise unknown_option(name, known - {"pretrained", "trained", "options"}, owner)
+            raise unknown_option(name, known, owner)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, **options):
+    def preset_config(cls, pretrained, trained, options):
         """Return the attributes of the config that `from_preset` sets, a dict.
 
         Args:
           pretrained: the `PretrainedFiles`.
           trained: the config of a fine-tuned model, or None.
-          **options: the arguments of `from_preset`, which takes the options of the config and the
-            names in this signature.
+          options: dict of the given options of `from_preset`.
         """
         return options
 
@@ -570,8 +566,10 @@ class Task:
         count, size = self.num_train_examples(data), config.batch_size
         if count is not None and count < size:
             raise UserError(f"`batch_size={size}`: found only {count} {self.unit}")
+        names = {x.name for x in dataclasses.fields(self.data_class)} & data.options.keys()
+        data_options = self.data_class(**{name: data.options[name] for name in names})
         run_config = FineTuneConfig(
-            config.output_dir, DataOptions(), data.config, train=train,
+            config.output_dir, data_options, data.config, train=train,
             optimizer=optimizer_config, do_train=True,
         )  # fmt: skip
         data.config.check_folder(config.output_dir)

@@ -265,4 +265,4 @@ def resolve_settings(vocab_file=None, **given):
 def extra_settings(settings):
     """Return the settings other than `do_lower_case` that differ from the release."""
     release = resolve_settings(do_lower_case=settings["do_lower_case"])
-    return {name: value for name, value in settings.items() if value != release[name]}
+    return {name: value for name, value in settings.items() if value != release.get(name, value)}

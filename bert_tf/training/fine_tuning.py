@@ -72,7 +72,7 @@ def _with_trained_values(config, earlier, trained, config_class):
     model = dataclasses.replace(model, **used)
     if trained:
         known = task.to_flags().items()
-        used |= {x: y for x, y in known if not (options.is_given(x) or isinstance(y, list))}
+        used |= {x: y for x, y in known if not (options.is_given(x) or x in task.INFERRED)}
     if used:
         values = (f"{name}={value}" for name, value in used.items())
         console.info("from %s: %s", config.output_dir, ", ".join(values))
@@ -118,7 +118,8 @@ class FineTuning(Run):
     def _make_objective(self):
         train, config = self.config.train, self.data.config
         if not self.is_fit:
-            self.task = self.task_class.from_config(config, train.dtype_policy)
+            model = self.task_class.make_model(config, train.dtype_policy)
+            self.task = self.task_class(model, config)
         return self.task.objective(self.data, train.pad_to_max_length)
 
     def prepare(self):

@@ -17,6 +17,7 @@ from bert_tf.tasks.classification.options import (
     ClassificationData,
     NumericFeature,
 )
+from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tasks.registry import TASKS, load_config
 from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.tokenization.vocabulary import check_vocabulary
@@ -167,6 +168,13 @@ def test_options_are_resolved(case):
     assert getattr(options_class().with_trained(changed), option) == value
 
 
+def test_options_are_checked_with_those_of_the_trained_model():
+    trained = QuestionAnsweringConfig(TINY, max_seq_length=12, max_query_length=4)
+    assert QuestionAnsweringConfig(max_seq_length=9).with_trained(trained).max_query_length == 4
+    with pytest.raises(bert_tf.UserError, match=r"`max_seq_length=7`: expected more than"):
+        QuestionAnsweringConfig(max_seq_length=7).with_trained(trained)
+
+
 def test_options_that_require_others():
     stored = ClassificationConfig(TINY, long_documents="windows", window_pooling="max", num_texts=1)
     for values in ({"window_pooling": "max"}, {"doc_stride": 3}):
@@ -174,7 +182,7 @@ def test_options_that_require_others():
         resolved = options.with_trained(stored)
         assert (resolved.window_pooling, resolved.max_windows) == ("max", 16)
         for refused in (
-            options.resolve,
+            options.with_trained,
             lambda values=values: ClassificationConfig(TINY, **values),
         ):
             with pytest.raises(bert_tf.UserError, match=r"` requires `long_documents=windows`"):

@@ -108,6 +108,7 @@ class ClassificationConfig(TaskConfig):
     """
 
     FILE = "classifier.json"
+    INFERRED = ("labels", "task_type", "numeric_as")
 
     labels: tuple[str, ...] = option(
         (),
@@ -171,9 +172,10 @@ class ClassificationConfig(TaskConfig):
         super().validate()
         if self.labels:
             check_labels(self.labels)
-        if self.bert_config and self.numeric_as != "vector" and not self.numeric_features:
-            raise UserError(f"`numeric_as={self.numeric_as}` requires `numeric_columns`")
-        if self.bert_config and self.num_texts == 2 and self.windows:
+
+    def validate_model(self):
+        super().validate_model()
+        if self.num_texts == 2 and self.windows:
             raise UserError(
                 "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
                 "only be truncated"
@@ -194,12 +196,13 @@ class ClassificationConfig(TaskConfig):
         return tuple(x.name for x in self.numeric_features)
 
     def fixed_values(self):
-        values = {"numeric_columns": self.numeric_names, "dev_split": self.trained_on.dev_split}
-        return {**super().fixed_values(), **values}
+        # The columns first, because without them another option differs, too.
+        columns, split = {"numeric_columns": self.numeric_names}, self.trained_on.dev_split
+        return {**columns, **super().fixed_values(), "dev_split": split}
 
     def with_values_of_run(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""
-        stored = self.load(folder)
-        if stored is None or stored.numeric_names != self.numeric_names:
+        earlier = self.load(folder)
+        if earlier is None or earlier.numeric_names != self.numeric_names:
             return self
-        return dataclasses.replace(self, numeric_features=stored.numeric_features)
+        return dataclasses.replace(self, numeric_features=earlier.numeric_features)

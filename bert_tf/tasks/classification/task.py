@@ -98,6 +98,7 @@ class TextClassifier(Task):
     config_class, data_class = ClassificationConfig, ClassificationData
     arguments = ("texts", "labels", "sample_weight")
     fit_options = ("class_weight",)
+    preset_options = ("num_classes", "num_texts")
     # By the task type.
     objectives: ClassVar = OBJECTIVES
     exported: ClassVar = {name: {"task_type": name} for name in OBJECTIVES}
@@ -118,17 +119,13 @@ class TextClassifier(Task):
         )  # fmt: skip
 
     @classmethod
-    def preset_config(
-        cls,
-        pretrained,
-        trained,
-        labels=None,
-        num_classes=None,
-        num_texts=None,
-        task_type=None,
-        **options,
-    ):
+    def preset_config(cls, pretrained, trained, options):
+        labels, num_classes, num_texts, task_type = map(
+            options.get, ("labels", "num_classes", "num_texts", "task_type")
+        )
         checkpoint = pretrained.checkpoint
+        if "numeric_as" in options and not (trained and trained.numeric_features):
+            raise UserError("`numeric_as` requires `numeric_columns`")
         if num_classes is not None:
             if labels is not None:
                 raise UserError("`labels` cannot be combined with `num_classes`")
@@ -142,12 +139,13 @@ class TextClassifier(Task):
         labels = _choose_labels(labels, task_type, trained, checkpoint)
         if num_texts is None:
             num_texts = trained.num_texts if trained else 1
-        return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
+        values = {"num_texts": num_texts, "task_type": task_type, "labels": labels}
+        return {name: x for name, x in options.items() if name != "num_classes"} | values
 
     @classmethod
     def read_data(cls, data_options, options, pretrained, splits, trained=None):
-        data_options, retrained = source.with_restored_columns(data_options, trained)
-        reader = source.make_source(data_options, options, trained, retrained)
+        data_options, restored = source.with_restored_columns(data_options, trained)
+        reader = source.make_source(data_options, options, trained, restored)
         dataset, dev_split = reader.dataset, source.find_dev_split(data_options, trained)
         examples, labels, numeric_features = source.read_splits(
             reader, splits, trained, data_options.skip_bad_rows, dev_split

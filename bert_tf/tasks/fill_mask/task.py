@@ -37,6 +37,8 @@ _MASKED = records.pretraining_schema(has_next_sentence=False)
 class FillMaskConfig(TaskConfig):
     """The config of `FillMask`; `num_best` is the number of words to predict for each [MASK]."""
 
+    UNSAVED = ("num_best",)
+
     num_best: Positive = 5
 
     @property
@@ -172,7 +174,7 @@ class FillMask(TextStream):
     """
 
     name = "fill_mask"
-    config_class = FillMaskConfig
+    config_class, preset_options = FillMaskConfig, FillMaskConfig.UNSAVED
     arguments = ("texts",)
     fit_options, evaluate_options = ("masked_lm_prob", "seed"), ("masked_lm_prob",)
     pretrained_head, uses_all_weights = "cls/predictions/", False
@@ -187,10 +189,6 @@ class FillMask(TextStream):
     @staticmethod
     def make_model(config, dtype=None):
         return BertPretrainer(config.bert_config, dtype)
-
-    @classmethod
-    def preset_config(cls, pretrained, trained, num_best=None, **options):
-        return options if num_best is None else {**options, "num_best": num_best}
 
     def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size, **options: Any) -> list:
         """Return the best words for each [MASK], as a pipeline of transformers does.

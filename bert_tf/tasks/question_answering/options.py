@@ -83,8 +83,8 @@ class QuestionAnsweringConfig(TaskConfig):
     def by_offsets(self):
         return self.answer_alignment == "offsets"
 
-    def validate(self):
-        super().validate()
+    def validate_model(self):
+        super().validate_model()
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             raise UserError(
                 f"`max_seq_length={self.max_seq_length}`: expected more than "

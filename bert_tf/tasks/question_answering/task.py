@@ -72,7 +72,7 @@ class QuestionAnswering(Task):
         return BertSpanLabeler(config.bert_config, dtype=dtype)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, **options):
+    def preset_config(cls, pretrained, trained, options):
         if trained or "doc_stride" in options:
             return options
         default, limit = QuestionAnsweringConfig, pretrained.bert_config.max_position_embeddings

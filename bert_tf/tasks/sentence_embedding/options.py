@@ -88,6 +88,8 @@ class SentenceEmbeddingConfig(TaskConfig):
     """
 
     FILE = "sentence_encoder.json"
+    INFERRED = ("pooling", "normalize", "truncate_dim", "prompt")
+    UNSAVED = ("prompts", "include_prompt")
 
     pooling: str = option(
         "mean",

@@ -109,6 +109,7 @@ class SentenceEncoder(TextStream):
     config_class, data_class = SentenceEmbeddingConfig, SentenceEmbeddingData
     arguments = ("texts", "scores")
     fit_options = LOSS_OPTIONS
+    preset_options = ("prompts", "include_prompt")
     uses_all_weights = False
     activation = "linear"
     make_servable = staticmethod(sentence_embedding_servable)
@@ -121,9 +122,7 @@ class SentenceEncoder(TextStream):
         return SentenceEmbeddingModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, prompts=None, include_prompt=None, **options):
-        values = {"prompts": prompts, "include_prompt": include_prompt}
-        options |= {name: value for name, value in values.items() if value is not None}
+    def preset_config(cls, pretrained, trained, options):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
@@ -137,9 +136,9 @@ class SentenceEncoder(TextStream):
             examples[split] = examples_of_table(table, data_options)
         given, checkpoint = options.given_options(), pretrained.checkpoint
         if not trained:
-            earlier = checkpoint and SentenceEmbeddingConfig.load(pretrained.config_folder)
-            if earlier:
-                options = earlier.with_options(**given)
+            pretrained_config = checkpoint and cls.config_class.load(pretrained.config_folder)
+            if pretrained_config:
+                options = pretrained_config.with_options(**given)
             else:
                 options = options.with_options(**encoder_settings(checkpoint, given))
         loss_options = {name: getattr(data_options, name) for name in LOSS_OPTIONS}

@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from bert_tf import console
-from bert_tf.configs.base import option
+from bert_tf.configs.base import option, to_json_value
 from bert_tf.configs.task import FileOptions, TaskConfig, TfdsOptions, check_labels
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Positive
@@ -144,6 +144,9 @@ class TokenClassificationConfig(TaskConfig):
     @property
     def stride(self):
         return self.doc_stride or max(1, self.window_size // 2)
+
+    def to_json(self):
+        return {**to_json_value(self.tags), **super().to_json()}  # the tags first
 
     def fixed_values(self):
         # First, because a different scheme also changes the labels.

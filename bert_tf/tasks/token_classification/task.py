@@ -77,7 +77,7 @@ class TokenClassification(Task):
 
     name = "token_classification"
     config_class, data_class = TokenClassificationConfig, TokenClassificationData
-    fit_options = ("class_weight",)
+    fit_options, preset_options = ("class_weight",), ("labels", "scheme")
     unit = "sequences"
     make_servable = staticmethod(token_classification_servable)
     answer = staticmethod(token_classification_answer)
@@ -88,7 +88,9 @@ class TokenClassification(Task):
         return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, labels=None, scheme=None, **options):
+    def preset_config(cls, pretrained, trained, options):
+        options = dict(options)
+        labels, scheme = (options.pop(name, None) for name in cls.preset_options)
         if scheme not in (None, "iob2", "iobes", "io", "none") or (scheme and labels is None):
             raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none, with `labels`")
         if labels is not None:

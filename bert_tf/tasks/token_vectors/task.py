@@ -43,6 +43,8 @@ class TokenVectorsConfig(TaskConfig):
         for the mean over each word's tokens.
     """
 
+    UNSAVED = ("layers", "layer_combination", "layer_weights", "words")
+
     layers: tuple[int, ...] = (-1,)
     layer_combination: str | None = option(None, None, choices=LAYER_COMBINATIONS)
     layer_weights: tuple[float, ...] | None = None
@@ -101,7 +103,7 @@ class TokenVectors(TextStream):
     """
 
     name = "encoder"
-    config_class = TokenVectorsConfig
+    config_class, preset_options = TokenVectorsConfig, TokenVectorsConfig.UNSAVED
     make_servable = staticmethod(encoder_servable)
     answer = staticmethod(encoder_answer)
     config: TokenVectorsConfig
@@ -109,15 +111,6 @@ class TokenVectors(TextStream):
     @staticmethod
     def make_model(config, dtype=None):
         return BertModel(config.bert_config, dtype=dtype)
-
-    @classmethod
-    def preset_config(
-        cls, pretrained, trained, layers=None, layer_combination=None, layer_weights=None,
-        words=None, **options,
-    ):  # fmt: skip
-        values = {"layers": layers, "layer_combination": layer_combination, "words": words,
-                  "layer_weights": layer_weights}  # fmt: skip
-        return options | {name: value for name, value in values.items() if value is not None}
 
     def __init__(self, model: BertModel, config: TokenVectorsConfig):
         super().__init__(model, config)
