@@ -42,15 +42,15 @@ _LOCKED: set[str] = set()
 
 
 @contextlib.contextmanager
-def exclusive_directory(output_dir, workers=None, is_training=True):
+def exclusive_directory(output_dir, engine=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
-    With several `workers`, the chief locks it. Locking a folder again in the same process has no
-    effect. Before training, partial files of killed processes are removed. After a UserError, a new
-    folder is removed if nothing was written to it.
+    With several workers of an `engine`, the chief locks it. Locking a folder again in the same
+    process has no effect. Before training, partial files of killed processes are removed. After a
+    UserError, a new folder is removed if nothing was written to it.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
-    if folder in _LOCKED or (workers is not None and not workers.is_chief):
+    if folder in _LOCKED or (engine is not None and not engine.is_chief):
         yield
         return
     is_new = not files.exists(output_dir)

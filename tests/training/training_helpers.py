@@ -99,7 +99,7 @@ def mirrored(count):
 
 def make_adam(loop, rate=1e-3):
     """Return an optimizer for a `Loop`."""
-    with loop.strategy.scope():
+    with loop.engine.scope():
         return optimization.AdamWeightDecay(rate)
 
 
@@ -125,13 +125,13 @@ def run(
     """
     loop = training.Loop(
         lambda: PretrainingObjective(config(dropout), dtype),
-        strategy or one_device(),
+        training.Engine(strategy or one_device()),
         str(output_dir),
         init,
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
     train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    with loop.strategy.scope():
+    with loop.engine.scope():
         optimizer = optimizer(schedule)
     loop.train(data or Batches(), optimizer, steps, train_config, SomeBatches())
     return loop
