@@ -528,8 +528,6 @@ class Task:
         Returns:
           The `keras.callbacks.History`.
         """
-        if keras.backend.backend() != "tensorflow":
-            raise UserError("`output_dir` requires the TensorFlow backend of Keras")
         if not self.config_class.FILE:
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress

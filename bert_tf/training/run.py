@@ -40,6 +40,7 @@ class Run:
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
+            engine.check(train)
             check_batch_size(train.train_batch_size, engine.num_devices, batch_argument, parts)
         self.config, self.model, self.engine = config, model, engine
         self.folder = config.output_dir

@@ -100,6 +100,11 @@ class TensorFlowEngine:
         """Return a dataset whose batches Keras' `fit` can divide over the devices."""
         return dataset
 
+    def check(self, config):
+        """Warn about options of a `TrainConfig` that have no effect on these devices."""
+        if config.xla is not None and self._is_tpu:
+            console.warning("`xla` has no effect on a TPU, which always compiles with it")
+
     def prepare(self, objective, optimizer, config, num_train_steps):
         """Build the optimizer and the function that makes steps.
 
@@ -110,8 +115,6 @@ class TensorFlowEngine:
           num_train_steps: the number of steps of the run.
         """
         model = objective.model
-        if config.xla is not None and self._is_tpu:
-            console.warning("`xla` has no effect on a TPU, which always compiles with it")
         xla = self.compiles(config.xla, num_train_steps)
         model.skip_padding &= self.can_skip_padding(xla)
         with self.scope():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -97,6 +98,13 @@ def mirrored(count):
     )
 
 
+def make_engine(strategy=None):
+    """Return an engine for a strategy, by default one device; on JAX for all devices."""
+    if keras.backend.backend() == "jax":
+        return training.Engine.make()
+    return training.Engine(strategy or one_device())
+
+
 def make_adam(loop, rate=1e-3):
     """Return an optimizer for a `Loop`."""
     with loop.engine.scope():
@@ -125,7 +133,7 @@ def run(
     """
     loop = training.Loop(
         lambda: PretrainingObjective(config(dropout), dtype),
-        training.Engine(strategy or one_device()),
+        make_engine(strategy),
         str(output_dir),
         init,
     )
