@@ -16,10 +16,10 @@ the checkpoint with the best accuracy predicts the labels of another table:
       --output_dir=/tmp/reviews
 """
 
-from bert_tf.cli.flags import make_main, run
+from bert_tf.cli.flags import TRAINING_BACKENDS, make_main, run
 from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationData
 
 main = make_main("classification", ClassificationData, ClassificationConfig)
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

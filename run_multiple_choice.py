@@ -15,10 +15,10 @@ Your own table, with other column names:
       --output_dir=/tmp/choices
 """
 
-from bert_tf.cli.flags import make_main, run
+from bert_tf.cli.flags import TRAINING_BACKENDS, make_main, run
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceConfig, MultipleChoiceData
 
 main = make_main("multiple_choice", MultipleChoiceData, MultipleChoiceConfig)
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

@@ -11,7 +11,7 @@ Tag other files with the trained model:
     python run_ner.py --test_file=new.txt --do_predict --output_dir=/tmp/ner
 """
 
-from bert_tf.cli.flags import make_main, run
+from bert_tf.cli.flags import TRAINING_BACKENDS, make_main, run
 from bert_tf.tasks.token_classification.options import (
     TokenClassificationConfig,
     TokenClassificationData,
@@ -20,4 +20,4 @@ from bert_tf.tasks.token_classification.options import (
 main = make_main("token_classification", TokenClassificationData, TokenClassificationConfig)
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

@@ -19,7 +19,14 @@ Train a model from scratch on many files:
 from absl import flags
 
 import bert_tf
-from bert_tf.cli.flags import TOKENIZER_FLAGS, command_line, define_options, from_flags, run
+from bert_tf.cli.flags import (
+    TOKENIZER_FLAGS,
+    TRAINING_BACKENDS,
+    command_line,
+    define_options,
+    from_flags,
+    run,
+)
 from bert_tf.cli.tensorflow_start import keep_freed_memory
 from bert_tf.configs.pretraining import FINE_TUNING_ONLY, PretrainingConfig
 
@@ -35,4 +42,4 @@ def main():
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

@@ -14,10 +14,10 @@ Pairs with a similarity score, with other column names:
       --do_eval --output_dir=/tmp/similarity
 """
 
-from bert_tf.cli.flags import make_main, run
+from bert_tf.cli.flags import TRAINING_BACKENDS, make_main, run
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig, SentenceEmbeddingData
 
 main = make_main("sentence_embedding", SentenceEmbeddingData, SentenceEmbeddingConfig)
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

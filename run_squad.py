@@ -14,10 +14,10 @@ Answer other questions with the trained model:
       --output_dir=/tmp/squad
 """
 
-from bert_tf.cli.flags import make_main, run
+from bert_tf.cli.flags import TRAINING_BACKENDS, make_main, run
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig, QuestionAnsweringData
 
 main = make_main("question_answering", QuestionAnsweringData, QuestionAnsweringConfig)
 
 if __name__ == "__main__":
-    run(main)
+    run(main, backends=TRAINING_BACKENDS)

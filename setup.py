@@ -132,6 +132,8 @@ setup(
         "beam": ["apache-beam>=2.60"],
         # Data files in Excel format.
         "excel": ["openpyxl>=3.1"],
+        # KERAS_BACKEND=jax. A GPU or a TPU requires jax[cuda13] or jax[tpu].
+        "jax": ["jax>=0.10"],
         # hf://OWNER/NAME.
         "hub": ["huggingface_hub>=0.30"],
         # Makes create_pretraining_data.py twice as fast.

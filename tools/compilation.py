@@ -26,8 +26,8 @@ from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
 from bert_tf.training.checkpointing import weights
 from bert_tf.training.pretraining import PretrainingObjective
-from bert_tf.training.step import LossScale, make_train_step
-from bert_tf.training.strategy import check_batch_size
+from bert_tf.training.run import check_batch_size
+from bert_tf.training.tensorflow_engine import LossScale, make_train_step
 from tools.compilers import memory_limit
 
 # Options of `from_preset` and columns of `fit` for each task.
@@ -96,7 +96,7 @@ class Step:
           UserError: if the step cannot be compiled.
         """
         parts, compiler = self._config.gradient_accumulation_steps, self._compiler
-        check_batch_size(batch_size, self._replicas, "train_batch_size", parts)
+        check_batch_size(batch_size, compiler.count, "train_batch_size", parts)
         size = batch_size if self._is_jax else batch_size // compiler.count
         with _naming_layers():
             text, compile = self._program(

@@ -62,7 +62,7 @@ def main():
     given = {x: getattr(options, x) for x in _OPTIONS if options.is_given(x)}
     encoder = pretrained.load(bert_tf.SentenceEncoder, **given)
     if FLAGS.rerank_model:
-        with bert_tf.training.strategy.model_strategy(encoder.model).scope():
+        with bert_tf.training.Engine.of(encoder.model).scope():
             reranker = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)
         reranker.rank("", [], label=FLAGS.rerank_label)  # checks the label
     if FLAGS.export_dir:

@@ -6,6 +6,7 @@ all others ends in "(bert_tf)".
 
 import dataclasses
 import gc
+import importlib.util
 import inspect
 import os
 import re
@@ -30,6 +31,9 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+# The backends of Keras on which the scripts train.
+TRAINING_BACKENDS = ("tensorflow", "jax")
 
 
 def as_flags(message):
@@ -68,6 +72,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
                     raise UserError(
                         f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
                     )
+                if backend == "jax" and importlib.util.find_spec("jax") is None:
+                    raise UserError("KERAS_BACKEND=jax: JAX is not installed; see docs/devices.md")
                 tensorflow_start.import_tensorflow()
             _check_paths()
             main()

@@ -353,15 +353,13 @@ class FitInput(_RecordInput):
         return batches.repeat()
 
 
-def length_multiple(strategy, xla, max_seq_length):
-    """Return the multiple to pad batches to; None for `max_seq_length`.
+def length_multiple(max_seq_length, is_compiled):
+    """Return the multiple to pad batches to.
 
-    A TPU compiles the step for a single length. XLA on a GPU compiles it once per length, so only
-    four lengths are used. In all other cases, multiples of 8 suit the kernels.
+    XLA compiles the step once per length, so only four lengths are used. In all other cases,
+    multiples of 8 suit the kernels.
     """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return None
-    return max(8, -(-max_seq_length // 32) * 8) if xla else 8
+    return max(8, -(-max_seq_length // 32) * 8) if is_compiled else 8
 
 
 def _local_rows(batch_size, context):

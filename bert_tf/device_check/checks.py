@@ -22,10 +22,10 @@ from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
 from bert_tf.training.checkpointing import weights
+from bert_tf.training.engine import Engine
 from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining import PretrainingObjective
-from bert_tf.training.step import LossScale, make_train_step
-from bert_tf.training.strategy import use_all_devices
+from bert_tf.training.tensorflow_engine import LossScale, make_train_step
 
 # Outputs of the release, see tests/golden/README.md.
 RECORDED = pathlib.Path(__file__).parent / "recorded"
@@ -241,7 +241,9 @@ class Checks:
                     keras.utils.set_random_seed(0)
                     output_dir = os.path.join(folder, name)
                     loop = Loop(
-                        lambda: PretrainingObjective(self._config), self.strategy, output_dir
+                        lambda: PretrainingObjective(self._config),
+                        Engine(self.strategy),
+                        output_dir,
                     )
                     data = input_pipeline.TrainingInput(
                         [path], records.PRETRAINING, _SIZES, batch_size, 0
@@ -321,7 +323,7 @@ class JaxChecks:
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
         expected = self._train("float32")
-        use_all_devices()
+        Engine.default()  # uses all devices from now on
         for dtype in self.dtypes:
             yield check_steps("", self._train(dtype), expected, dtype, self.kind)
 

@@ -161,12 +161,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def weights(self):
-        """The trained weights by name: a dict of `tf.Variable`."""
+        """The trained weights by name: a dict of variables (`tf.Variable` on TensorFlow)."""
         return dict(zip(self._names, map(_native, self._trainable_variables), strict=True))
 
     @property
     def slots(self):
-        """The moments: a dict from "NAME/adam_m" and "NAME/adam_v" to `tf.Variable`."""
+        """The moments: a dict from "NAME/adam_m" and "NAME/adam_v" to variables, as `weights`."""
         return {
             f"{name}/{slot}": _native(variable)
             for slot, variables in zip(self.slot_names, self._slots, strict=True)
@@ -175,7 +175,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def step(self):
-        """The step counter, a `tf.Variable`."""
+        """The step counter, a variable as in `weights`."""
         return _native(self._iterations)
 
     def learning_rate_at(self, step):
@@ -364,7 +364,9 @@ class LAMB(AdamWeightDecay):
 
 
 def _native(variable):
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    """Return the `tf.Variable` of a Keras variable on TensorFlow; other backends have none."""
+    is_wrapped = _IS_TENSORFLOW and isinstance(variable, keras.Variable)
+    return variable.value if is_wrapped else variable
 
 
 def _as_tensor(value):

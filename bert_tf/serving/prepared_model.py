@@ -15,7 +15,7 @@ from bert_tf.modeling.layer_states import is_quantized
 from bert_tf.modeling.models import BertPretrainer
 from bert_tf.tokenization.graph import GraphTokenizer, HostTokenizer
 from bert_tf.tokenization.graph_normalization import row_indices
-from bert_tf.training.strategy import predict_on_batch
+from bert_tf.training.engine import Engine
 
 # Smaller variables (norms, biases) stay in float32; they are 0.1 % of all weights.
 _MIN_QUANTIZED_SIZE = 4096
@@ -185,7 +185,7 @@ def _through_numpy(model):
     specs = keras.tree.flatten(model.output)
 
     def predict(*values):
-        outputs = predict_on_batch(model, dict(zip(names, values, strict=True)))
+        outputs = Engine.of(model).predict_on_batch(model, dict(zip(names, values, strict=True)))
         return tuple(keras.tree.flatten(outputs))
 
     def call(inputs, of_windows=False):

@@ -33,13 +33,12 @@ from bert_tf.configs.train import (
     TrainConfig,
 )
 from bert_tf.data.containers import iterate_texts, split_last
-from bert_tf.data.input_pipeline import FitInput, length_multiple
+from bert_tf.data.input_pipeline import FitInput
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
 from bert_tf.modeling.objective_model import RATE_CALLBACKS
-from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.serving.predictor import all_outputs
 from bert_tf.tokenization import FullTokenizer
@@ -48,16 +47,10 @@ from bert_tf.tokenization.vocabulary import check_vocabulary, to_text
 from bert_tf.training import checkpointing, results
 from bert_tf.training.callbacks import AddScores, CheckLoss
 from bert_tf.training.checkpointing import is_lower_better
+from bert_tf.training.engine import Engine
 from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.objective import RunData, concatenate
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
-from bert_tf.training.strategy import (
-    default_strategy,
-    fill_batches,
-    model_strategy,
-    num_devices,
-    use_xla,
-)
 
 _Task = TypeVar("_Task", bound="Task")
 
@@ -311,10 +304,8 @@ class Task:
             config.do_lower_case,
             pretrained.config,
         )
-        has_scope = tf.distribute.has_strategy()
-        strategy = tf.distribute.get_strategy() if has_scope else default_strategy()
         quantized = None
-        with strategy.scope():
+        with Engine.default().scope():
             model = cls.make_model(config, dtype)
             if load_weights:
                 values = {**model.get_config(), "dtype": dtype, "bert": None, "name": None}
@@ -389,7 +380,7 @@ class Task:
         given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
         default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
-        with model_strategy(self.model).scope():
+        with Engine.of(self.model).scope():
             self.model.compile(optimizer or default, **given)
         self._compile_arguments, self._default_optimizer, self._fit_key = given, default, None
 
@@ -521,7 +512,7 @@ class Task:
                 variable.assign(keras.ops.zeros_like(variable))
             return
         self.model.objective = objective
-        with model_strategy(self.model).scope():
+        with Engine.of(self.model).scope():
             self._default_optimizer = make_optimizer(optimizer_config, num_steps)
             self.model.compile(self._default_optimizer, **self._compile_arguments)
         self._fit_key = key
@@ -539,8 +530,6 @@ class Task:
         Returns:
           The `keras.callbacks.History`.
         """
-        if keras.backend.backend() != "tensorflow":
-            raise UserError("`output_dir` requires the TensorFlow backend of Keras")
         if not self.config_class.FILE:
             raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
         options.pop("verbose", None)  # the loop logs its progress
@@ -575,7 +564,7 @@ class Task:
         data.config.check_folder(config.output_dir)
         run_config.check_model(data.config.bert_config)
         run = FineTuning(
-            type(self), run_config, data, model_strategy(self.model),
+            type(self), run_config, data, Engine.of(self.model),
             PretrainedFiles(None, None, None, None), task=self, callbacks=callbacks,
         )  # fmt: skip
         skip_padding = self.model.skip_padding
@@ -587,10 +576,9 @@ class Task:
 
     def _batches(self, records, objective, config):
         """Return the results of `FitInput.batches`, with the number of steps in between."""
-        strategy, limit = model_strategy(self.model), self.config.max_seq_length
+        engine, limit = Engine.of(self.model), self.config.max_seq_length
         features, serialized = records
-        is_compiled = use_xla(None, strategy) or keras.backend.backend() == "jax"
-        row_multiple = num_devices() if objective.compares_replicas else 1
+        row_multiple = engine.row_multiple if objective.compares_replicas else 1
         size = min(config.batch_size, len(serialized))
         if size < row_multiple:
             raise UserError(
@@ -607,11 +595,11 @@ class Task:
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
             row_multiple=row_multiple,
-            length_multiple=length_multiple(strategy, is_compiled, limit),
+            length_multiple=engine.length_multiple(limit, engine.compiles()),
             masking=features.masking,
             **features.record_format(self.config.bert_config),
         ).batches(None if self.model.steps_per_execution == 1 else num_steps)
-        return fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
+        return engine.fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
 
     def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
@@ -699,7 +687,7 @@ class Task:
         The function may depend on the config.
         """
         key = key or function
-        arguments = function, self.model, model_strategy(self.model), schema, lengths
+        arguments = function, self.model, Engine.of(self.model), schema, lengths
         name, settings = function.__qualname__, (key, self.config, schema, lengths)
         return self._cache.get(self.model, name, settings, lambda: BatchRunner(*arguments))
 
@@ -717,7 +705,7 @@ class Task:
 
         def make():
             config = dataclasses.replace(self.config, **changes)
-            skip_padding = can_skip_padding(model_strategy(self.model))
+            skip_padding = Engine.of(self.model).can_skip_padding()
             serving_config = ServingConfig(dtype=None, skip_padding=skip_padding)
             servable = self.make_servable(self.model, config, serving_config, **(options or {}))
             return serving.Predictor(servable)

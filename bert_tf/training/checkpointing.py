@@ -32,6 +32,8 @@ _FIELDS = {
 }
 
 _RUN_STATE = "bert_tf/"
+# Name of a state of dropout, before its number.
+_SEED = "seed_"
 
 # Excludes partial files of killed processes, such as model.ckpt-9.tmp-123.index.
 _NAME = re.compile(r"model\.ckpt-(\d+)\.index$")
@@ -42,15 +44,15 @@ _LOCKED: set[str] = set()
 
 
 @contextlib.contextmanager
-def exclusive_directory(output_dir, workers=None, is_training=True):
+def exclusive_directory(output_dir, engine=None, is_training=True):
     """Lock a folder for this process; UserError if another process trains there.
 
-    With several `workers`, the chief locks it. Locking a folder again in the same process has no
-    effect. Before training, partial files of killed processes are removed. After a UserError, a new
-    folder is removed if nothing was written to it.
+    With several workers of an `engine`, the chief locks it. Locking a folder again in the same
+    process has no effect. Before training, partial files of killed processes are removed. After a
+    UserError, a new folder is removed if nothing was written to it.
     """
     folder = output_dir if "://" in output_dir else os.path.realpath(output_dir)
-    if folder in _LOCKED or (workers is not None and not workers.is_chief):
+    if folder in _LOCKED or (engine is not None and not engine.is_chief):
         yield
         return
     is_new = not files.exists(output_dir)
@@ -72,9 +74,9 @@ def exclusive_directory(output_dir, workers=None, is_training=True):
 
 
 def weights(model, trainable_only=False):
-    """Return the model's (trainable) weights: a dict from release names to `tf.Variable`."""
+    """Return the model's (trainable) weights: a dict from release names to Keras variables."""
     return {
-        name: variable.value
+        name: variable
         for name, variable in checkpoints.weights(model).items()
         if variable.trainable or not trainable_only
     }
@@ -84,7 +86,7 @@ def run_state(model, optimizer, loss_scale=None):
     """Return all variables that a resumed run needs, by name."""
     weight_ids = set(map(id, model.weights))
     seeds = [v for v in model.variables if id(v) not in weight_ids]
-    state = {f"seed_{i}": v.value for i, v in enumerate(seeds)}
+    state = {f"{_SEED}{i}": v for i, v in enumerate(seeds)}
     if loss_scale is not None:
         state |= loss_scale.variables
     state = {_RUN_STATE + name: variable for name, variable in state.items()}
@@ -116,6 +118,7 @@ def save(output_dir, variables, training_settings=None, keep=KEEP):
     step = int(variables["global_step"].numpy())
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
+    values["global_step"] = np.int64(step)  # int32 on JAX
     values |= {
         _RUN_STATE + name: _encode(value) for name, value in (training_settings or {}).items()
     }
@@ -251,6 +254,11 @@ def restore(prefix, variables, only_check=False):
     if missing:
         console.warning("%s has no %s; reinitialized", prefix, abbreviate(missing))
         variables = {name: v for name, v in variables.items() if name not in missing}
+    seeds = {name: v for name, v in variables.items() if name.startswith(_RUN_STATE + _SEED)}
+    others = {name for name, v in seeds.items() if source.tensor(name).dtype != v.dtype}
+    if others:
+        console.warning("%s is from another backend of Keras: dropout starts over", prefix)
+        variables = {name: v for name, v in variables.items() if name not in others}
     for name, variable in variables.items():
         shape = source.shapes.get(name)
         if shape != tuple(variable.shape):

@@ -13,9 +13,9 @@ from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training import checkpointing
 from bert_tf.training.callbacks import EpochCallbacks
+from bert_tf.training.engine import Engine
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
-from bert_tf.training.strategy import make_strategy, use_xla
 
 # The names of the feature files, as in the release.
 _STEMS = {"train": "train", "dev": "eval", "test": "predict"}
@@ -55,9 +55,9 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     config.check_model(pretrained.bert_config)
     _ = pretrained.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
-    strategy = make_strategy(config.device)
+    engine = Engine.make(config.device)
     data = task_class.read_data(config.data, config.task, pretrained, config.splits, trained)
-    return FineTuning(task_class, config, data, strategy, pretrained, command_line).run()
+    return FineTuning(task_class, config, data, engine, pretrained, command_line).run()
 
 
 def _with_trained_values(config, earlier, trained, config_class):
@@ -85,9 +85,16 @@ class FineTuning(Run):
     locks_evaluation = True  # which may write features
 
     def __init__(
-        self, task_class, config, data, strategy, pretrained, command_line=None, task=None,
+        self,
+        task_class,
+        config,
+        data,
+        engine,
+        pretrained,
+        command_line=None,
+        task=None,
         callbacks=(),
-    ):  # fmt: skip
+    ):
         """Check the `RunData` against the options.
 
         `task` is an object with its initial weights, None to make it. With it, Keras `callbacks`
@@ -95,7 +102,7 @@ class FineTuning(Run):
         """
         self.is_fit, self.callbacks = task is not None, callbacks
         argument = "batch_size" if self.is_fit else "train_batch_size"
-        super().__init__(config, pretrained, strategy, data.files, command_line, argument)
+        super().__init__(config, pretrained, engine, data.files, command_line, argument)
         self.task_class, self.data, self.task = task_class, data, task
         data.config = data.config.with_values_of_run(self.folder)
         self.config = dataclasses.replace(config, task=data.config)  # with what the data say
@@ -128,13 +135,14 @@ class FineTuning(Run):
         if config.do_train:
             self.num_steps = self._num_train_steps()
         if not train.pad_to_max_length:
-            xla = config.do_train and use_xla(train.xla, self.strategy, self.num_steps)
+            xla = train.xla if config.do_train else False
+            is_compiled = self.engine.compiles(xla, self.num_steps)
             length = task_config.max_seq_length
-            self.length_multiple = input_pipeline.length_multiple(self.strategy, xla, length)
+            self.length_multiple = self.engine.length_multiple(length, is_compiled)
         if train.bucket_by_length and self.length_multiple is None:
             console.warning("`bucket_by_length` has no effect on batches of `max_seq_length`")
         if config.do_train:  # last, because predictions read the config
-            self.workers.chief_first(lambda: task_config.save_changes(self.folder))
+            self.engine.chief_first(lambda: task_config.save_changes(self.folder))
         elif not train.best_metric:
             checkpointing.log_best_checkpoint(self.folder)
 
@@ -145,8 +153,8 @@ class FineTuning(Run):
             features = self.task.features(self.data, split)
             cache = self._caches[split] = FeatureCache(path, features)
             if self._must_rebuild(split, cache):
-                self.workers.chief_first(cache.rebuild)
-                if not self.workers.is_chief:
+                self.engine.chief_first(cache.rebuild)
+                if not self.engine.is_chief:
                     cache.check()
             if cache.stale_reason:
                 raise UserError(f"{path} was made from different data: {cache.stale_reason}")
@@ -166,7 +174,7 @@ class FineTuning(Run):
         """Return whether to rebuild the features; all workers must call this together."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(cache.key[:10], 16))
-        stale_share, mean_key = self.workers.mean(float(bool(cache.stale_reason)), key)
+        stale_share, mean_key = self.engine.mean(float(bool(cache.stale_reason)), key)
         if mean_key != key:
             raise UserError(f"{cache.path}: the workers have different data or options")
         if 0 < stale_share < 1:
@@ -214,7 +222,7 @@ class FineTuning(Run):
 
     def evaluate_and_predict(self):
         config, train, data, task = self.config, self.config.train, self.data, self.task
-        folder, task_config = self.folder if self.workers.is_chief else None, data.config
+        folder, task_config = self.folder if self.engine.is_chief else None, data.config
         evaluations = {}
         for split in data.examples:
             base = base_split(split)

@@ -1,8 +1,7 @@
-"""`Loop`: an objective with its weights on the devices of a strategy, which trains and predicts."""
+"""`Loop`: an objective with its weights on the devices of an engine, which trains and predicts."""
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import os
 import signal
@@ -17,13 +16,10 @@ from bert_tf.checkpoints.release import check_path
 from bert_tf.configs.train import TrainConfig
 from bert_tf.errors import Stopped, UserError, not_finite
 from bert_tf.io import files
-from bert_tf.modeling.token_layout import can_skip_padding
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
 from bert_tf.training.objective import concatenate
-from bert_tf.training.step import LossScale, make_run_steps, make_train_step
-from bert_tf.training.strategy import Workers, on_all_replicas, use_xla
 
 # Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
@@ -118,19 +114,19 @@ class Report:
 
 
 class Loop:
-    """Trains, evaluates and predicts with one objective on one strategy.
+    """Trains, evaluates and predicts with one objective on one engine.
 
     Attributes:
       objective: the `training.Objective`, and `model` its Keras model.
       step: the step of the weights.
       checkpoint: the path of the newest checkpoint in `output_dir`, None without one.
-      workers: the `strategy.Workers`.
+      engine: the `training.Engine`.
     """
 
     def __init__(
         self,
         make_objective,
-        strategy,
+        engine,
         output_dir,
         init_checkpoint=None,
         must_be_trained=False,
@@ -144,7 +140,7 @@ class Loop:
 
         Args:
           make_objective: function without arguments that returns the `training.Objective`.
-          strategy: a `tf.distribute.Strategy`.
+          engine: a `training.Engine`.
           output_dir: folder of the run's checkpoints and summaries.
           init_checkpoint: a release checkpoint, another run's checkpoint, or a Hugging Face folder.
           must_be_trained: whether all weights must be loaded, as for evaluation and prediction.
@@ -154,15 +150,15 @@ class Loop:
         Raises:
           UserError: if a checkpoint does not fit the model, or a required one is missing.
         """
-        self.strategy, self.output_dir = strategy, check_path(output_dir, "output_dir")
-        self.workers, self.preemption = Workers(strategy), PreemptionHandler()
+        self.engine, self.output_dir = engine, check_path(output_dir, "output_dir")
+        self.preemption = PreemptionHandler()
         self._eval_writers = {}
         self._end_training()
-        with self.workers.watched(), strategy.scope():
+        with engine.watched(), engine.scope():
             self.objective = make_objective()
         self.model = self.objective.model
-        self.model.skip_padding = can_skip_padding(
-            strategy, reads_padding=self.objective.reads_padding
+        self.model.skip_padding = engine.can_skip_padding(
+            reads_padding=self.objective.reads_padding
         )
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
@@ -186,9 +182,10 @@ class Loop:
         return newest is not None
 
     def _end_training(self):
-        """Free what belongs to one `train`: the moments need twice the memory of the weights."""
+        """Free what belongs to one `train`."""
+        self.engine.release()
         self.data = self.eval_data = self.config = self.epochs = self.best = None
-        self.optimizer = self.num_train_steps = self.run_steps = self.state = self.settings = None
+        self.optimizer = self.num_train_steps = self.settings = None
 
     def load_best(self, metric):
         """Load the best checkpoint by a metric; UserError if the run has none."""
@@ -202,7 +199,7 @@ class Loop:
 
         Args:
           data: endless batches, a `data.input_pipeline.TrainingInput`.
-          optimizer: a new optimizer of `bert_tf.optimization`, made in the scope of the strategy.
+          optimizer: a new optimizer of `bert_tf.optimization`, made in the scope of the engine.
             A learning rate that is a function is called once, when the step is traced; it may read
             a `tf.Variable`.
           num_train_steps: the step to stop at.
@@ -217,9 +214,9 @@ class Loop:
         """
         with (
             contextlib.ExitStack() as stack,
-            exclusive_directory(self.output_dir, self.workers),
+            exclusive_directory(self.output_dir, self.engine),
             self.preemption,
-            self.workers.watched(),
+            self.engine.watched(),
         ):
             stack.callback(self._end_training)
             self.data, self.optimizer, self.num_train_steps = data, optimizer, num_train_steps
@@ -237,7 +234,7 @@ class Loop:
                 early = " and was stopped early" if self._is_stopped_early else ""
                 console.info("training: nothing to do, the run is at step %d%s", self.step, early)
                 # Old checkpoints remain if the process was killed in its last `_save`.
-                self.workers.chief_first(
+                self.engine.chief_first(
                     lambda: checkpointing.remove_old(self.output_dir, self.step)
                 )
             else:
@@ -257,34 +254,23 @@ class Loop:
         self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
 
     def _make_steps(self):
-        """Build the optimizer and the function that makes steps."""
-        config, strategy, model, optimizer = self.config, self.strategy, self.model, self.optimizer
+        """Build the optimizer, prepare the engine, and collect the settings of the run."""
+        config, optimizer = self.config, self.optimizer
         if not isinstance(optimizer, AdamWeightDecay):
             found = type(optimizer).__name__
             raise UserError(f"`optimizer`: found {found}, expected one of bert_tf.optimization")
         for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
             if getattr(optimizer, name):
                 raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
-        if config.xla is not None and isinstance(strategy, tf.distribute.TPUStrategy):
-            console.warning("`xla` has no effect on a TPU, which always compiles with it")
-        xla = use_xla(config.xla, strategy, self.num_train_steps)
-        model.skip_padding &= can_skip_padding(strategy, xla)
         self.check_resume(optimizer, config)
-        with strategy.scope():
-            optimizer.build(checkpointing.weights(model, trainable_only=True))
-            loss_scale = LossScale.of(model)
-            config = dataclasses.replace(config, xla=xla)
-            step = make_train_step(self.objective, optimizer, config, loss_scale)
-        self.run_steps = make_run_steps(step, self.objective, strategy, loss_scale)
-        # All variables of a checkpoint, and the settings that are saved with them.
-        self.state = checkpointing.run_state(model, optimizer, loss_scale)
+        self.engine.prepare(self.objective, optimizer, config, self.num_train_steps)
         self.settings = checkpointing.settings_of_run(
             self.objective, self.data, optimizer, config.num_frozen_layers
         )
 
     def _resume(self):
         """Load the state of the newest checkpoint, and compare this run with it."""
-        if self._restore(self.output_dir, self.state):
+        if self._restore(self.output_dir, self.engine.state()):
             checkpointing.check_training_settings(self.checkpoint, self.settings)
         if self.best:
             self.best.rewind(self.step)
@@ -292,7 +278,7 @@ class Loop:
             if self.step < self.num_train_steps or not self.best.has_seen(self.step):
                 self.best.use_data(self.eval_data.identity)
         files_key = self.data.identity[2] % 2**40 if self.data.identity else 0
-        mean_step, mean_key = self.workers.mean(self.step, files_key)
+        mean_step, mean_key = self.engine.mean(self.step, files_key)
         if mean_key != files_key:
             raise UserError("`input_file`: the workers see different files")
         if mean_step != self.step:
@@ -306,7 +292,7 @@ class Loop:
         """Train until the last step, early stopping or a signal."""
         last_step, size = self.num_train_steps, self.data.batch_size
         console.info("training: step %d to %d, %d examples each", self.step, last_step, size)
-        report = Report(self.output_dir, self.step, last_step, size, self.workers.is_chief)
+        report = Report(self.output_dir, self.step, last_step, size, self.engine.is_chief)
         with contextlib.closing(report.writer):
             for sums, first_bad in self._host_loops():
                 must_stop = self._must_stop()
@@ -334,13 +320,9 @@ class Loop:
         if first_step:
             # The chief counts the records if necessary; the others read its file.
             cache = os.path.join(self.output_dir, "records" + files.RECORD_COUNTS)
-            self.workers.chief_first(lambda: data.load_counts(cache))
+            self.engine.chief_first(lambda: data.load_counts(cache))
             data.load_counts(cache)
-        batches = iter(
-            self.strategy.distribute_datasets_from_function(
-                lambda context: data.batches(first_step, context)
-            )
-        )
+        batches = self.engine.batches(data, first_step)
         max_steps = 1  # until the speed is measured
         while not self._is_done:
             step = self.step
@@ -350,16 +332,15 @@ class Loop:
                 stops.append(self.epochs.end)
             steps = min(max_steps, config.iterations_per_loop, min(stops) - step)
             start = time.monotonic()
-            sums, first_bad = self.run_steps(batches, tf.constant(steps))
-            sums = {name: float(value) for name, value in sums.items()}
-            (seconds,) = self.workers.mean((time.monotonic() - start) / steps)
+            sums, first_bad = self.engine.run_steps(batches, steps)
+            (seconds,) = self.engine.mean((time.monotonic() - start) / steps)
             max_steps = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
             self.step += steps
-            yield sums, step + int(first_bad) + 1 if first_bad >= 0 else None
+            yield sums, step + first_bad + 1 if first_bad >= 0 else None
 
     def _must_stop(self):
         """Return whether any worker received a signal, so that all stop at the same step."""
-        return self.workers.mean(float(bool(self.preemption.signal)))[0] > 0
+        return self.engine.mean(float(bool(self.preemption.signal)))[0] > 0
 
     @property
     def _is_stopped_early(self):
@@ -383,8 +364,8 @@ class Loop:
         return not_finite(name, value, step, f"; {last}")
 
     def _save(self):
-        self.workers.chief_first(
-            lambda: checkpointing.save(self.output_dir, self.state, self.settings)
+        self.engine.chief_first(
+            lambda: checkpointing.save(self.output_dir, self.engine.state(), self.settings)
         )
         self.checkpoint = checkpointing.latest(self.output_dir)
 
@@ -402,7 +383,7 @@ class Loop:
             return True
         if self.best and self._is_due(self.config.eval_steps):
             return self.best.has_seen(self.step)
-        return self.workers.mean(float(self._has_curves()))[0] == 1
+        return self.engine.mean(float(self._has_curves()))[0] == 1
 
     def _evaluate(self, must_stop=False):
         """Evaluate and call the callbacks at the end of an epoch, if due; stop after a signal."""
@@ -417,7 +398,7 @@ class Loop:
             if self.best:
                 weights = checkpointing.weights(self.model)
                 weights["global_step"] = self.optimizer.step
-                self.best.update(results, weights, self.workers.is_chief)
+                self.best.update(results, weights, self.engine.is_chief)
         if self._ends_epoch:
             self.epochs.finish(results)
         if must_stop or (results and self._must_stop()):
@@ -425,13 +406,7 @@ class Loop:
 
     @functools.cached_property
     def _predict_step(self):
-        objective = self.objective
-
-        def replica_step(batch):
-            predictions = objective.predictions(objective.model(batch, training=False), batch)
-            return {**predictions, "is_real_example": batch["is_real_example"]}
-
-        return on_all_replicas(replica_step, self.strategy)
+        return self.engine.predict_step(self.objective)
 
     def predict(self, data, description, total=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
@@ -444,17 +419,12 @@ class Loop:
           total: number of examples, if known.
         """
         progress = console.ProgressLog(description, "examples", total=total)
-        with self.workers.watched():
-            batches = self.strategy.distribute_datasets_from_function(data.batches)
-            if not isinstance(self.strategy, tf.distribute.TPUStrategy):
-                # Trace once for all shapes; the first batch alone would be traced with its own.
-                self._predict_step.get_concrete_function(batches.element_spec)
-            for batch in batches:
-                values = {name: x.numpy() for name, x in self._predict_step(batch).items()}
+        with self.engine.watched():
+            for values in self.engine.predict(self._predict_step, data):
                 real = values.pop("is_real_example").astype(bool)
                 progress.add(int(real.sum()))
                 # Several workers predict together, so no worker may stop alone.
-                if self.preemption.signal and not self.workers.is_multi_worker:
+                if self.preemption.signal and not self.engine.is_multi_worker:
                     self.preemption.stop(self.step)
                 yield {name: value[real] for name, value in values.items()}
         progress.done()
@@ -480,7 +450,7 @@ class Loop:
 
     def write_curves(self, results, name="eval"):
         """Write results, which include `global_step`, to the curves `name`, on the chief."""
-        if not self.workers.is_chief:
+        if not self.engine.is_chief:
             return
         if name not in self._eval_writers:
             folder = os.path.join(self.output_dir, name)

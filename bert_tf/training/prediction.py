@@ -1,20 +1,15 @@
-"""Run a function on features in memory: in batches of similar length, on all replicas."""
+"""Run a function on features in memory: in batches of similar length, on all devices."""
 
-import functools
 import itertools
 import operator
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
-from bert_tf.data.input_pipeline import length_multiple
 from bert_tf.errors import UserError
-from bert_tf.modeling.token_layout import can_skip_padding
-from bert_tf.training.strategy import Workers, on_all_replicas, predict_on_batch
 
 _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 
@@ -42,40 +37,31 @@ class BatchRunner:
     for each new shape, so their batches are full and padded to the maximum length.
     """
 
-    def __init__(self, function, model, strategy, schema, lengths):
+    def __init__(self, function, model, engine, schema, lengths):
         """Create a runner.
 
         Args:
           function: function from (outputs of the model, batch) to a dict of tensors (B, ...).
           model: a Keras model, or a function with the same arguments.
-          strategy: the single-process `tf.distribute.Strategy` of the model.
+          engine: the single-process `training.Engine` of the model.
           schema: the schema of the features, see `data.records`.
           lengths: the lengths in the schema.
         """
-        if Workers(strategy).is_multi_worker:
+        if engine.is_multi_worker:
             raise UserError(SINGLE_PROCESS_MESSAGE)
-        self._function, self._model, self._strategy = function, model, strategy
         self._schema, self._lengths = schema, lengths
-        self._num_replicas = strategy.num_replicas_in_sync
-        self._multiple = length_multiple(strategy, False, lengths["S"])
-        # Other backends would compile more shapes, and a masked word takes as long as many tokens.
-        is_tensorflow = keras.backend.backend() == "tensorflow"
-        self._has_larger_batches = is_tensorflow and self._multiple and "P" not in lengths
-        self._step = self._step_of_one = self._run_on_host
-        if is_tensorflow:
-            # If shapes may vary, a single trace covers all of them.
-            any_shape = {
-                name: tf.TensorSpec([None] * (1 + len(x.shape({}))), _TYPES[x.dtype])
-                for name, x in schema.items()
-            }
-            # For a single row, skipping padding takes more time.
-            self._step, self._step_of_one = (
-                on_all_replicas(
-                    functools.partial(self._run_replica, skip_padding),
-                    strategy, any_shape if self._multiple else None,
-                )
-                for skip_padding in (can_skip_padding(strategy), False)
-            )  # fmt: skip
+        self._num_replicas = engine.num_devices
+        self._multiple = engine.length_multiple(lengths["S"], False)
+        # A masked word takes as long as many tokens.
+        is_any_size = engine.has_any_batch_size and "P" not in lengths
+        self._has_larger_batches = is_any_size and self._multiple
+        # If shapes may vary, a single trace covers all of them.
+        any_shape = {
+            name: tf.TensorSpec([None] * (1 + len(x.shape({}))), _TYPES[x.dtype])
+            for name, x in schema.items()
+        }
+        spec = any_shape if self._multiple else None
+        self._step, self._step_of_one = engine.compute_steps(function, model, spec)
 
     def run(self, items, batch_size, description, unit="texts", bytes_per_row=0):
         """Yield (item, dict of its output arrays) for each pair (item, features), read lazily.
@@ -120,20 +106,6 @@ class BatchRunner:
             for i, value in enumerate(values):
                 batch[name][(i, *map(slice, value.shape))] = value
         return batch
-
-    def _run_replica(self, skip_padding, batch):
-        """Run the function on this replica's rows; every replica receives the whole `batch`."""
-        if self._num_replicas > 1:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            batch = {
-                name: tf.gather(tf.stack(tf.split(values, self._num_replicas)), replica)
-                for name, values in batch.items()
-            }
-        outputs = self._model(batch, training=False, skip_padding=skip_padding)
-        return self._function(outputs, batch)
-
-    def _run_on_host(self, batch):
-        return self._function(predict_on_batch(self._model, batch), batch)
 
 
 def run_in_order(rows, run_batch, key, window_size, num_tokens, min_rows, max_rows):

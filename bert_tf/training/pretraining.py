@@ -16,10 +16,10 @@ from bert_tf.io import files
 from bert_tf.modeling import BertPretrainer
 from bert_tf.tokenization.settings import resolve_settings
 from bert_tf.tokenization.vocabulary import check_vocabulary, vocabulary_text
+from bert_tf.training.engine import Engine
 from bert_tf.training.objective import Objective, argmax
 from bert_tf.training.results import write_eval_results
 from bert_tf.training.run import Run
-from bert_tf.training.strategy import make_strategy
 
 # Keeps the loss of a batch without predictions finite, as in the release.
 _EPSILON = {"masked_lm": 1e-5, "next_sentence": 0.0}
@@ -126,8 +126,8 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     config.check_model(pretrained.bert_config)
     data = PretrainingData(config, pretrained)
     data.check()
-    strategy = make_strategy(config.device)
-    return Pretraining(config, data, strategy, pretrained, command_line).run().get("eval")
+    engine = Engine.make(config.device)
+    return Pretraining(config, data, engine, pretrained, command_line).run().get("eval")
 
 
 class Pretraining(Run):
@@ -135,8 +135,8 @@ class Pretraining(Run):
 
     locks_evaluation = False  # another process may evaluate during training
 
-    def __init__(self, config, data, strategy, pretrained, command_line):
-        super().__init__(config, pretrained, strategy, data.paths, command_line)
+    def __init__(self, config, data, engine, pretrained, command_line):
+        super().__init__(config, pretrained, engine, data.paths, command_line)
         self.data = data
         self._new_files = {}
 
@@ -153,7 +153,7 @@ class Pretraining(Run):
         return self._make_loop(lambda: PretrainingObjective(*arguments))
 
     def prepare(self):
-        self.workers.chief_first(lambda: files.write_texts(self._new_files))
+        self.engine.chief_first(lambda: files.write_texts(self._new_files))
 
     def training_data(self):
         data = self.data
@@ -166,7 +166,7 @@ class Pretraining(Run):
             return {}
         results = self.loop.evaluate(self.data.evaluation)
         path = os.path.join(self.folder, "eval_results.txt")
-        self.workers.chief_first(lambda: write_eval_results(path, results))
+        self.engine.chief_first(lambda: write_eval_results(path, results))
         return {"eval": results}
 
 

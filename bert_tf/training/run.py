@@ -13,12 +13,11 @@ import bert_tf
 from bert_tf import console
 from bert_tf.checkpoints.warm_start import weight_files
 from bert_tf.data import records
-from bert_tf.errors import UserError
+from bert_tf.errors import UserError, counted
 from bert_tf.io import files, json_files
 from bert_tf.optimization.create import OPTIMIZERS, make_optimizer
 from bert_tf.training.checkpointing import exclusive_directory, latest
 from bert_tf.training.loop import Loop
-from bert_tf.training.strategy import Workers, check_batch_size
 
 
 class Run:
@@ -37,7 +36,7 @@ class Run:
         self,
         config,
         pretrained,
-        strategy,
+        engine,
         data_files,
         command_line,
         batch_argument="train_batch_size",
@@ -47,9 +46,10 @@ class Run:
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
-            check_batch_size(train.train_batch_size, strategy, batch_argument, parts)
-        self.config, self.pretrained, self.strategy = config, pretrained, strategy
-        self.folder, self.workers = config.output_dir, Workers(strategy)
+            engine.check(train)
+            check_batch_size(train.train_batch_size, engine.num_devices, batch_argument, parts)
+        self.config, self.pretrained, self.engine = config, pretrained, engine
+        self.folder = config.output_dir
         self.data_files, self.command_line = data_files, command_line
         self.loop = None
         self.paths = data_files  # the files of records
@@ -59,9 +59,9 @@ class Run:
         config, metric = self.config, self.config.train.best_metric
         with contextlib.ExitStack() as stack:
             if config.do_train or self.locks_evaluation:
-                stack.enter_context(exclusive_directory(self.folder, self.workers, config.do_train))
+                stack.enter_context(exclusive_directory(self.folder, self.engine, config.do_train))
             # The chief checks before the other workers read checkpoints.
-            self.workers.chief_first(self.check_folder)
+            self.engine.chief_first(self.check_folder)
             self.loop = self.make_loop()
             names = self.loop.objective.metric_names
             if metric and metric not in names:
@@ -72,7 +72,7 @@ class Run:
             elif metric:
                 self.loop.load_best(metric)
             self.prepare()
-            digests = self.workers.chief_first(self._start_run_json)
+            digests = self.engine.chief_first(self._start_run_json)
             with records.naming_bad_records(self.paths):
                 if config.do_train:
                     self._train()
@@ -80,7 +80,7 @@ class Run:
                     if metric:
                         self.loop.load_best(metric)
                 metrics = self.evaluate_and_predict()
-            self.workers.chief_first(
+            self.engine.chief_first(
                 lambda: finish_run_json(self.folder, self.command_line, metrics, digests)
             )
             return metrics
@@ -89,9 +89,7 @@ class Run:
         """Set the seed and return the `Loop`; `options` are its further arguments."""
         if not options.get("is_loaded"):
             keras.utils.set_random_seed(self.config.train.seed)
-        return Loop(
-            make_objective, self.strategy, self.folder, self.pretrained.checkpoint, **options
-        )
+        return Loop(make_objective, self.engine, self.folder, self.pretrained.checkpoint, **options)
 
     def _start_run_json(self):
         return start_run_json(self.config, self.data_files, self.pretrained, self.command_line)
@@ -99,9 +97,22 @@ class Run:
     def _train(self):
         """Train; the optimizer and the data are local, so that they are freed before evaluation."""
         data, num_steps, eval_data, epochs = self.training_data()
-        with self.workers.watched(), self.strategy.scope():
+        with self.engine.watched(), self.engine.scope():
             optimizer = make_optimizer(self.config.optimizer, num_steps)
         self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
+
+
+def check_batch_size(batch_size, num_devices, argument, parts):
+    """Raise UserError if a training batch does not divide over the devices and into `parts`."""
+    unit = num_devices * parts
+    if batch_size % unit:
+        below = batch_size // unit * unit
+        nearest = f"{below} or {below + unit}" if below else f"{unit}"
+        accumulation = f" with `gradient_accumulation_steps={parts}`" if parts > 1 else ""
+        raise UserError(
+            f"`{argument}={batch_size}`: expected a multiple of {unit} for "
+            f"{counted(num_devices, 'replica')}{accumulation}; use {nearest}"
+        )
 
 
 FILE = "run.json"

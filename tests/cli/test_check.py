@@ -88,9 +88,9 @@ def test_the_command(run_script, tmp_path, monkeypatch, capsys):
 
 
 def test_other_backends_are_refused(root):
-    done = python_process(root / "run_ner.py", "--output_dir=x", KERAS_BACKEND="jax")
+    done = python_process(root / "predict.py", "--model=x", KERAS_BACKEND="jax")
     assert done.returncode == 1
-    assert done.stderr == "run_ner.py: error: KERAS_BACKEND=jax: expected tensorflow; unset it\n"
+    assert done.stderr == "predict.py: error: KERAS_BACKEND=jax: expected tensorflow; unset it\n"
 
 
 @pytest.mark.slow

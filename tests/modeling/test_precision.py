@@ -67,7 +67,7 @@ def state_after_steps(dtype=None, dropout=0.0, steps=4, **options):
 )
 def test_the_same_steps_on_two_devices(tmp_path, common, changes, atol, monkeypatch):
     # With a larger scale, the first step overflows on one device, but not its halves on two.
-    monkeypatch.setattr(training.step, "INITIAL_SCALE", 2.0**10)
+    monkeypatch.setattr(training.tensorflow_engine, "INITIAL_SCALE", 2.0**10)
     for name, options in (("plain", common), ("changed", {**common, **changes})):
         keras.utils.set_random_seed(7)
         strategy = mirrored(2) if "strategy" in options else None
@@ -132,9 +132,9 @@ def make(weight, **options):
 def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     bias_correction, monkeypatch
 ):
-    monkeypatch.setattr(training.step, "GROWTH_STEPS", 3)
-    monkeypatch.setattr(training.step, "INITIAL_SCALE", 8.0)
-    scale = training.step.LossScale()
+    monkeypatch.setattr(training.tensorflow_engine, "GROWTH_STEPS", 3)
+    monkeypatch.setattr(training.tensorflow_engine, "INITIAL_SCALE", 8.0)
+    scale = training.tensorflow_engine.LossScale()
     optimizer, weight = make([1.0, 2.0], bias_correction=bias_correction)
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
 

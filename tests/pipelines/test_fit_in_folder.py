@@ -102,16 +102,13 @@ def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
         ({"eval_steps": 1}, "`eval_steps`.*`validation_data`"),
         ({"compile": ("sgd",)}, "`compile`"),
         ({"dtype": "float64"}, "dtype=float64"),
-        ({"backend": "jax"}, "`output_dir`.*TensorFlow"),
     ],
 )
-def test_what_cannot_be_combined(encoder_folder, tmp_path, monkeypatch, options, named):
+def test_what_cannot_be_combined(encoder_folder, tmp_path, options, named):
     options = dict(options)
     classifier = make(encoder_folder, dtype=options.pop("dtype", None))
     if "compile" in options:
         classifier.compile(*options.pop("compile"))
-    if backend := options.pop("backend", None):
-        monkeypatch.setattr(keras.backend, "backend", lambda: backend)
     with pytest.raises(bert_tf.UserError, match=named):
         classifier.fit(TEXTS, LABELS, **{"output_dir": str(tmp_path / "run"), **options})
     assert not (tmp_path / "run").exists()

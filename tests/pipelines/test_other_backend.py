@@ -46,6 +46,10 @@ def compute(name, preset, folder, batch_size=3):
         *pairs, validation_data=pairs, epochs=2, batch_size=int(batch_size), learning_rate=1e-3,
         shuffle=False, verbose=0,
     )  # fmt: skip
+    run = pipeline.fit(
+        *pairs, validation_data=pairs, epochs=2, batch_size=8, learning_rate=1e-3,
+        output_dir=f"{folder}/run",
+    )  # fmt: skip
     pipeline.save_to_preset(f"{folder}/saved", overwrite=True)
     path = pipeline.export(f"{folder}/export", warm_up=False)
     inputs = data[: len(names)]
@@ -53,6 +57,7 @@ def compute(name, preset, folder, batch_size=3):
     return {
         "backend": keras.backend.backend(),
         "history": {key: list(map(float, x)) for key, x in history.history.items()},
+        "run": {key: list(map(float, x)) for key, x in run.history.items()},
         "evaluation": pipeline.evaluate(*pairs),
         "answers": np.asarray(pipeline.predict(*inputs)).tolist(),
         "path": path,
@@ -111,7 +116,7 @@ def test_devices_of_jax_make_the_same_steps(name, encoder_folder, tmp_path):
         arguments = (__file__, name, preset, tmp_path / str(count), size)
         results.append(json.loads(run_python(*arguments, **environment).splitlines()[-1]))
     # Reported losses count a filled batch as a full batch.
-    keys = ["answers"] if name == "TextClassifier" else ["answers", "history"]
+    keys = ["answers", "run"] if name == "TextClassifier" else ["answers", "run", "history"]
     one, four = (list(numbers({key: x[key] for key in keys})) for x in results)
     np.testing.assert_allclose(four, one, atol=1e-5)
 

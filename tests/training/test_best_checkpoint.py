@@ -43,7 +43,7 @@ def run_scripted(output_dir, script, steps, start=0, **options):
         objective.script, objective.num_evaluations = script, start
         return objective
 
-    loop = training.Loop(make_objective, one_device(), str(output_dir))
+    loop = training.Loop(make_objective, training.Engine(one_device()), str(output_dir))
     train = configs.TrainConfig(eval_steps=2, **options)
     loop.train(Batches(), make_adam(loop), steps, train, SomeBatches())
     return loop
@@ -80,7 +80,9 @@ def test_best_checkpoint_is_kept(scripted):
     assert not any("adam" in name for name in best), "only weights are kept"
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
-    loop = training.Loop(lambda: ScriptedObjective(config(0.1)), one_device(), str(scripted))
+    loop = training.Loop(
+        lambda: ScriptedObjective(config(0.1)), training.Engine(one_device()), str(scripted)
+    )
     loop.load_best("accuracy")
     assert loop.step == 4
     weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
@@ -115,7 +117,9 @@ def evaluated_steps(output_dir):
 
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
-    loop = training.Loop(lambda: PretrainingObjective(config(0.1)), one_device(), str(tmp_path))
+    loop = training.Loop(
+        lambda: PretrainingObjective(config(0.1)), training.Engine(one_device()), str(tmp_path)
+    )
     loop.train(Batches(), make_adam(loop), 8)
     assert_same(scripted, tmp_path)
     assert evaluated_steps(scripted) == [2, 4, 6, 8]
@@ -132,6 +136,8 @@ def test_interrupted_evaluation_runs_again(tmp_path):
 
 
 def test_without_a_best_checkpoint_is_an_error(tmp_path):
-    loop = training.Loop(lambda: ScriptedObjective(config()), one_device(), str(tmp_path))
+    loop = training.Loop(
+        lambda: ScriptedObjective(config()), training.Engine(one_device()), str(tmp_path)
+    )
     with pytest.raises(bert_tf.UserError, match="best_metric"):
         loop.load_best("accuracy")

@@ -41,7 +41,9 @@ def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch)
 
 
 def test_nan_stops_the_run(tmp_path):
-    loop = training.Loop(lambda: PretrainingObjective(config()), one_device(), str(tmp_path))
+    loop = training.Loop(
+        lambda: PretrainingObjective(config()), training.Engine(one_device()), str(tmp_path)
+    )
     with pytest.raises(
         bert_tf.UserError,
         match=r"is (nan|inf) at step (\d+); "

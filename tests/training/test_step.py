@@ -12,7 +12,7 @@ from bert_tf import modeling
 from bert_tf.configs.train import TrainConfig
 from bert_tf.optimization import LAMB, AdamWeightDecay
 from bert_tf.training import checkpointing
-from bert_tf.training.step import make_run_steps, make_train_step
+from bert_tf.training.tensorflow_engine import make_run_steps, make_train_step
 from tests.training.test_fit_equals_loop import batches, make_objective
 from tests.training.training_helpers import assert_same, curves, mirrored, one_device, run
 

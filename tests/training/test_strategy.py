@@ -111,13 +111,13 @@ def test_signals_end_a_waiting_worker(tmp_path, monkeypatch, number):
 
 
 def test_lost_worker_raises_stopped():
-    workers = training.strategy.Workers(one_device())
+    engine = training.Engine(one_device())
     error = tf.errors.UnavailableError(None, None, "connection reset")
-    with pytest.raises(tf.errors.UnavailableError), workers.watched():
+    with pytest.raises(tf.errors.UnavailableError), engine.watched():
         raise error
-    workers.is_multi_worker = True
+    engine.is_multi_worker = True
     with pytest.raises(bert_tf.errors.Stopped, match="connection reset") as stopped:  # noqa: SIM117
-        with workers.watched():
+        with engine.watched():
             raise error
     assert stopped.value.status == 75
 
@@ -140,7 +140,9 @@ def wait(processes, seconds=200):
 def test_two_workers_make_the_same_steps(plain_run, tmp_path, monkeypatch):
     """The workers have different numbers of masks."""
     processes = start_workers(tmp_path, {"steps": 20}, monkeypatch)
-    loop = training.Loop(lambda: PretrainingObjective(config()), one_device(), str(plain_run))
+    loop = training.Loop(
+        lambda: PretrainingObjective(config()), training.Engine(one_device()), str(plain_run)
+    )
     expected = loop.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]
     assert_same(plain_run, tmp_path / "run", atol=1e-5)

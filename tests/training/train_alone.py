@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -97,9 +98,16 @@ def mirrored(count):
     )
 
 
+def make_engine(strategy=None):
+    """Return an engine for a strategy, by default one device; on JAX for all devices."""
+    if keras.backend.backend() == "jax":
+        return training.Engine.make()
+    return training.Engine(strategy or one_device())
+
+
 def make_adam(loop, rate=1e-3):
     """Return an optimizer for a `Loop`."""
-    with loop.strategy.scope():
+    with loop.engine.scope():
         return optimization.AdamWeightDecay(rate)
 
 
@@ -125,13 +133,13 @@ def run(
     """
     loop = training.Loop(
         lambda: PretrainingObjective(config(dropout), dtype),
-        strategy or one_device(),
+        make_engine(strategy),
         str(output_dir),
         init,
     )
     schedule = optimization.LinearWarmupDecay(rate, total or steps)
     train_config = configs.TrainConfig(save_checkpoints_steps=save, **options)
-    with loop.strategy.scope():
+    with loop.engine.scope():
         optimizer = optimizer(schedule)
     loop.train(data or Batches(), optimizer, steps, train_config, SomeBatches())
     return loop

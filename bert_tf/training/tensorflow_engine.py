@@ -1,0 +1,387 @@
+"""`TensorFlowEngine`: training steps and predictions on the devices of a `tf.distribute.Strategy`.
+
+A step computes gradients on each replica, sums them over all replicas, and updates the weights.
+"""
+
+import contextlib
+import dataclasses
+import functools
+
+import tensorflow as tf
+
+from bert_tf import console
+from bert_tf.data import input_pipeline
+from bert_tf.errors import Stopped, reason
+from bert_tf.modeling import token_layout
+from bert_tf.modeling.objective_model import compute_gradients, sum_over_replicas
+from bert_tf.training import checkpointing, strategy
+
+INITIAL_SCALE = 2.0**15
+MIN_SCALE = 1.0
+GROWTH_STEPS = 2000
+
+_NORM = "gradient_norm"
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+class TensorFlowEngine:
+    """Runs steps and predictions on the replicas of a strategy.
+
+    Attributes:
+      strategy: the `tf.distribute.Strategy`.
+      num_devices: the number of replicas, which divide each batch.
+      is_multi_worker: whether several processes work together.
+      is_chief: whether this process writes the files of a run.
+    """
+
+    # The number of rows in a batch of Keras' `fit` and in predictions is arbitrary.
+    row_multiple = 1
+    has_any_batch_size = True
+
+    def __init__(self, strategy):
+        self.strategy, self.num_devices = strategy, strategy.num_replicas_in_sync
+        self.is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self.is_chief = strategy.extended.should_checkpoint
+        self.release()
+
+    @classmethod
+    def make(cls, device=None):
+        """Return an engine for the devices of a `DeviceConfig`, by default all."""
+        return cls(strategy.make_strategy(device))
+
+    @classmethod
+    def default(cls):
+        """Return an engine for the strategy in scope, by default for all devices.
+
+        On a single device it has Keras' own strategy, with which Keras accepts optimizers that were
+        created outside a scope.
+        """
+        if tf.distribute.has_strategy():
+            return cls(tf.distribute.get_strategy())
+        made = strategy.make_strategy()
+        is_single = isinstance(made, tf.distribute.OneDeviceStrategy)
+        return cls(tf.distribute.get_strategy() if is_single else made)
+
+    @classmethod
+    def of(cls, model):
+        """Return an engine for the strategy of a Keras model."""
+        return cls(model.distribute_strategy or tf.distribute.get_strategy())
+
+    @property
+    def _is_tpu(self):
+        return isinstance(self.strategy, tf.distribute.TPUStrategy)
+
+    def scope(self):
+        """Return the context in which models and optimizers are created."""
+        return self.strategy.scope()
+
+    def compiles(self, xla=None, num_train_steps=None):
+        """Return whether training steps are compiled for each length; see `use_xla`."""
+        return strategy.use_xla(xla, self.strategy, num_train_steps)
+
+    def length_multiple(self, max_seq_length, is_compiled):
+        """Return the multiple to pad batches to; None for `max_seq_length`.
+
+        A TPU compiles the step for a single length.
+        """
+        return None if self._is_tpu else input_pipeline.length_multiple(max_seq_length, is_compiled)
+
+    def can_skip_padding(self, is_compiled=False, reads_padding=False):
+        """Return whether a model should skip padding."""
+        return token_layout.can_skip_padding(self.strategy, is_compiled, reads_padding)
+
+    def fill_batches(self, dataset):
+        """Return a dataset whose batches Keras' `fit` can divide over the devices."""
+        return dataset
+
+    def check(self, config):
+        """Warn about options of a `TrainConfig` that have no effect on these devices."""
+        if config.xla is not None and self._is_tpu:
+            console.warning("`xla` has no effect on a TPU, which always compiles with it")
+
+    def prepare(self, objective, optimizer, config, num_train_steps):
+        """Build the optimizer and the function that makes steps.
+
+        Args:
+          objective: a `training.Objective`.
+          optimizer: a new optimizer of `bert_tf.optimization`.
+          config: a `TrainConfig`.
+          num_train_steps: the number of steps of the run.
+        """
+        model = objective.model
+        xla = self.compiles(config.xla, num_train_steps)
+        model.skip_padding &= self.can_skip_padding(xla)
+        with self.scope():
+            optimizer.build(checkpointing.weights(model, trainable_only=True))
+            loss_scale = LossScale.of(model)
+            config = dataclasses.replace(config, xla=xla)
+            step = make_train_step(objective, optimizer, config, loss_scale)
+        self._run_steps = make_run_steps(step, objective, self.strategy, loss_scale)
+        self._state = checkpointing.run_state(model, optimizer, loss_scale)
+
+    def release(self):
+        """Free what `prepare` made: the moments need twice the memory of the weights."""
+        self._run_steps = self._state = None
+
+    def state(self):
+        """Return the variables of a checkpoint, by name."""
+        return self._state
+
+    def batches(self, data, first_step):
+        """Return an iterator over the batches of a `TrainingInput` from `first_step` on."""
+        dataset = self.strategy.distribute_datasets_from_function(
+            lambda context: data.batches(first_step, context)
+        )
+        return iter(dataset)
+
+    def run_steps(self, batches, count):
+        """Make `count` steps with the next batches.
+
+        Returns:
+          The sums of the results by name, and the index of the first step whose results are not
+          finite, or -1.
+        """
+        sums, first_bad = self._run_steps(batches, tf.constant(count))
+        return {name: float(value) for name, value in sums.items()}, int(first_bad)
+
+    def predict_step(self, objective):
+        """Return the function for `predict`, which makes the predictions of an objective."""
+
+        def replica_step(batch):
+            predictions = objective.predictions(objective.model(batch, training=False), batch)
+            return {**predictions, "is_real_example": batch["is_real_example"]}
+
+        return _on_all_replicas(replica_step, self.strategy)
+
+    def predict(self, step, data):
+        """Yield the predictions of all rows of each batch of an `EvaluationInput`, as arrays."""
+        batches = self.strategy.distribute_datasets_from_function(data.batches)
+        if not self._is_tpu:
+            # Trace once for all shapes; the first batch alone would be traced with its own.
+            step.get_concrete_function(batches.element_spec)
+        for batch in batches:
+            yield {name: x.numpy() for name, x in step(batch).items()}
+
+    def compute_steps(self, function, model, spec):
+        """Return two functions from a batch in memory to outputs, the second one for a single row.
+
+        Args:
+          function: function from (outputs of the model, batch) to a dict of tensors (B, ...).
+          model: a Keras model, or a function with the same arguments.
+          spec: dict of the `tf.TensorSpec`s of all batches, None to trace each shape.
+        """
+
+        def run_replica(skip_padding, batch):
+            # Every replica receives the whole batch.
+            if self.num_devices > 1:
+                replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                batch = {
+                    name: tf.gather(tf.stack(tf.split(values, self.num_devices)), replica)
+                    for name, values in batch.items()
+                }
+            return function(model(batch, training=False, skip_padding=skip_padding), batch)
+
+        # For a single row, skipping padding takes more time.
+        return [
+            _on_all_replicas(functools.partial(run_replica, skip_padding), self.strategy, spec)
+            for skip_padding in (self.can_skip_padding(), False)
+        ]
+
+    def mean(self, *values):
+        """Return the mean of each number over all workers, which must call it together."""
+        if not self.is_multi_worker:
+            return values
+        with self.watched():
+            replicas = self.strategy.run(lambda: tf.constant(values, tf.float64))
+            mean = self.strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None)
+        return tuple(map(float, mean.numpy()))
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Raise `Stopped` instead of collective errors when another worker is lost."""
+        try:
+            yield
+        except _LOST as error:
+            if not self.is_multi_worker:
+                raise
+            raise Stopped(
+                f"another worker was lost ({reason(error)}); unless its own output shows an error, "
+                "restart all workers, and the run resumes from its newest checkpoint",
+                Stopped.RESUME_ME,
+            ) from error
+
+    def chief_first(self, write):
+        """Call `write` on the chief and return its result; other workers wait until it is done."""
+        result = write() if self.is_chief else None
+        self.mean(0.0)
+        return result
+
+
+def _on_all_replicas(function, strategy, spec=None):
+    """Make a `tf.function` that maps a batch to the results of all replicas, in order.
+
+    `function` maps the batch of a replica to a dict of tensors (B, ...). `spec` has the
+    `tf.TensorSpec`s of a batch that is not distributed, to trace only once.
+    """
+
+    @tf.function(input_signature=[spec] if spec else None, autograph=False)
+    def step(batch):
+        values = strategy.run(function, args=(batch,))
+        return {name: strategy.gather(value, axis=0) for name, value in values.items()}
+
+    return step
+
+
+def make_train_step(objective, optimizer, config, loss_scale=None):
+    """Return the function of one training step, in the strategy's scope.
+
+    It trains on a replica's share of a batch, in replica context, and returns float32 scalars: the
+    losses, their sum "loss", the "gradient_norm" and the results of the `loss_scale`.
+
+    Args:
+      objective: a `training.Objective`.
+      optimizer: a built optimizer of `bert_tf.optimization`.
+      config: a `TrainConfig`.
+      loss_scale: the `LossScale` of a model in float16.
+    """
+
+    def scale_loss(loss):
+        return loss * loss_scale.value if loss_scale else loss
+
+    def compute(batch, weights, replica_id):
+        options = {"replica_id": replica_id, "recompute": config.recompute}
+        gradients, losses, _ = compute_gradients(
+            objective.model, objective, optimizer.weights, batch, weights, scale_loss, **options
+        )
+        return gradients, losses
+
+    # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
+    if not objective.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        compute = tf.function(compute, autograph=False, jit_compile=True if config.xla else None)
+
+    @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
+    def train_step(batch):
+        replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
+        weights = sum_over_replicas(objective.loss_weights(batch))
+        sums = _sum_over_parts(
+            lambda part: compute(part, weights, replica_id),
+            batch,
+            config.gradient_accumulation_steps,
+        )
+        gradients, losses = sum_over_replicas(sums)
+        if loss_scale is None:
+            return {**losses, _NORM: optimizer.apply_reduced(gradients)}
+        gradients, is_finite = loss_scale.unscale(gradients)
+        norm = optimizer.apply_reduced(gradients, is_finite, loss_scale.skipped_steps)
+        return {**losses, **loss_scale.update(is_finite, norm)}
+
+    return train_step
+
+
+def _sum_over_parts(function, batch, count):
+    """Return the sum of the results of a function for each of `count` parts of a batch."""
+    if count == 1:
+        return function(batch)
+
+    def split(value):
+        # The sequence length and the number of windows may be unknown.
+        shape = tf.shape(value)
+        sizes = (shape[i] if n is None else n for i, n in enumerate(value.shape[1:], 1))
+        return tf.reshape(value, (count, value.shape[0] // count, *sizes))
+
+    parts = {name: split(value) for name, value in batch.items()}
+
+    def call(i):
+        return function({name: value[i] for name, value in parts.items()})
+
+    def add(i, sums):
+        return i + 1, tf.nest.map_structure(tf.add, sums, call(i))
+
+    start = tf.constant(1), call(0)
+    return tf.while_loop(lambda i, _: i < count, add, start, maximum_iterations=count - 1)[1]
+
+
+def make_run_steps(train_step, objective, strategy, loss_scale=None):
+    """Return a `tf.function` that makes a number of steps on all replicas.
+
+    It maps an iterator of distributed batches and the number to the sums of the results, and the
+    index of the first step whose results are not finite, or -1.
+    """
+    names = [*objective.loss_names, "loss", *(loss_scale.result_names if loss_scale else [_NORM])]
+
+    @tf.function
+    def run_steps(batches, steps):
+        sums = dict.fromkeys(names, tf.constant(0.0))
+        first_bad = tf.constant(-1)
+        for i in tf.range(steps):
+            values = strategy.run(train_step, args=(next(batches),))
+            # All replicas have the same values after the reduction: take the first.
+            values = {
+                name: strategy.experimental_local_results(value)[0]
+                for name, value in values.items()
+            }
+            sums = {name: sums[name] + values[name] for name in sums}
+            is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
+            first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
+        return sums, first_bad
+
+    return run_steps
+
+
+class LossScale:
+    """The dynamic loss scale of Micikevicius et al., arXiv:1710.03740, section 3.2.
+
+    A step whose float16 gradients are not finite is skipped and halves the scale; `GROWTH_STEPS`
+    finite steps in a row double it. A skipped step counts as a step, and its batch is not used
+    again. A checkpoint must contain `variables`, a dict by name.
+    """
+
+    # The results of `update`.
+    result_names = (_NORM, "loss_scale", "skipped_steps")
+
+    def __init__(self):
+        """Create the variables in the strategy's scope."""
+        initial = {
+            "loss_scale": tf.constant(INITIAL_SCALE),
+            "good_steps": tf.constant(0, tf.int64),
+            "skipped_steps": tf.constant(0, tf.int64),
+        }
+        only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.variables = {
+            name: tf.Variable(value, trainable=False, name=name, aggregation=only_first)
+            for name, value in initial.items()
+        }
+        self.value, self.good_steps, self.skipped_steps = self.variables.values()
+
+    @classmethod
+    def of(cls, model):
+        """Return the loss scale of a Keras model, None if it does not compute in float16."""
+        return cls() if model.compute_dtype == "float16" else None
+
+    def unscale(self, gradients):
+        """Divide reduced gradients by the scale; also return whether all are finite."""
+        gradients = {name: gradient / self.value for name, gradient in gradients.items()}
+        return gradients, tf.math.is_finite(tf.linalg.global_norm(list(gradients.values())))
+
+    def update(self, is_finite, norm):
+        """Adapt the scale after a step, in replica context; return a dict of results.
+
+        The norm of a skipped step is reported as 0, because a lower scale may fix it. At the lowest
+        scale, the cause is elsewhere, so `skipped_steps` is 0 and the norm is unchanged.
+        """
+        scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
+        is_scale_too_large = ~is_finite & (scale > MIN_SCALE)
+        is_grown = good_steps >= GROWTH_STEPS
+        halved = tf.maximum(scale / 2.0, MIN_SCALE)
+        self.value.assign(tf.where(is_finite, tf.where(is_grown, scale * 2.0, scale), halved))
+        self.good_steps.assign(tf.where(is_finite & ~is_grown, good_steps, 0))
+        self.skipped_steps.assign_add(tf.cast(~is_finite, tf.int64))
+        norm = tf.where(is_scale_too_large, 0.0, norm)
+        results = (norm, scale, tf.cast(is_scale_too_large, tf.float32))
+        return dict(zip(self.result_names, results, strict=True))
