@@ -133,7 +133,7 @@ setup(
         # Data files in Excel format.
         "excel": ["openpyxl>=3.1"],
         # KERAS_BACKEND=jax. A GPU or a TPU requires jax[cuda13] or jax[tpu].
-        "jax": ["jax>=0.10"],
+        "jax": ["jax>=0.7"],
         # hf://OWNER/NAME.
         "hub": ["huggingface_hub>=0.30"],
         # Makes create_pretraining_data.py twice as fast.

@@ -64,7 +64,7 @@ class JaxEngine:
 
     @classmethod
     def default(cls):
-        """Return an engine for all devices, or for those of a distribution that is set."""
+        """Return an engine for all devices, unless a `keras.distribution` is set."""
         _hide_gpus_from_tensorflow()
         devices = keras.distribution.list_devices()
         if keras.distribution.distribution() is None and len(devices) > 1:
