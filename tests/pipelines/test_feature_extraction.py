@@ -13,6 +13,7 @@ from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.data import records
 from bert_tf.tasks.token_vectors.task import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
+from bert_tf.training.tensorflow_engine import TensorFlowEngine
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.training.training_helpers import mirrored
 
@@ -198,10 +199,9 @@ def test_batches_are_as_small_as_possible(monkeypatch, multiple, traced, size, s
         shapes.append(tuple(batch["input_ids"].shape))
         return batch["input_ids"]
 
-    monkeypatch.setattr(prediction, "length_multiple", lambda *_: multiple)
-    runner = prediction.BatchRunner(
-        lambda ids, _: {"ids": ids}, model, tf.distribute.get_strategy(), schema, {"S": 12}
-    )
+    engine = TensorFlowEngine(tf.distribute.get_strategy())
+    monkeypatch.setattr(engine, "length_multiple", lambda *_: multiple)
+    runner = prediction.BatchRunner(lambda ids, _: {"ids": ids}, model, engine, schema, {"S": 12})
     rows = [np.array([2, *[5] * i, 3]) for i in range(6)]
     features = [{"input_ids": ids, "input_mask": np.ones_like(ids)} for ids in rows]
     results = list(runner.run(enumerate(features), 4, "counting"))
