@@ -25,7 +25,7 @@ def small_config(**changes):
 def classification_task(
     config, task_type="classification", dtype=None, class_weights=None, **options
 ):
-    """Return a task of `OBJECTIVES` with three labels."""
+    """Return an objective of `OBJECTIVES` with three labels."""
     model = BertClassifier(config, 1 if task_type == "regression" else 3, dtype, **options)
     return OBJECTIVES[task_type](model, class_weights=class_weights)
 
@@ -52,7 +52,7 @@ def first_batch(features, length_multiple=None):
 
 
 def make_objective_and_batch(task_type, num_labels):
-    """Return a task of `OBJECTIVES` and a batch of four examples with labels."""
+    """Return an objective of `OBJECTIVES` and a batch of four examples with labels."""
     rng = np.random.default_rng(0)
     labels = {
         "classification": rng.integers(0, num_labels, 4).astype("int32"),
