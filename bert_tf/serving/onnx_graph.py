@@ -1,0 +1,163 @@
+"""ONNX graphs of BERT models, written from weights and config in standard operators.
+
+ONNX Runtime fuses bias and GELU when it loads the model. `Attention`, a standard operator since
+opset 23, is as fast as the operator that ONNX Runtime uses in models which its optimizer fuses.
+
+Shapes: B batch, S sequence, P positions, H hidden.
+"""
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from bert_tf.modeling.layers import MASKED_SCORE
+
+# The first with the operator `Attention`; onnx 1.18, ONNX Runtime 1.23.
+OPSET = 23
+FLOAT = onnx.TensorProto.FLOAT
+
+_ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "linear": "Identity"}
+_GELUS = {"gelu": "tanh", "gelu_erf": "none"}
+
+
+class OnnxGraph:
+    """A graph under construction, in which tensors are represented by their names.
+
+    Args:
+      tensors: dict from the release's names to the weights of a model, see `checkpoints.tensors`.
+      config: the `BertConfig`.
+    """
+
+    def __init__(self, tensors, config):
+        self.tensors, self.config = tensors, config
+        self._nodes, self._initializers = [], {}
+
+    def op(self, op_type, *inputs, **attributes):
+        """Add a node with one output, which is returned; inputs may be arrays."""
+        inputs = [x if isinstance(x, str) else self._constant(x) for x in inputs]
+        output = f"{op_type}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(op_type, inputs, [output], output, **attributes))
+        return output
+
+    def _constant(self, value):
+        value = np.asarray(value)
+        return self._initializer(f"{value.dtype}_{value.tolist()}".replace(" ", ""), value)
+
+    def _initializer(self, name, value):
+        self._initializers.setdefault(name, numpy_helper.from_array(value, name))
+        return name
+
+    def weight(self, name):
+        """Return a weight by the release's name."""
+        return self._initializer(name, np.ascontiguousarray(self.tensors[name]))
+
+    def dense(self, x, name, act="linear"):
+        """Apply a dense layer with an activation, a name of `BertConfig.hidden_act`."""
+        x = self.op("MatMul", x, self.weight(f"{name}/kernel"))
+        x = self.op("Add", x, self.weight(f"{name}/bias"))
+        if act in _GELUS:
+            return self.op("Gelu", x, approximate=_GELUS[act])
+        return x if act == "linear" else self.op(_ACTIVATIONS[act], x)
+
+    def norm(self, x, name):
+        """Apply a layer normalization."""
+        weights = (self.weight(f"{name}/{variable}") for variable in ("gamma", "beta"))
+        return self.op("LayerNormalization", x, *weights, epsilon=self.config.layer_norm_eps)
+
+    def project(self, x, name):
+        """Apply a `Projection`: (..., H) -> (..., units)."""
+        weights = f"{name}/output_weights".lstrip("/")
+        kernel = self._initializer(f"{weights}/transposed", self.tensors[weights].T.copy())
+        x = self.op("MatMul", x, kernel)
+        bias = f"{name}/output_bias".lstrip("/")
+        return self.op("Add", x, self.weight(bias)) if bias in self.tensors else x
+
+    def encode(self, inputs, select=None, layer=-1):
+        """Return the output of a layer of the encoder, as `BertModel` does: (B, S, H).
+
+        Args:
+          inputs: dict of `input_ids`, `input_mask` and `segment_ids`, int32 (B, S).
+          select: function from (B, S, H) to (B, P, H), the positions of the output to compute; None
+            for all.
+          layer: index of the layer.
+        """
+        mask = self.op("Cast", self.op("Unsqueeze", inputs["input_mask"], [1, 2]), to=FLOAT)
+        mask = self.op("Mul", self.op("Sub", np.float32(1), mask), np.float32(MASKED_SCORE))
+        x, last = self._embed(inputs), layer % self.config.num_hidden_layers
+        masks = self._for_queries(mask, x)
+        for i in range(last + 1):
+            queries = x
+            if select and i == last:
+                queries = select(x)
+                masks = self._for_queries(mask, queries)
+            x = self._layer(f"bert/encoder/layer_{i}", queries, x, masks)
+        return x
+
+    def _for_queries(self, mask, queries):
+        """Repeat a mask (B, 1, 1, S) for each of the queries (B, P, H): (B, 1, P, S)."""
+        count = self.op("Shape", queries, start=1, end=2)
+        return self.op("Expand", mask, self.op("Concat", [1, 1], count, [1], axis=0))
+
+    def _embed(self, inputs):
+        """Return the sum of the embeddings, normalized, (B, S, H)."""
+        ids, name = inputs["input_ids"], "bert/embeddings"
+        x = self.op("Gather", self.weight(f"{name}/word_embeddings"), ids)
+        if self.config.has_segment_embeddings:
+            table = self.weight(f"{name}/token_type_embeddings")
+            x = self.op("Add", x, self.op("Gather", table, inputs["segment_ids"]))
+        length, table = self.op("Shape", ids, start=1), self.weight(f"{name}/position_embeddings")
+        x = self.op("Add", x, self.op("Slice", table, [0], length))
+        x = self.norm(x, f"{name}/LayerNorm")
+        if self.config.embedding_size != self.config.hidden_size:
+            x = self.dense(x, "bert/embeddings_project")
+        return x
+
+    def _layer(self, name, queries, x, mask):
+        """Return the output (B, P, H) of a transformer layer; see `TransformerLayer`."""
+        heads, attention = self.config.num_attention_heads, f"{name}/attention"
+        query, key, value = (
+            self.dense(tokens, f"{attention}/self/{part}")
+            for part, tokens in (("query", queries), ("key", x), ("value", x))
+        )
+        heads = {"q_num_heads": heads, "kv_num_heads": heads}
+        context = self.op("Attention", query, key, value, mask, **heads)
+        context = self.dense(context, f"{attention}/output/dense")
+        x = self.norm(self.op("Add", context, queries), f"{attention}/output/LayerNorm")
+        output = self.dense(x, f"{name}/intermediate/dense", self.config.hidden_act)
+        output = self.dense(output, f"{name}/output/dense")
+        return self.norm(self.op("Add", output, x), f"{name}/output/LayerNorm")
+
+    def pool(self, inputs):
+        """Return the pooled output of `BertModel`: (B, H)."""
+        x = self.encode(inputs, lambda x: self.op("Slice", x, [0], [1], [1]))
+        return self.dense(self.op("Squeeze", x, [1]), "bert/pooler/dense", self.config.pooler_act)
+
+    def model(self, inputs, outputs):
+        """Return the `onnx.ModelProto`.
+
+        Args:
+          inputs: dict from name to (NumPy type, shape); a dimension is a number or a name.
+          outputs: dict from name to tensor.
+        """
+        for name, tensor in outputs.items():
+            self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
+        types = (
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+            for name, (dtype, shape) in inputs.items()
+        )
+        graph = helper.make_graph(
+            self._nodes,
+            "bert",
+            [*types],
+            [onnx.ValueInfoProto(name=name) for name in outputs],
+            [*self._initializers.values()],
+        )
+        opset = helper.make_opsetid("", OPSET)
+        model = helper.make_model(
+            graph,
+            opset_imports=[opset],
+            ir_version=helper.find_min_ir_version_for([opset]),
+            producer_name="bert_tf",
+        )
+        # Adds the types and shapes of the outputs.
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
