@@ -109,8 +109,6 @@ class SentenceEncoder(TextStream):
     config_class, data_class = SentenceEmbeddingConfig, SentenceEmbeddingData
     arguments = ("texts", "scores")
     fit_options = LOSS_OPTIONS
-    preset_options = ("prompts", "include_prompt")
-    uses_all_weights = False
     activation = "linear"
     make_servable = staticmethod(sentence_embedding_servable)
     config: SentenceEmbeddingConfig
@@ -122,7 +120,7 @@ class SentenceEncoder(TextStream):
         return SentenceEmbeddingModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
+    def preset_config(cls, pretrained, trained, **options):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
@@ -141,8 +139,7 @@ class SentenceEncoder(TextStream):
                 options = pretrained_config.with_options(**given)
             else:
                 options = options.with_options(**encoder_settings(checkpoint, given))
-        loss_options = {name: getattr(data_options, name) for name in LOSS_OPTIONS}
-        return RunData(examples, options.with_model(pretrained), paths, loss_options)
+        return RunData(examples, options.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
         examples, config = data.examples[split], data.config
@@ -156,8 +153,8 @@ class SentenceEncoder(TextStream):
             options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
         )  # fmt: skip
 
-    def objective(self, data, pad_to_max_length=False):
-        options = SentenceEmbeddingData(**data.options)
+    def objective(self, data):
+        options = data.options
         if options.mini_batch_size and keras.backend.backend() != "tensorflow":
             raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
         scored = {split: x[0].score is not None for split, x in data.examples.items()}

@@ -21,7 +21,6 @@ from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import TextStream, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
@@ -69,13 +68,6 @@ def encoder_servable(model, config, serving_config):
     return Servable("encoder", prepared, serve_text, serve_ids, has_variable_width=True)
 
 
-def encoder_answer(outputs, metadata):
-    """Return the outputs without the padding of texts shorter than others in the batch."""
-    size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
-    cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
-    return all_outputs({**outputs, **cut}, metadata)
-
-
 class TextVectors(NamedTuple):
     """The vectors of one text.
 
@@ -103,9 +95,8 @@ class TokenVectors(TextStream):
     """
 
     name = "encoder"
-    config_class, preset_options = TokenVectorsConfig, TokenVectorsConfig.UNSAVED
+    config_class = TokenVectorsConfig
     make_servable = staticmethod(encoder_servable)
-    answer = staticmethod(encoder_answer)
     config: TokenVectorsConfig
 
     @staticmethod
