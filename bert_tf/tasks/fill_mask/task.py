@@ -23,7 +23,7 @@ from bert_tf.modeling.models import INPUTS, BertPretrainer
 from bert_tf.serving.answers import best_words
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, read_pairs
+from bert_tf.tasks.streams import TextStream
 from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
@@ -253,8 +253,7 @@ class FillMask(TextStream):
 
     def _rows(self, texts):
         """Yield ((ids of a text, positions of its masks, number of masks here), features)."""
-        pairs = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
-        for _, features in self._pack(pairs):
+        for features in self._pack_pairs(texts):
             ids = features["input_ids"]
             positions = [i for i, x in enumerate(ids) if x == self._mask_id]
             for first in range(0, len(positions) or 1, _NUM_SLOTS):

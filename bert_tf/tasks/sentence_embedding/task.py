@@ -21,7 +21,6 @@ from bert_tf.io import json_files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, check_layers
 from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, examples_of_table
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.objective import LOSS_OPTIONS, SentenceEmbeddingObjective
@@ -34,6 +33,7 @@ from bert_tf.tasks.sentence_embedding.options import (
 )
 from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
 from bert_tf.tasks.sentence_embedding.settings import encoder_settings
+from bert_tf.tasks.streams import TextStream, check_layers
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.objective import RunData
 
@@ -132,13 +132,10 @@ class SentenceEncoder(TextStream):
             paths.append(find_file(split, names, data_options.data_dir, path))
             table = open_table(paths[-1], data_options.delimiter)
             examples[split] = examples_of_table(table, data_options)
-        given, checkpoint = options.given_options(), pretrained.checkpoint
         if not trained:
-            pretrained_config = checkpoint and cls.config_class.load(pretrained.config_folder)
-            if pretrained_config:
-                options = pretrained_config.with_options(**given)
-            else:
-                options = options.with_options(**encoder_settings(checkpoint, given))
+            saved = pretrained.checkpoint and cls.config_class.load(pretrained.config_folder)
+            given = cls.preset_config(pretrained, saved, **options.given_options())
+            options = (saved or options).with_options(**given)
         return RunData(examples, options.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):

@@ -200,7 +200,7 @@ class TokenClassification(Task):
         examples = self.make_examples((texts,), self.arguments, "test")
         if not examples:
             return texts
-        data = self.run_data({"dev": examples}, {})
+        data = self.run_data({"dev": examples})
         objective = self.objective(data)
         size = FitConfig.batch_size if batch_size is None else batch_size
         predictions = self._predictions(objective, self._features(data, "dev"), size)

@@ -22,7 +22,7 @@ from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, check_layers, read_pairs
+from bert_tf.tasks.streams import TextStream, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
 
 _SCHEMA = {name: records.PRETRAINING[name] for name in INPUTS}
@@ -155,8 +155,7 @@ class TokenVectors(TextStream):
 
     def _tokens(self, texts):
         """Yield ((tokens, None), features) for each text."""
-        rows = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
-        for _, features in self._pack(rows):
+        for features in self._pack_pairs(texts):
             yield (self.tokenizer.convert_ids_to_tokens(features["input_ids"]), None), features
 
     def _words(self, texts):
