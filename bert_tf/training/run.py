@@ -87,9 +87,13 @@ class Run:
 
     def _make_loop(self, make_objective, **options):
         """Set the seed and return the `Loop`; `options` are its further arguments."""
+        train = self.config.train
         if not options.get("is_loaded"):
-            keras.utils.set_random_seed(self.config.train.seed)
-        return Loop(make_objective, self.engine, self.folder, self.pretrained.checkpoint, **options)
+            keras.utils.set_random_seed(train.seed)
+        loop = Loop(make_objective, self.engine, self.folder, self.pretrained.checkpoint, **options)
+        if self.config.do_train and train.num_frozen_layers:
+            loop.model.freeze(train.num_frozen_layers)
+        return loop
 
     def _start_run_json(self):
         return start_run_json(self.config, self.data_files, self.pretrained, self.command_line)
