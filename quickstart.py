@@ -316,4 +316,4 @@ def test_accuracy(folder):
 
 
 if __name__ == "__main__":
-    run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=lambda: False)

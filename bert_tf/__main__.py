@@ -55,7 +55,7 @@ def run(name, arguments, program=None):
     for flag in flags.FLAGS.get_key_flags_for_module(module_name):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     backends = getattr(module, "BACKENDS", ("tensorflow",))
-    flags.run(module.main, getattr(module, "NEEDS_TENSORFLOW", True), backends)
+    flags.run(module.main, getattr(module, "needs_tensorflow", lambda: True), backends)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def as_flags(message):
 _ARGUMENT = re.compile(r"`(\w+)(=[^`]*)?`")
 
 
-def run(main, needs_tensorflow=True, backends=("tensorflow",)):
+def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
     """Parse the flags and call `main()`; print a UserError as one line and exit with status 1."""
     # The next file that is opened would take the place of a stream closed by the shell, to which
     # TensorFlow and child processes write.
@@ -66,7 +66,7 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             if len(argv) > 1:
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
             # TensorFlow reads remote files.
-            if needs_tensorflow or any("://" in argument for argument in sys.argv):
+            if needs_tensorflow() or any("://" in argument for argument in sys.argv):
                 backend = os.environ["KERAS_BACKEND"]
                 if backend not in backends:
                     raise UserError(

@@ -19,6 +19,7 @@ from bert_tf.cli import lines
 from bert_tf.cli.flags import FLAGS
 from bert_tf.configs.export import ServingConfig
 from bert_tf.configs.model import ModelConfig
+from bert_tf.serving.predictor import ONNX_FILE, Predictor, find_version
 
 flags.DEFINE_string(
     "model",
@@ -31,15 +32,24 @@ flags.DEFINE_string(
 lines.define_line_flags()
 
 
+def needs_tensorflow():
+    return find_version(FLAGS.model)[1] != ONNX_FILE
+
+
 def main():
     lines.check_line_flags()
+    predictor = Predictor(_load() if needs_tensorflow() else FLAGS.model, FLAGS.batch_size)
+    lines.answer_lines(predictor, FLAGS.model)
+
+
+def _load():
+    """Return the folder of an exported model, or the `Servable` of another one."""
     model = bert_tf.checkpoints.hub.local_folder(FLAGS.model)
     metadata, is_folder = bert_tf.checkpoints.metadata, bert_tf.io.files.is_folder(model)
     is_empty = is_folder and not metadata.find_companion_file(model, metadata.CONFIG_FILES)
-    if not (bert_tf.serving.find_version(model) or is_empty):
-        from bert_tf.tasks import registry  # imports TensorFlow
+    if find_version(model)[1] or is_empty:
+        return model
+    from bert_tf.tasks import registry  # imports TensorFlow
 
-        task = registry.load(ModelConfig(model))
-        model = task.make_servable(task.model, task.config, ServingConfig())
-    predictor = bert_tf.serving.Predictor(model, FLAGS.batch_size)
-    lines.answer_lines(predictor, FLAGS.model)
+    task = registry.load(ModelConfig(model))
+    return task.make_servable(task.model, task.config, ServingConfig())

@@ -21,7 +21,9 @@ flags.DEFINE_string("output_file", None, "Vocabulary file to write.")
 flags.DEFINE_bool("do_lower_case", True, "Whether the model is uncased.")
 flags.mark_flags_as_required(["vocab_file", "words_file", "output_file"])
 
-NEEDS_TENSORFLOW = False
+
+def needs_tensorflow():
+    return False
 
 
 def main():

@@ -23,7 +23,9 @@ flags.DEFINE_integer("min_count", 2, "Minimum number of times that a piece occur
 flags.DEFINE_integer("num_unused", 99, "Number of [unusedN] slots for words.", lower_bound=0)
 flags.mark_flags_as_required(["input_file", "vocab_file"])
 
-NEEDS_TENSORFLOW = False
+
+def needs_tensorflow():
+    return False
 
 
 def main():

@@ -1,5 +1,15 @@
-"""Export SavedModels for TF Serving and TensorFlow programs, and load them."""
+"""Export models for TF Serving, TensorFlow programs and ONNX Runtime, and run them.
 
-from bert_tf.serving.answers import Answer, all_outputs
-from bert_tf.serving.exporting import Servable, choose_version, export
-from bert_tf.serving.predictor import Predictor, find_version
+The names are imported on first use, because `Predictor` runs ONNX models without TensorFlow.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "answers": ["Answer", "all_outputs"],
+        "exporting": ["Servable", "choose_version", "export"],
+        "predictor": ["Predictor", "find_version"],
+    },
+)

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf import console
+from bert_tf import checkpoints, console
 from bert_tf.checkpoints.release import check_path
 from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files, processes
 from bert_tf.modeling import cpu_graph
 from bert_tf.modeling.models import INPUTS
-from bert_tf.serving.predictor import METADATA, list_versions
+from bert_tf.serving.predictor import FORMATS, METADATA, ONNX_FILE, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
 from bert_tf.tokenization.settings import extra_settings
 from bert_tf.tokenization.vocabulary import to_text
@@ -75,6 +75,9 @@ class Servable(NamedTuple):
       example: row of inputs for the model card; None for `sample_text("He slept.")`.
       metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
+      add_to_onnx: function from an `OnnxGraph` and its inputs, names of tensors with those of
+        `ids_signature`, to a dict of outputs; None if the model cannot be exported to ONNX.
+      has_windows: whether the answer to a text needs several sequences.
     """
 
     task: str
@@ -87,14 +90,17 @@ class Servable(NamedTuple):
     example: dict | None = None
     metadata: dict | None = None
     has_variable_width: bool = False
+    add_to_onnx: Callable | None = None
+    has_windows: bool = False
 
 
 def export(
     servable: Servable, export_dir: str, version: int | None = None, run_dir: str | None = None
 ) -> str:
-    """Write a SavedModel atomically.
+    """Write a SavedModel or an ONNX model atomically.
 
-    Its subfolder `assets.extra` contains the vocabulary, the labels (one per line, in the order of
+    With `format="onnx"`, the folder contains `model.onnx`. It, or the subfolder `assets.extra` of a
+    SavedModel, contains the vocabulary, the labels (one per line, in the order of
     their ids), `model.json` and warm-up requests for TF Serving. `export_dir` gets a model card
     (`README.md`) and, unless it exists, `batching_parameters.txt`.
 
@@ -117,7 +123,8 @@ def export(
         record = read_run_json(run_dir) if run_dir else {}  # an error leaves no new version
         with cpu_graph.portable():
             metadata = _write(servable, folder)
-        _write_batching_parameters(export_dir, servable.has_variable_width)
+        if servable.prepared.serving_config.format == "savedmodel":
+            _write_batching_parameters(export_dir, servable.has_variable_width)
         _write_model_card(folder, servable, metadata, record)
     return folder
 
@@ -146,10 +153,68 @@ def _sort_variables(archive):
 
 
 def _write(servable, folder):
-    """Write the SavedModel; return the contents of its `model.json`."""
+    """Write the model; return the contents of its `model.json`."""
+    _, _, buckets, serving_config, _ = servable.prepared
+    tokenizer, is_onnx = servable.prepared.tokenizer, serving_config.format == "onnx"
+    # Predictor packs the texts for an ONNX model.
+    takes_text = not servable.has_windows if is_onnx else serving_config.inputs == "text"
+    metadata = {
+        "task": servable.task,
+        "inputs": list(servable.text_signature) if takes_text else [],
+        "max_seq_length": buckets.max_length,
+        "sequence_buckets": buckets.lengths,
+        "weights": serving_config.stored_type,
+        "do_lower_case": tokenizer.settings["do_lower_case"],
+        **extra_settings(tokenizer.settings),
+        **(servable.metadata or {}),
+    }
+    with files.replacing(folder) as (temporary,):
+        file = ONNX_FILE if is_onnx else "saved_model.pb"
+        extra = os.path.join(temporary, FORMATS[file])
+        if is_onnx:
+            _write_onnx(servable, os.path.join(temporary, file))
+        else:
+            _write_saved_model(servable, temporary)
+        files.write_text(os.path.join(extra, files.VOCABULARY), to_text(tokenizer.vocab))
+        for name in ("labels", "numbers"):
+            if lines := metadata.get(name):
+                files.write_text(os.path.join(extra, f"{name}.txt"), "\n".join([*lines, ""]))
+        json_files.write(os.path.join(extra, METADATA), metadata)
+    # TensorFlow's own error message names only a missing operation.
+    needs_import = takes_text and not is_onnx
+    hint = "; programs that load it must `import tensorflow_text` first" if needs_import else ""
+    inputs = ", ".join(servable.text_signature) if needs_import else "ids"
+    labels = abbreviate([*map(str, metadata.get("labels", ()))], 9) or "none"
+    values = (servable.task, inputs, buckets.max_length, labels, serving_config.stored_type, hint)
+    console.info("exported %s: %s of %s, length %d, labels %s, weights %s%s", folder, *values)
+    return metadata
+
+
+def _write_onnx(servable, path):
+    if servable.add_to_onnx is None:
+        raise UserError(f"`format=onnx`: not supported for {servable.task} of long documents")
+    try:
+        from bert_tf.serving import onnx_graph
+    except ImportError:
+        raise UserError(
+            "`format=onnx` requires onnx and onnxruntime: pip install '.[onnx]'"
+        ) from None
+    model = servable.prepared.model
+    graph = onnx_graph.OnnxGraph(checkpoints.tensors(model), model.config)
+    outputs = servable.add_to_onnx(graph, {name: name for name in servable.ids_signature})
+    # (B, S), (B, C, S), or (B, F) for numeric features.
+    inputs = {
+        name: (spec.dtype.as_numpy_dtype, ["B", *"C"[: spec.shape.rank - 2], spec.shape[-1] or "S"])
+        for name, spec in servable.ids_signature.items()
+    }
+    onnx_graph.write(
+        graph.model(inputs, outputs), path, servable.prepared.serving_config.stored_type
+    )
+
+
+def _write_saved_model(servable, folder):
     model, _, buckets, serving_config, _ = servable.prepared
-    tokenizer = servable.prepared.tokenizer
-    takes_text = serving_config.inputs == "text"
+    tokenizer, takes_text = servable.prepared.tokenizer, serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
     for trackable in (model, tokenizer) if takes_text else (model,):
@@ -163,36 +228,12 @@ def _write(servable, folder):
         endpoints = {"serving_default": of_text, "ids": of_ids}
     for name, (function, signature) in endpoints.items():
         archive.add_endpoint(name, function, input_signature=[signature])
-    metadata = {
-        "task": servable.task,
-        "inputs": list(servable.text_signature) if takes_text else [],
-        "max_seq_length": buckets.max_length,
-        "sequence_buckets": buckets.lengths,
-        "weights": serving_config.stored_type,
-        "do_lower_case": tokenizer.settings["do_lower_case"],
-        **extra_settings(tokenizer.settings),
-        **(servable.metadata or {}),
-    }
-    with files.replacing(folder) as (temporary,):
-        with console.at_level("ERROR", "tensorflow"):  # which would log the temporary folder
-            archive.write_out(temporary, verbose=False)
-        extra = os.path.join(temporary, "assets.extra")
-        files.write_text(os.path.join(extra, files.VOCABULARY), to_text(tokenizer.vocab))
-        for name in ("labels", "numbers"):
-            if lines := metadata.get(name):
-                files.write_text(os.path.join(extra, f"{name}.txt"), "\n".join([*lines, ""]))
-        json_files.write(os.path.join(temporary, METADATA), metadata)
-        if serving_config.warm_up:
-            some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
-            requests = _warm_up_requests(servable, endpoints, buckets.lengths or sorted(some))
-            _write_warm_up_requests(temporary, requests)
-    # TensorFlow's own error message names only a missing operation.
-    hint = "; programs that load it must `import tensorflow_text` first" if takes_text else ""
-    inputs = ", ".join(servable.text_signature) if takes_text else "ids"
-    labels = abbreviate([*map(str, metadata.get("labels", ()))], 9) or "none"
-    values = (servable.task, inputs, buckets.max_length, labels, serving_config.stored_type, hint)
-    console.info("exported %s: %s of %s, length %d, labels %s, weights %s%s", folder, *values)
-    return metadata
+    with console.at_level("ERROR", "tensorflow"):  # which would log the temporary folder
+        archive.write_out(folder, verbose=False)
+    if serving_config.warm_up:
+        some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
+        requests = _warm_up_requests(servable, endpoints, buckets.lengths or sorted(some))
+        _write_warm_up_requests(folder, requests)
 
 
 def _checking_rows(serve):

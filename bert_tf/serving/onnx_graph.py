@@ -9,12 +9,13 @@ Shapes: B batch, S sequence, P positions, H hidden.
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnxruntime import quantization
 
+from bert_tf.io import files
 from bert_tf.modeling.layers import MASKED_SCORE
 
 # The first with the operator `Attention`; onnx 1.18, ONNX Runtime 1.23.
 OPSET = 23
-FLOAT = onnx.TensorProto.FLOAT
 
 _ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "linear": "Identity"}
 _GELUS = {"gelu": "tanh", "gelu_erf": "none"}
@@ -32,16 +33,19 @@ class OnnxGraph:
         self.tensors, self.config = tensors, config
         self._nodes, self._initializers = [], {}
 
-    def op(self, op_type, *inputs, **attributes):
-        """Add a node with one output, which is returned; inputs may be arrays."""
+    def op(self, op_type, *inputs, num_outputs=None, **attributes):
+        """Add a node and return its output, or a list of `num_outputs`; inputs may be arrays."""
         inputs = [x if isinstance(x, str) else self._constant(x) for x in inputs]
-        output = f"{op_type}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(op_type, inputs, [output], output, **attributes))
-        return output
+        name = f"{op_type}_{len(self._nodes)}"
+        outputs = [f"{name}_{i}" for i in range(num_outputs)] if num_outputs else [name]
+        self._nodes.append(helper.make_node(op_type, inputs, outputs, name, **attributes))
+        return outputs if num_outputs else name
 
     def _constant(self, value):
-        value = np.asarray(value)
-        return self._initializer(f"{value.dtype}_{value.tolist()}".replace(" ", ""), value)
+        return self._initializer(f"constant_{len(self._initializers)}", np.asarray(value))
+
+    def to_float(self, x):
+        return self.op("Cast", x, to=onnx.TensorProto.FLOAT)
 
     def _initializer(self, name, value):
         self._initializers.setdefault(name, numpy_helper.from_array(value, name))
@@ -49,7 +53,7 @@ class OnnxGraph:
 
     def weight(self, name):
         """Return a weight by the release's name."""
-        return self._initializer(name, np.ascontiguousarray(self.tensors[name]))
+        return self._initializer(name, np.ascontiguousarray(self.tensors[name], "float32"))
 
     def dense(self, x, name, act="linear"):
         """Apply a dense layer with an activation, a name of `BertConfig.hidden_act`."""
@@ -67,7 +71,9 @@ class OnnxGraph:
     def project(self, x, name):
         """Apply a `Projection`: (..., H) -> (..., units)."""
         weights = f"{name}/output_weights".lstrip("/")
-        kernel = self._initializer(f"{weights}/transposed", self.tensors[weights].T.copy())
+        kernel = self._initializer(
+            f"{weights}/transposed", self.tensors[weights].T.astype("float32")
+        )
         x = self.op("MatMul", x, kernel)
         bias = f"{name}/output_bias".lstrip("/")
         return self.op("Add", x, self.weight(bias)) if bias in self.tensors else x
@@ -81,7 +87,7 @@ class OnnxGraph:
             for all.
           layer: index of the layer.
         """
-        mask = self.op("Cast", self.op("Unsqueeze", inputs["input_mask"], [1, 2]), to=FLOAT)
+        mask = self.op("Unsqueeze", self.to_float(inputs["input_mask"]), [1, 2])
         mask = self.op("Mul", self.op("Sub", np.float32(1), mask), np.float32(MASKED_SCORE))
         x, last = self._embed(inputs), layer % self.config.num_hidden_layers
         masks = self._for_queries(mask, x)
@@ -105,7 +111,7 @@ class OnnxGraph:
         if self.config.has_segment_embeddings:
             table = self.weight(f"{name}/token_type_embeddings")
             x = self.op("Add", x, self.op("Gather", table, inputs["segment_ids"]))
-        length, table = self.op("Shape", ids, start=1), self.weight(f"{name}/position_embeddings")
+        table, length = self.weight(f"{name}/position_embeddings"), self.op("Shape", ids, start=1)
         x = self.op("Add", x, self.op("Slice", table, [0], length))
         x = self.norm(x, f"{name}/LayerNorm")
         if self.config.embedding_size != self.config.hidden_size:
@@ -127,10 +133,14 @@ class OnnxGraph:
         output = self.dense(output, f"{name}/output/dense")
         return self.norm(self.op("Add", output, x), f"{name}/output/LayerNorm")
 
-    def pool(self, inputs):
-        """Return the pooled output of `BertModel`: (B, H)."""
-        x = self.encode(inputs, lambda x: self.op("Slice", x, [0], [1], [1]))
-        return self.dense(self.op("Squeeze", x, [1]), "bert/pooler/dense", self.config.pooler_act)
+    def first(self, x):
+        """Select the first token: (B, S, H) -> (B, 1, H)."""
+        return self.op("Slice", x, [0], [1], [1])
+
+    def pool(self, x):
+        """Return the pooled output (B, H) of the encoder's output (B, S, H) or (B, 1, H)."""
+        first = self.op("Gather", x, 0, axis=1)
+        return self.dense(first, "bert/pooler/dense", self.config.pooler_act)
 
     def model(self, inputs, outputs):
         """Return the `onnx.ModelProto`.
@@ -142,13 +152,15 @@ class OnnxGraph:
         for name, tensor in outputs.items():
             self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
         types = (
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+            )
             for name, (dtype, shape) in inputs.items()
         )
         graph = helper.make_graph(
             self._nodes,
             "bert",
-            [*types],
+            infos,
             [onnx.ValueInfoProto(name=name) for name in outputs],
             [*self._initializers.values()],
         )
@@ -161,3 +173,18 @@ class OnnxGraph:
         )
         # Adds the types and shapes of the outputs.
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def write(model, path, weights):
+    """Write a model with "float32" or "int8" weights.
+
+    int8 rounds the tables and kernels, a scale per column; ONNX Runtime also rounds the inputs of
+    the products, a scale per tensor (dynamic quantization).
+    """
+    if weights == "int8":
+        quantization.quantize_dynamic(
+            model, path, op_types_to_quantize=["MatMul", "Gather"], per_channel=True
+        )
+        return
+    with files.open_file(path, "wb") as writer:
+        writer.write(model.SerializeToString(deterministic=True))

@@ -1,22 +1,21 @@
-"""`Predictor`, which answers rows of text with a SavedModel."""
+"""`Predictor`, which answers rows of text with an exported model; without TensorFlow for ONNX."""
 
+import importlib
 import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
-
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import tables
-from bert_tf.data.containers import list_rows
-from bert_tf.errors import UserError, check_unicode, counted, reason
+from bert_tf.data.batching import BATCH_TOKENS, run_in_order
+from bert_tf.errors import UserError, check_unicode, counted
 from bert_tf.io import files, json_files
 from bert_tf.serving.answers import ANSWERS, Answer
-from bert_tf.tokenization.graph import tensorflow_text
-from bert_tf.training.prediction import BATCH_TOKENS, run_in_order
 
-METADATA = os.path.join("assets.extra", "model.json")
+ONNX_FILE, METADATA = "model.onnx", "model.json"
+# The file of a version's folder with the model -> the folder of its other files.
+FORMATS = {"saved_model.pb": "assets.extra", ONNX_FILE: ""}
 
 # The fields of `model.json` that are read.
 _FIELDS = {
@@ -46,57 +45,48 @@ class Predictor:
       table_columns: function from an answer to the columns that it adds to a row of a table.
     """
 
-    def __init__(self, model: Any, batch_size: int | None = None):
+    def __init__(self, model: Any, batch_size: int | None = None, num_threads: int | None = None):
         """Load or trace a model.
 
         Args:
           model: a folder written by `export` (its newest version), the folder of a version, or a
             `Servable`.
           batch_size: maximum number of rows in a batch; None for 32 (long) to 256 (short).
+          num_threads: number of threads that ONNX Runtime computes a batch with; None for one per
+            core.
 
         Raises:
           UserError: if the model does not exist or does not take text.
         """
         if isinstance(model, (str, os.PathLike)):
-            self._load(model)
+            self._load(model, num_threads)
         else:
-            self._trace(model)
-        self.inputs, self._batch_size = tuple(self._signature), batch_size
+            from bert_tf.serving.saved_model import trace
+
+            self.metadata = {**(model.metadata or {}), "task": model.task}
+            self._model = trace(model)
+        self.inputs, self._batch_size = tuple(self._model.inputs), batch_size
         answer = ANSWERS.get(self.metadata["task"], Answer())
         self.answer, self.table_columns = answer.of_outputs, answer.table_columns
 
-    def _load(self, path):
-        self.path = find_version(path := files.expand_home(path))
-        metadata_file = os.path.join(self.path or path, METADATA)
-        if not files.exists(metadata_file):
+    def _load(self, path, num_threads):
+        self.path, file = find_version(path := files.expand_home(path))
+        if not file:
             raise UserError(
-                f"`model`: found no model written by export_model.py in {self.path or path}; "
+                f"`model`: found no model written by export_model.py in {path}; "
                 "`bert-tf predict` and the classes, such as TextClassifier, also load a run"
             )
-        self.metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
+        folder = os.path.join(self.path, FORMATS[file])
+        self.metadata = json_files.read(os.path.join(folder, METADATA), _FIELDS, "export_model.py")
+        task, is_onnx = self.metadata["task"], file == ONNX_FILE
         if not self.metadata["inputs"]:
-            raise UserError(f"`model`: {self.path} takes token ids; export it with inputs=text")
-        tensorflow_text()  # registers the operations of the graph
-        try:
-            self._model = tf.saved_model.load(self.path)
-            serve = self._model.signatures["serving_default"]
-            specs = serve.structured_input_signature[1]
-            self._signature = {name: specs[name] for name in self.metadata["inputs"]}
-        # Loading a damaged model raises exceptions of many classes.
-        except Exception as error:
-            raise UserError(f"`model`: {self.path} cannot be loaded ({reason(error)})") from None
-        self._serve = self._serve_one = lambda inputs: serve(**inputs)
-
-    def _trace(self, servable):
-        self._signature = signature = servable.text_signature
-        self.metadata = {**(servable.metadata or {}), "task": servable.task}
-
-        def trace(rows):
-            specs = {k: tf.TensorSpec((rows, *x.shape[1:]), x.dtype) for k, x in signature.items()}
-            # AutoGraph takes half of the time of tracing.
-            return tf.function(servable.serve_text, [specs], autograph=False)
-
-        self._serve, self._serve_one = trace(None), trace(1)
+            advice = "export it as a SavedModel" if is_onnx else "export it with inputs=text"
+            raise UserError(f"`model`: {self.path}, a model for {task}, takes token ids; {advice}")
+        if num_threads and not is_onnx:
+            raise UserError("`num_threads` requires an ONNX model")
+        module = "onnx_model" if is_onnx else "saved_model"
+        module = importlib.import_module(f"bert_tf.serving.{module}")
+        self._model = module.load(self.path, self.metadata, *[num_threads] * is_onnx)
 
     def __call__(self, rows: Any, batch_size: int | None = None, output: str | None = None) -> list:
         """Answer rows.
@@ -119,16 +109,14 @@ class Predictor:
         if batch_size is not None:
             BatchConfig(batch_size)  # checks it
         if not isinstance(rows, (list, Iterator)):
+            from bert_tf.data.containers import list_rows  # imports TensorFlow
+
             rows = list_rows(rows, "rows")
         rows = list(itertools.starmap(self._check_row, enumerate(rows)))
-        serve = self._serve_one if len(rows) == 1 else self._serve
 
         def serve_batch(batch):
-            columns = {
-                name: tf.constant([row[name] for row in batch], spec.dtype)
-                for name, spec in self._signature.items()
-            }
-            outputs = serve(columns)
+            columns = {name: [row[name] for row in batch] for name in self.inputs}
+            outputs = self._model(columns, is_single=len(rows) == 1)
             if output and output not in outputs:
                 raise UserError(f"`output={output}`: expected one of {', '.join(outputs)}")
             return {output: outputs[output]} if output else outputs
@@ -167,8 +155,8 @@ class Predictor:
         if as_json:
             return self.check(self._by_input(json_files.loads(line)))
         cells: list[Any] = line.split("\t") if len(names) > 1 else [line]
-        *_, last = self._signature.values()
-        if last.shape.rank == 2 and len(cells) >= len(names):
+        *_, last = self._model.inputs.values()
+        if last is not str and len(cells) >= len(names):
             cells[len(names) - 1 :] = [cells[len(names) - 1 :]]
         if len(cells) != len(names):
             expected = " <tab> ".join(names)
@@ -180,7 +168,7 @@ class Predictor:
 
     @property
     def _numeric_inputs(self):
-        return [name for name, spec in self._signature.items() if spec.dtype != tf.string]
+        return [name for name, kind in self._model.inputs.items() if isinstance(kind, int)]
 
     def _by_input(self, row):
         names = self.inputs
@@ -199,16 +187,15 @@ class Predictor:
 
     def check(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs in `row`; raise ValueError, naming the input, if one is invalid."""
-        for name, spec in self._signature.items():
-            value, is_list = row[name], spec.shape.rank == 2
-            if name in self._numeric_inputs:
-                size = spec.shape[1]
-                if json_files.type_error(value, list[json_files.Finite]) or len(value) != size:
-                    raise ValueError(f"{name}: found {value!r:.40}, expected {size} finite ones")
+        for name, kind in self._model.inputs.items():
+            value = row[name]
+            if isinstance(kind, int):
+                if json_files.type_error(value, list[json_files.Finite]) or len(value) != kind:
+                    raise ValueError(f"{name}: found {value!r:.40}, expected {kind} finite ones")
                 continue
-            texts = value if is_list else [value]
+            texts = [value] if kind is str else value
             if not texts or json_files.type_error(texts, list[str]):
-                expected = "a list of texts" if is_list else "a text"
+                expected = "a text" if kind is str else "a list of texts"
                 raise ValueError(f"{name}: found {value!r:.40}, expected {expected}")
             for text in texts:
                 check_unicode(text, name)
@@ -221,11 +208,16 @@ def list_versions(folder):
 
 
 def find_version(path):
-    """Return a version's folder: `path` or the newest one in it; None if it is neither."""
-    if files.exists(os.path.join(path, "saved_model.pb")):
-        return path
-    versions = list_versions(path)
-    return os.path.join(path, max(versions, key=int)) if versions else None
+    """Return (folder, name of the model's file) of a version, `path` or its newest one.
+
+    Returns (`path`, None) if it contains no model.
+    """
+    newest = sorted(list_versions(path), key=int)[-1:]
+    for folder in (path, *(os.path.join(path, name) for name in newest)):
+        for name in FORMATS:
+            if files.exists(os.path.join(folder, name)):
+                return folder, name
+    return path, None
 
 
 def _sort_key(row):

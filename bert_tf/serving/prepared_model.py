@@ -165,6 +165,8 @@ def prepare_model(model, config, serving_config):
     if keras.backend.backend() != "tensorflow":
         return PreparedModel(model, _through_numpy(model), buckets, serving_config, make_tokenizer)
     dtype = serving_config.dtype
+    if serving_config.format == "onnx":
+        return PreparedModel(model, model, buckets, serving_config, make_tokenizer)
     if dtype and {model.compute_dtype, model.variable_dtype} != {dtype}:
         model = _convert(model, dtype)
     has_constants = False

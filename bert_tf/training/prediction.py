@@ -1,6 +1,5 @@
 """Run a function on features in memory: in batches of similar length, on all devices."""
 
-import itertools
 import operator
 
 import numpy as np
@@ -9,6 +8,7 @@ import tensorflow as tf
 from bert_tf import console
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
+from bert_tf.data.batching import BATCH_TOKENS, run_in_order
 from bert_tf.errors import UserError
 
 _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
@@ -16,9 +16,6 @@ _TYPES = {"int64": "int32", "float32": "float32"}  # see `records.parse`
 # Rows are sorted by length within windows of at most this many output bytes and batches.
 _WINDOW_BYTES = 128 << 20
 _MAX_WINDOW_BATCHES = 64
-
-# Larger batches are no faster on a CPU; in smaller ones, the overhead of operations dominates.
-BATCH_TOKENS = 3000
 
 # Records to parse at a time.
 _CHUNK = 1000
@@ -106,46 +103,6 @@ class BatchRunner:
             for i, value in enumerate(values):
                 batch[name][(i, *map(slice, value.shape))] = value
         return batch
-
-
-def run_in_order(rows, run_batch, key, window_size, num_tokens, min_rows, max_rows):
-    """Yield each row of an iterable, read lazily, and its outputs, a dict, in input order.
-
-    Args:
-      rows: the iterable.
-      run_batch: function from a list of rows to a dict of tensors (B, ...), which may end with
-        outputs to discard.
-      key: function from a row to its group and number of tokens. A batch has rows of one group.
-      window_size: number of rows to sort by their keys before they are divided into batches.
-      num_tokens: approximate number of tokens in a batch.
-      min_rows: number of rows in a batch even if they have more tokens.
-      max_rows: maximum number of rows in a batch.
-    """
-    rows = iter(rows)
-    while window := list(itertools.islice(rows, window_size)):
-        batches = batches_by_tokens([*map(key, window)], num_tokens, min_rows, max_rows)
-        running = ((indices, run_batch([window[i] for i in indices])) for indices in batches)
-        results: list = [None] * len(window)
-        # Copy the previous outputs to the host while the device computes.
-        for (indices, outputs), _ in itertools.pairwise(itertools.chain(running, [None])):
-            arrays = {name: np.asarray(x) for name, x in outputs.items()}
-            for position, index in enumerate(indices):
-                results[index] = {name: x[position] for name, x in arrays.items()}
-        yield from zip(window, results, strict=True)
-
-
-def batches_by_tokens(keys, num_tokens, min_rows, max_rows):
-    """Yield lists of indices into `keys`, in their order; see `run_in_order`."""
-    batch: list[int] = []
-    for index in sorted(range(len(keys)), key=keys.__getitem__):
-        group, size = keys[index]
-        limit = min(max(min_rows, num_tokens / size), max_rows)
-        if batch and (len(batch) + 1 > limit or keys[batch[0]][0] != group):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
 
 
 def parse_rows(serialized, schema, lengths):

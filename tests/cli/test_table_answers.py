@@ -21,7 +21,7 @@ class Fake(Predictor):
         if "numbers" in inputs:
             signature["numbers"] = tf.TensorSpec((None, 2), tf.float64)
         super().__init__(Servable(task, None, self._find_x, None, signature, metadata=metadata))
-        self._serve = self._serve_one = self._find_x
+        self._model._serve = self._model._serve_one = self._find_x
 
     def __call__(self, rows):
         self.rows += [tuple(row[name] for name in self.inputs) for row in rows]
@@ -120,7 +120,7 @@ def test_pairs_and_numbers(answer):
     answer("a.csv", "age,review,price\n35,x, 2.50\n", model)
     assert model.rows == [("age: 35, price: 2.50. x",)]
     model = Fake("question", "context", task="question_answering")
-    model._serve_one = lambda columns: {"answer": columns["context"]}
+    model._model._serve_one = lambda columns: {"answer": columns["context"]}
     assert answer("a.csv", "context,question\nc,q\n", model).endswith(b"c,q,c\n")
 
 

@@ -131,7 +131,7 @@ def test_invalid_lines_are_answered_with_an_error(run_script, exported, tmp_path
 def test_damaged_models(predictor, tmp_path, changes, message):
     """The model.json is invalid or does not match, or half of the variables are missing."""
     folder = shutil.copytree(predictor.path, tmp_path / "1")
-    path = folder / METADATA
+    path = folder / "assets.extra" / METADATA
     if isinstance(changes, dict):
         path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     elif changes:
@@ -162,7 +162,7 @@ def test_batches_have_fewer_rows_of_longer_texts():
         return {"lengths": tf.strings.length(columns["text"])}
 
     predictor = serving.Predictor(serving.Servable("other", None, serve, None))
-    predictor._serve = serve
+    predictor._model._serve = serve
     rows = [{"text": "a" * length} for length in [20] * 600 + [200] * 100 + [20_000] * 40]
     random.Random(0).shuffle(rows)
     answers = predictor(rows)

@@ -70,7 +70,7 @@ def test_answers(task, exported, vocab_file):
         assert_alike(alone, in_batch)
         assert_alike(alone, (predictor.answer)(outputs, metadata))
     inputs, mask = padded_ids(plain, 3)
-    outputs = predictor._model.signatures["ids"](**inputs)
+    outputs = predictor._model.model.signatures["ids"](**inputs)
     assert_same_outputs(outputs, plain.serve_ids(inputs), mask)
 
 
@@ -93,7 +93,7 @@ def test_side_files(task, exported, vocab_file):
     log = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     for request in requests:
         message = log.PredictionLog.FromString(request).predict_log.request
-        serve = predictor._model.signatures[message.model_spec.signature_name]
+        serve = predictor._model.model.signatures[message.model_spec.signature_name]
         inputs = {name: tf.make_ndarray(x) for name, x in message.inputs.items()}
         serve(**inputs)
         of_ids += [x.shape[-1] for name, x in inputs.items() if name == "input_ids"]
@@ -122,8 +122,8 @@ def test_half_precision(task, exported, vocab_file, tmp_path):
     inputs, mask = padded_ids(servable)
     predictor = serving.Predictor(serving.export(servable, str(tmp_path)))
     assert len(predictor(rows_of(task))) == len(TEXTS)
-    outputs = exported(task)._model.signatures["ids"](**inputs)
-    for name, value in predictor._model.signatures["ids"](**inputs).items():
+    outputs = exported(task)._model.model.signatures["ids"](**inputs)
+    for name, value in predictor._model.model.signatures["ids"](**inputs).items():
         expected = outputs[name]
         assert value.dtype == expected.dtype
         if value.dtype == tf.float32:

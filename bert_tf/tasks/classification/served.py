@@ -1,5 +1,6 @@
 """Servable for text classification and regression."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
@@ -39,6 +40,18 @@ def classification_servable(model, config, serving_config):
         names = _label_names(config, logits) if serving_config.inputs == "text" else {}
         return {"logits": logits, **answers, **names}
 
+    def add_to_onnx(graph, inputs):
+        pooled = graph.pool(graph.encode(inputs, graph.first))
+        if numbers:
+            values = graph.op("Sub", inputs["numbers"], np.array([x.mean for x in numbers]))
+            values = graph.op("Div", values, np.array([x.deviation or 1.0 for x in numbers]))
+            pooled = graph.op("Concat", pooled, graph.to_float(values), axis=1)
+        logits = graph.project(pooled, "")
+        if config.task_type == "regression":
+            return {"logits": logits, "score": graph.op("Squeeze", logits, [1])}
+        activation = OBJECTIVES[config.task_type].activation
+        return {"logits": logits, "probabilities": graph.op(activation.capitalize(), logits)}
+
     names = ("text",) if config.num_texts == 1 else ("text_a", "text_b")
     ids_specs = token_id_specs()
     if config.windows:
@@ -76,6 +89,7 @@ def classification_servable(model, config, serving_config):
         ids_signature={**ids_specs, **number_specs},
         sample_text=lambda text: {names[0]: text, **sample},
         metadata=metadata,
+        add_to_onnx=None if config.windows else add_to_onnx,
     )
 
 

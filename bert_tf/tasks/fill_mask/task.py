@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -114,12 +115,39 @@ def fill_mask_servable(model, config, serving_config):
             "probabilities": tf.where(is_mask, probabilities, 0.0),
         }
 
+    def add_to_onnx(graph, inputs):
+        # The first masks have the greatest scores; other tokens have 0.
+        is_mask = graph.to_float(graph.op("Equal", inputs["input_ids"], np.int32(token_id)))
+        numbers = graph.op("Max", graph.op("CumSum", is_mask, 1), np.float32(1))
+        count = graph.op("ReduceMax", numbers, [0, 1], keepdims=0)
+        count = graph.op("Cast", graph.op("Min", count, np.float32(_MAX_MASKS)), to=7)  # int64
+        scores, positions = graph.op(
+            "TopK", graph.op("Div", is_mask, numbers), graph.op("Unsqueeze", count, [0]),
+            num_outputs=2,
+        )  # fmt: skip
+        indices, name = graph.op("Unsqueeze", positions, [2]), "cls/predictions"
+        x = graph.encode(inputs, lambda x: graph.op("GatherND", x, indices, batch_dims=1))
+        x = graph.dense(x, f"{name}/transform/dense", config.bert_config.hidden_act)
+        x = graph.norm(x, f"{name}/transform/LayerNorm")
+        table = graph.op("Transpose", graph.weight("bert/embeddings/word_embeddings"), perm=[1, 0])
+        logits = graph.op("Add", graph.op("MatMul", x, table), graph.weight(f"{name}/output_bias"))
+        probabilities = graph.op("Slice", graph.op("Softmax", logits), [0], [len(words)], [2])
+        count = [min(config.num_best, len(config.vocab))]
+        probabilities, best = graph.op("TopK", probabilities, count, num_outputs=2)
+        is_real = graph.op("Unsqueeze", graph.op("Greater", scores, np.float32(0)), [2])
+        best = graph.op("Gather", np.array(words, object), best)
+        return {
+            "words": graph.op("Where", is_real, best, np.array("", object)),
+            "probabilities": graph.op("Where", is_real, probabilities, np.float32(0)),
+        }
+
     def sample_text(text):
         return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
 
     return Servable(
         "fill_mask", prepared, prepared.with_tokenizer(serve_ids, "text"), serve_ids,
-        sample_text=sample_text, has_variable_width=True,
+        sample_text=sample_text, has_variable_width=True, add_to_onnx=add_to_onnx,
+        metadata={"keep_special_tokens": True},
     )  # fmt: skip
 
 

@@ -178,6 +178,15 @@ def multiple_choice_servable(model, config, serving_config):
         ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
         return {**outputs, "ending": ending}
 
+    def add_to_onnx(graph, inputs):
+        ids = inputs["input_ids"]
+        rows = graph.op("Concat", [-1], graph.op("Shape", ids, start=2), axis=0)
+        inputs = {name: graph.op("Reshape", x, rows) for name, x in inputs.items()}
+        scores = graph.project(graph.pool(graph.encode(inputs, graph.first)), "")
+        logits = graph.op("Reshape", scores, graph.op("Shape", ids, end=2))
+        choice = graph.op("Cast", graph.op("ArgMax", logits, axis=1, keepdims=0), to=6)  # int32
+        return {"logits": logits, "probabilities": graph.op("Softmax", logits), "choice": choice}
+
     endings = tf.TensorSpec((None, None), tf.string, name="endings")
     return Servable(
         task="multiple_choice",
@@ -187,6 +196,7 @@ def multiple_choice_servable(model, config, serving_config):
         text_signature={**string_specs("context"), "endings": endings},
         ids_signature=token_id_specs(None, None, None),
         sample_text=lambda text: {"context": text, "endings": ["", ""]},
+        add_to_onnx=add_to_onnx,
     )
 
 

@@ -151,6 +151,12 @@ def _top_spans(scores, counts, size):
 def question_answering_servable(model, config, serving_config, top_k=None):
     """Return the `Servable` for text (`answer_questions`) and ids (start and end logits)."""
     prepared = prepare_model(model, config, serving_config)
+
+    def add_to_onnx(graph, inputs):
+        logits = graph.project(graph.encode(inputs), "cls/squad")
+        names = ("start_logits", "end_logits")
+        return {name: graph.op("Gather", logits, i, axis=2) for i, name in enumerate(names)}
+
     return Servable(
         task="question_answering",
         prepared=prepared,
@@ -162,4 +168,6 @@ def question_answering_servable(model, config, serving_config, top_k=None):
         # A pair has one more [SEP] than a single text, so drop a word.
         sample_text=lambda text: {"question": "", "context": text.partition(" ")[2]},
         example={"question": "Who slept?", "context": "He slept."},
+        add_to_onnx=add_to_onnx,
+        has_windows=True,
     )

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
@@ -34,6 +35,17 @@ class Pooling(NamedTuple):
             x = x / ops.maximum(ops.norm(x, axis=-1, keepdims=True), MIN_NORM)
         return x[:, : self.truncate_dim] if self.truncate_dim else x
 
+    def add_to_onnx(self, graph, inputs):
+        """Add `compute` to an `OnnxGraph`; return the vectors."""
+        x = graph.encode(inputs, graph.first if self.pooling == "cls" else None, self.layer)
+        mask = graph.op("Unsqueeze", graph.to_float(inputs["input_mask"]), [2])
+        vectors = [_add_pooling(graph, name, x, mask) for name in self.pooling.split(",")]
+        x = graph.op("Concat", *vectors, axis=1)
+        if self.normalize:
+            norm = graph.op("Max", graph.op("ReduceL2", x, [1]), np.float32(MIN_NORM))
+            x = graph.op("Div", x, norm)
+        return graph.op("Slice", x, [0], [self.truncate_dim], [1]) if self.truncate_dim else x
+
 
 def _pool(name, x, mask):
     if name == "cls":
@@ -48,6 +60,25 @@ def _pool(name, x, mask):
         weights = mask * ops.cast(is_last, "float32")
     total = ops.sum(weights, axis=1)
     return ops.sum(x * weights, axis=1) / (ops.sqrt(total) if "sqrt" in name else total)
+
+
+def _add_pooling(graph, name, x, mask):
+    """Add `_pool` to an `OnnxGraph`."""
+    op = graph.op
+    if name == "cls":
+        return op("Gather", x, 0, axis=1)
+    if name == "max":
+        padding = op("Mul", op("Sub", np.float32(1), mask), np.float32(1e30))
+        return op("ReduceMax", op("Sub", x, padding), [1], keepdims=0)
+    weights, numbers = mask, op("CumSum", mask, 1)
+    if name == "weightedmean":
+        weights = op("Mul", mask, numbers)
+    elif name == "lasttoken":
+        is_last = op("Equal", numbers, op("ReduceSum", mask, [1]))
+        weights = op("Mul", mask, graph.to_float(is_last))
+    total = op("ReduceSum", weights, [1], keepdims=0)
+    x = op("ReduceSum", op("Mul", x, weights), [1], keepdims=0)
+    return op("Div", x, op("Sqrt", total) if "sqrt" in name else total)
 
 
 # The margin of the triplet loss, the default of sentence-transformers.

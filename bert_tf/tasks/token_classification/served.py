@@ -116,4 +116,6 @@ def token_classification_servable(model, config, serving_config):
         serve_ids=lambda inputs: {"logits": prepared.call(inputs)["logits"]},
         metadata={"labels": config.tags.names},
         has_variable_width=True,
+        add_to_onnx=lambda graph, inputs: {"logits": graph.project(graph.encode(inputs), "")},
+        has_windows=True,
     )

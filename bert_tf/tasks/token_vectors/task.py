@@ -64,8 +64,20 @@ def encoder_servable(model, config, serving_config):
         outputs = {name: tf.cast(x, tf.float32) for name, x in outputs.items()}
         return {**outputs, "tokens": tf.identity(inputs["input_ids"])}
 
+    def add_to_onnx(graph, inputs):
+        x = graph.encode(inputs)
+        tokens = inputs["input_ids"]
+        return {"sequence_output": x, "pooled_output": graph.pool(x), "tokens": tokens}
+
     serve_text = prepared.with_tokenizer(serve_ids, "text")
-    return Servable("encoder", prepared, serve_text, serve_ids, has_variable_width=True)
+    return Servable(
+        "encoder",
+        prepared,
+        serve_text,
+        serve_ids,
+        has_variable_width=True,
+        add_to_onnx=add_to_onnx,
+    )
 
 
 class TextVectors(NamedTuple):
