@@ -151,12 +151,8 @@ class OnnxGraph:
         """
         for name, tensor in outputs.items():
             self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
-        types = (
-            helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
-            )
-            for name, (dtype, shape) in inputs.items()
-        )
+        types = {x: helper.np_dtype_to_tensor_dtype(np.dtype(y)) for x, (y, _) in inputs.items()}
+        infos = [helper.make_tensor_value_info(x, types[x], y) for x, (_, y) in inputs.items()]
         graph = helper.make_graph(
             self._nodes,
             "bert",
