@@ -32,12 +32,6 @@ class ServingConfig(Config):
     answers depend on the outputs at padding.
     """
 
-    format: str = option(
-        "savedmodel",
-        "savedmodel: for TF Serving and TensorFlow. onnx: token ids, for ONNX Runtime; faster for "
-        "single texts on a CPU.",
-        choices=("savedmodel", "onnx"),
-    )
     inputs: str = option(
         "text",
         "Inputs of the model. text: strings, or ids in a second signature; requires "
@@ -66,6 +60,12 @@ class ServingConfig(Config):
         "it. Default: true for text inputs without sequence_buckets.",
     )
     warm_up: bool = option(True, "Whether to write warm-up requests for TF Serving.")
+    format: str = option(
+        "savedmodel",
+        "savedmodel: for TF Serving and TensorFlow. onnx: token ids, for ONNX Runtime; faster for "
+        "single texts on a CPU.",
+        choices=("savedmodel", "onnx"),
+    )
 
     def validate(self):
         super().validate()

@@ -302,8 +302,10 @@ def _sample_ids(signature, size, length):
 
 def _write_warm_up_requests(folder, requests):
     """Write a TFRecord file of `PredictionLog` messages to a SavedModel's folder."""
+    path = os.path.join(folder, WARM_UP_REQUESTS)
+    files.make_folder(os.path.dirname(path))
     # Encoded by hand, because tensorflow-serving-api pins the version of TensorFlow.
-    with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP_REQUESTS)) as writer:
+    with tf.io.TFRecordWriter(path) as writer:
         for inputs, signature in requests:
             parts = [_field(_MODEL_SPEC, _field(_SIGNATURE_NAME, signature.encode()))]
             for key in sorted(inputs):

@@ -6,6 +6,9 @@ opset 23, is as fast as the operator that ONNX Runtime uses in models which its 
 Shapes: B batch, S sequence, P positions, H hidden.
 """
 
+import os
+import tempfile
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -178,9 +181,12 @@ def write(model, path, weights):
     the products, a scale per tensor (dynamic quantization).
     """
     if weights == "int8":
-        quantization.quantize_dynamic(
-            model, path, op_types_to_quantize=["MatMul", "Gather"], per_channel=True
-        )
-        return
+        with tempfile.TemporaryDirectory() as folder:  # `path` may be remote
+            file = os.path.join(folder, "model.onnx")
+            quantization.quantize_dynamic(
+                model, file, op_types_to_quantize=["MatMul", "Gather"], per_channel=True
+            )
+            model = onnx.load(file)
+    files.make_folder(os.path.dirname(path))
     with files.open_file(path, "wb") as writer:
         writer.write(model.SerializeToString(deterministic=True))
