@@ -106,6 +106,8 @@ setup(
     ],
     extras_require={
         "tensorflow": TENSORFLOW,
+        # `Attention` is an operator since these versions.
+        "onnx": ["onnx>=1.18", "onnxruntime>=1.23"],
         "docs": DOCS,
         "test": [
             *TENSORFLOW,

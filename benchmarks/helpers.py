@@ -115,14 +115,15 @@ def write_classifier(model, folder, num_texts=1, dtypes=("float32",)):
       folder: output folder. `folder/DTYPE` is an exported model, `folder/hugging_face` a Hugging
         Face folder.
       num_texts: number of texts of an example.
-      dtypes: types of the exported models.
+      dtypes: types of the exported SavedModels; "onnx" for an ONNX model.
     """
     import bert_tf
 
     classifier = bert_tf.TextClassifier.from_preset(model, labels=["0", "1"])
     classifier.config = dataclasses.replace(classifier.config, num_texts=num_texts)
     for dtype in dtypes:
-        classifier.export(os.path.join(folder, dtype), dtype=dtype)
+        options = {"format": "onnx"} if dtype == "onnx" else {"dtype": dtype}
+        classifier.export(os.path.join(folder, dtype), **options)
     bert_tf.checkpoints.write_hugging_face(
         os.path.join(folder, "hugging_face"),
         bert_tf.checkpoints.tensors(classifier.model),

@@ -33,10 +33,13 @@ flags.DEFINE_string("serve", None, "Settings of a worker; used by the script its
 
 
 def bert_tf_answer(folder, dtype="float32"):
-    import tensorflow as tf
+    num_threads = FLAGS.threads
+    if dtype != "onnx":
+        import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads or 0)
-    predictor = bert_tf.serving.Predictor(os.path.join(folder, dtype))
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads or 0)
+        num_threads = None
+    predictor = bert_tf.serving.Predictor(os.path.join(folder, dtype), num_threads=num_threads)
     names = predictor.inputs
 
     def answer(texts):
@@ -87,6 +90,7 @@ def onnxruntime_answer(folder):
 LIBRARIES = {
     "bert_tf": bert_tf_answer,
     "bert_tf, bfloat16": functools.partial(bert_tf_answer, dtype="bfloat16"),
+    "bert_tf, ONNX": functools.partial(bert_tf_answer, dtype="onnx"),
     "onnxruntime": onnxruntime_answer,
     "transformers": transformers_answer,
 }
@@ -98,7 +102,7 @@ def write_models(folder, num_texts):
     import transformers
     from onnxruntime.transformers import optimizer
 
-    helpers.write_classifier(FLAGS.model, folder, num_texts, ("float32", "bfloat16"))
+    helpers.write_classifier(FLAGS.model, folder, num_texts, ("float32", "bfloat16", "onnx"))
     pretrained = os.path.join(folder, "hugging_face")
     peer = transformers.AutoModelForSequenceClassification.from_pretrained(pretrained).eval()
     names = ("input_ids", "attention_mask", "token_type_ids")

@@ -1,9 +1,12 @@
 """ONNX models give the answers of the SavedModel, by ONNX Runtime without TensorFlow."""
 
+import http.server
 import json
 import os
 import pathlib
 import sys
+import threading
+import urllib.request
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import bert_tf
 from bert_tf import configs, serving
 from tests.common import run_python, tiny
+from tests.docs import pages
 from tests.serving.conftest import assert_alike
 from tests.serving.serving_models import (
     TASKS,
@@ -141,6 +145,20 @@ except SystemExit:
 """
     answers = run_python("-c", program).splitlines()
     assert [*map(json.loads, answers)] == expected * 2
+
+
+def test_web_service(root, export, monkeypatch):
+    """The block of docs/serving.md answers a request."""
+    (text,) = (x.text for x in pages.blocks(root) if "http.server" in x.text)
+    folder, rows = export("multi_label"), rows_of("multi_label")
+    monkeypatch.setattr(http.server.ThreadingHTTPServer, "serve_forever", lambda server: None)
+    namespace = {}
+    exec(text.replace("/models/mrpc_onnx", folder).replace("8000", "0"), namespace)
+    server, body = namespace["server"], json.dumps(rows).encode()
+    threading.Thread(target=server.handle_request).start()
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}", body) as response:
+        assert json.load(response) == serving.Predictor(folder)(rows)
+    server.server_close()
 
 
 def test_refusals(export, vocab_file, monkeypatch):

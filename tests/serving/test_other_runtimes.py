@@ -1,7 +1,4 @@
-"""SavedModels of ids, converted to other formats and run by their runtimes.
-
-Skipped unless these are installed: `pip install ai-edge-litert tf2onnx onnxruntime`.
-"""
+"""SavedModels of ids, converted to LiteRT; skipped without `pip install ai-edge-litert`."""
 
 import numpy as np
 import pytest
@@ -11,7 +8,6 @@ import bert_tf
 from bert_tf import configs, serving
 from bert_tf.tasks.classification.options import ClassificationConfig
 from bert_tf.tasks.classification.served import classification_servable
-from tests.common import python_process
 from tests.serving.serving_models import TINY, randomized
 
 SHAPES = [(1, 5), (3, 9)]
@@ -20,12 +16,6 @@ SHAPES = [(1, 5), (3, 9)]
 @pytest.fixture(scope="module")
 def litert():
     return pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is missing")
-
-
-@pytest.fixture(scope="module")
-def onnxruntime():
-    pytest.importorskip("tf2onnx", reason="tf2onnx is missing")
-    return pytest.importorskip("onnxruntime", reason="onnxruntime is missing")
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +58,3 @@ def test_litert(litert, saved):
     runner = interpreter.get_signature_runner("serving_default")
     for inputs, expected in cases:
         assert_alike(runner(**inputs), expected)
-
-
-@pytest.mark.slow
-def test_onnx(onnxruntime, saved, root, tmp_path):
-    path, cases = saved
-    script, output = str(root / "tools" / "convert_to_onnx.py"), str(tmp_path / "m.onnx")
-    arguments = (script, "--saved-model", path, "--output", output)
-    done = python_process(*arguments, CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 0 and "not supported" not in done.stderr, done.stderr
-    session = onnxruntime.InferenceSession(output)
-    names = [output.name for output in session.get_outputs()]
-    for inputs, expected in cases:
-        assert_alike(dict(zip(names, session.run(names, inputs), strict=True)), expected)
