@@ -80,19 +80,13 @@ def test_results_do_not_depend_on_sizes(encoder_folder, monkeypatch):
             assert found == answers, name
 
 
-@each()
-def test_quantized_presets(encoder_folder, tmp_path, name):
-    check_quantized_preset(encoder_folder, tmp_path, name, "int8")
+QUANTIZED = [*((x, "int8") for x in CLASSES), *(("TextClassifier", x) for x in ("int4", "float8"))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["int4", "float8"])
-def test_other_quantizations(encoder_folder, tmp_path, mode):
-    check_quantized_preset(encoder_folder, tmp_path, "TextClassifier", mode)
-
-
-def check_quantized_preset(folder, tmp_path, name, mode):
-    pipeline, (*_, texts) = make(folder, name, dtype="mixed_bfloat16"), CLASSES[name]
+@pytest.mark.parametrize(("name", "mode"), QUANTIZED)
+def test_quantized_presets(encoder_folder, tmp_path, name, mode):
+    pipeline, (*_, texts) = make(encoder_folder, name, dtype="mixed_bfloat16"), CLASSES[name]
     pipeline.predict(*texts)  # traces that the next lines outdate
     pipeline.quantize(mode)
     if mode != "float8":  # Keras does not combine it with LoRA
@@ -111,8 +105,12 @@ def check_quantized_preset(folder, tmp_path, name, mode):
 
 @pytest.mark.slow
 def test_quantized_presets_of_another_model(encoder_folder, tmp_path):
-    check_quantized_preset(encoder_folder, tmp_path, "TextClassifier", "int8")
-    folder = str(tmp_path / "saved")
+    classifier, folder = (
+        make(encoder_folder, "TextClassifier", dtype="mixed_bfloat16"),
+        f"{tmp_path}/x",
+    )
+    classifier.quantize("int8")
+    classifier.save_to_preset(folder)
     assert type(bert_tf.tasks.registry.load(folder)) is bert_tf.TextClassifier
     make(folder, "TextClassifier", dtype=keras.DTypePolicy("mixed_bfloat16"))
     for call, named in (
