@@ -44,12 +44,8 @@ def test_a_run_is_recorded(run_script, tmp_path):
     train = ["--do_train", "--num_frozen_layers=1", "--eval_steps=12", "--best_metric=eval_loss"]
     run(*train, "--seed=3", "--learning_rate=1e-3")
     record = read(out)
-    assert record["versions"] == {
-        "bert_tf": bert_tf.__version__,
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "python": platform.python_version(),
-    }
+    versions = {x.__name__: x.__version__ for x in (bert_tf, tf, keras)}
+    assert record["versions"] == {**versions, "python": platform.python_version()}
     assert len(record["command_lines"]) == 1
     config = record["config"]
     assert (config["seed"], config["labels"], config["max_seq_length"]) == (3, ["y", "x"], 8)

@@ -1,7 +1,6 @@
-"""Conventions: lint, format, types, import layers, and names of arguments in messages."""
+"""Conventions: lint, format, types and import layers."""
 
 import ast
-import re
 
 import pytest
 
@@ -22,16 +21,6 @@ EXCEPTIONS = {
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 
-@pytest.fixture(scope="module")
-def modules(root):
-    """Dict from module path, relative to the package, to syntax tree."""
-    package = root / "bert_tf"
-    return {
-        path.relative_to(package): ast.parse(path.read_text(encoding="utf-8"), str(path))
-        for path in sorted(package.rglob("*.py"))
-    }
-
-
 @pytest.mark.parametrize("command", ["ruff check", "ruff format --check", "mypy"])
 def test_tools_have_no_complaints(root, command):
     module, *arguments = command.split()
@@ -40,9 +29,10 @@ def test_tools_have_no_complaints(root, command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_layers_import_downwards_only(modules):
+def test_layers_import_downwards_only(root):
     wrong, exceptions = [], set()
-    for path, tree in modules.items():
+    for file in (root / "bert_tf").rglob("*.py"):
+        path, tree = file.relative_to(root / "bert_tf"), ast.parse(file.read_text(encoding="utf-8"))
         package = path.parts[0].removesuffix(".py")
         if package == "__init__":
             continue
@@ -58,21 +48,6 @@ def test_layers_import_downwards_only(modules):
                     wrong.append(f"bert_tf/{path}, line {node.lineno}: bert_tf.{other}")
     assert not wrong, "\n".join(wrong)
     assert exceptions == EXCEPTIONS.keys()
-
-
-def test_the_library_names_arguments_not_flags(modules):
-    """Messages of the library name `argument`; scripts print it as --argument."""
-    wrong = []
-    for path, tree in modules.items():
-        if path.parts[0] in ("cli", "__main__.py"):
-            continue
-        docstrings = {id(x.value) for x in ast.walk(tree) if isinstance(x, ast.Expr)}
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Constant) or id(node) in docstrings:
-                continue
-            if isinstance(node.value, str) and re.search(r"(?<![\w-])--[a-z]\w+", node.value):
-                wrong.append(f"bert_tf/{path}, line {node.lineno}: {node.value!r}")
-    assert not wrong, "\n".join(wrong)
 
 
 def used_packages(node):

@@ -92,8 +92,6 @@ def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
     ("options", "named"),
     [
         ({"steps_per_epoch": 1}, "`steps_per_epoch`"),
-        ({"shuffle": False}, "`shuffle`"),
-        ({"initial_epoch": 1}, "`initial_epoch`"),
         ({"batch_size": 99}, "batch_size=99`"),
         ({"train_batch_size": 8}, "`train_batch_size`.* `batch_size`"),
         ({"output_dir": None, "num_train_epochs": 2}, "`num_train_epochs`.* `epochs`"),

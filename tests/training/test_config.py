@@ -84,9 +84,6 @@ def test_explicit_files_win_over_those_of_the_model(monkeypatch):
         (lambda: configs.PretrainingConfig(
             "in", "out", train=configs.TrainConfig(num_train_epochs=2.0), do_train=True
         ), "num_train_epochs"),
-        (lambda: configs.FineTuneConfig(None, ClassificationData(), do_train=True),
-         "output_dir=None"),
-        (lambda: configs.ServingConfig(weights="int4"), "weights=int4"),
     ],
 )  # fmt: skip
 def test_constructors_refuse_values_that_cannot_be_combined(make, named):

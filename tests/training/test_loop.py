@@ -31,11 +31,8 @@ def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch)
 
 def test_nan_stops_the_run(tmp_path):
     loop = helpers.make_loop(tmp_path)
-    with pytest.raises(
-        bert_tf.UserError,
-        match=r"is (nan|inf) at step (\d+); "
-        "there is no checkpoint yet; .*`learning_rate`",
-    ):
+    message = r"is (nan|inf) at step (\d+); there is no checkpoint yet; .*`learning_rate`"
+    with pytest.raises(bert_tf.UserError, match=message):
         loop.train(helpers.Batches(), helpers.make_adam(loop, 1e30), 50)
     # The weights are not finite, and the next training starts at step 0.
     with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step 1; "):
@@ -75,9 +72,7 @@ def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
     monkeypatch.setattr(files, "size_and_time", size_and_time)
     for age in ("new", "old"):
         with checkpointing.exclusive_directory(f"{folder}/{age}", is_training=is_training):
-            left = tf.io.gfile.glob(f"{folder}/{age}/*m*.ckpt*") + tf.io.gfile.glob(
-                f"{folder}/{age}/best/*m*.ckpt*"
-            )
+            left = tf.io.gfile.glob([f"{folder}/{age}/{x}*m*.ckpt*" for x in ("", "best/")])
         assert len(left) == (1 if age == "old" and is_training else 4)
 
 
