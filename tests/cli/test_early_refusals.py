@@ -40,7 +40,6 @@ REFUSALS = {
         ("--tag_column=0 --word_column=1 --output_scheme=iobes", "output_scheme=iobes"),
         ("--tag_column=ner", "tag_column=ner"),
         ("--tag_column=7", "train.txt, line"),
-        ("--tfds_name=x", "tfds_name"),
         ("--train_file=none.txt", "none.txt"),
     ],
     "run_squad": [

@@ -147,7 +147,6 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "foo,x\n", {"text_columns": ["1"], "header": "no"}, {}),
         ("a.csv", "x,y\n", {"header": "no"}, {}),
         ("a.csv", "x\n", REVIEWS, {"header": "no"}),
-        ("a.tsv", "x\n", {}, {"header": "no"}),
         # Lines do not have column names.
         ("a.txt", "date\tMessage\n1\tx\n", {}, {"header": "yes", "text_columns": ["Message"]}),
         ("a.txt", "n\treview\n1\tx\n", REVIEWS, {"header": "yes"}),
