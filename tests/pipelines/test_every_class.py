@@ -191,15 +191,16 @@ def test_own_metrics_without_and_with_fit(encoder_folder, name, data):
 
 
 def test_wrong_arguments_of_methods(encoder_folder, tmp_path):
-    classifier, folder = make(encoder_folder, "TextClassifier"), tmp_path / "export"
+    classifier = make(encoder_folder, "TextClassifier")
+    folder, pattern = tmp_path / "export", tmp_path / "a*"
     for call, named in (
         (lambda: classifier.predict(TEXTS, batch_size=0), "batch_size=0"),
         (lambda: classifier.export(folder, version=-1), "version=-1"),
         (lambda: classifier.export(folder, version=True), "version=True"),
         # TensorFlow would read these as patterns.
-        (lambda: classifier.save_to_preset(tmp_path / "a*"), "folder"),
-        (lambda: classifier.export(tmp_path / "a*"), "export_dir"),
-        (lambda: classifier.fit(TEXTS, ["x", "y"], output_dir=tmp_path / "a*"), "output_dir"),
+        (lambda: classifier.save_to_preset(pattern), "folder"),
+        (lambda: classifier.export(pattern), "export_dir"),
+        (lambda: classifier.fit(["a"], ["x"], output_dir=pattern, batch_size=1), "output_dir"),
         (lambda: bert_tf.FillMask(encoder_folder), "FillMask.from_preset"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], warmup_ratio=0.1), "warmup_proportion"),
         (lambda: classifier.fit(TEXTS, ["x", "y"], num_epochs=1), "epochs"),
