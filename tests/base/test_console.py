@@ -52,10 +52,8 @@ def test_progress_as_lines_and_as_a_bar(show):
             assert before.endswith("\r") and not before.split("\r")[-2].strip()
 
 
-BAD, ESCAPED = (
-    "a\x1b[2J\r\x07\x7f\x9bé\u200d\tb",
-    "a\\u001b[2J\\u000d\\u0007\\u007f\\u009bé\u200d\tb",
-)
+BAD = "a\x1b[2J\r\x07\x7f\x9bé\u200d\tb"
+ESCAPED = "a\\u001b[2J\\u000d\\u0007\\u007f\\u009bé\u200d\tb"
 
 
 def test_messages_have_no_control_characters(show, monkeypatch):
