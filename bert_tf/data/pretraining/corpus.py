@@ -4,7 +4,7 @@ import collections
 import json
 import re
 from array import array
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -205,17 +205,14 @@ def tokenize_chunk(tokenizer, by_spaces, chunk):
     shards = collections.defaultdict(lambda: (*map(array, "iiib"), array("i", [0])))
     for (shard, *_), lines in zip(chunk, texts, strict=True):
         ids, sentences, documents, is_continuation, num_empty = shards[shard]
-        before = len(sentences)
-        for _ in lines:
-            line_ids, line_is_continuation = next(encoded)
-            if line_ids:
-                ids.extend(line_ids)
-                is_continuation.extend(line_is_continuation)
-                sentences.append(len(line_ids))
-        count = len(sentences) - before
-        num_empty[0] += len(lines) - count
-        if count:
-            documents.append(count)
+        with_tokens = [pair for pair in islice(encoded, len(lines)) if pair[0]]
+        for line_ids, line_is_continuation in with_tokens:
+            ids.extend(line_ids)
+            is_continuation.extend(line_is_continuation)
+            sentences.append(len(line_ids))
+        num_empty[0] += len(lines) - len(with_tokens)
+        if with_tokens:
+            documents.append(len(with_tokens))
     return [(shard, Block(*map(np.asarray, parts))) for shard, parts in sorted(shards.items())]
 
 

@@ -95,7 +95,7 @@ class Shards:
             console.info("all %d shards exist", self.num_shards)
         else:
             files.check_writable(self._metadata_path, "output_file")
-        if not is_complete or self._work_dir.exists():
+        if not is_complete or files.exists(self._work_dir.path):
             with self._work_dir.locked():
                 # Another process may have created them since.
                 metadata = self._read_metadata()
@@ -283,7 +283,10 @@ def create_with_beam(shards, runner, options):
             )
             pipeline.run().wait_until_finish()
         except Exception as error:  # its class depends on the runner
-            message = _extract_user_error(error)
+            # Beam wraps the `UserError` of a worker.
+            pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
+            match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
+            message = match and match[1]
             if type(error).__name__ == "KilledWorker":  # of Dask
                 message = (
                     "several workers that processed the same part were lost; run the command "
@@ -295,13 +298,6 @@ def create_with_beam(shards, runner, options):
         shards.check_unchanged()
 
     return shards.create_with(create)
-
-
-def _extract_user_error(error):
-    """Return the message of a worker's `UserError`, which Beam wraps, or None."""
-    pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
-    match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
-    return match and match[1]
 
 
 def _tokenize_file(file, shards, missing):

@@ -195,9 +195,6 @@ class WorkDir:
     def __init__(self, path, num_shards, fingerprint):
         self.path, self._num_shards, self._fingerprint = path, num_shards, fingerprint
 
-    def exists(self):
-        return files.exists(self.path)
-
     @contextlib.contextmanager
     def locked(self):
         """Create and lock the folder; delete its contents if they belong to different shards."""
@@ -245,8 +242,7 @@ class WorkDir:
 
     def shards_with_counts(self):
         names = set(files.list_folder(self.path))
-        paths = map(self._counts_path, range(self._num_shards))
-        return {shard for shard, path in enumerate(paths) if os.path.basename(path) in names}
+        return {shard for shard in range(self._num_shards) if f"{shard:05d}.json" in names}
 
     def read_counts(self):
         fields = dict.fromkeys(Counts._fields, json_files.Count)
