@@ -47,10 +47,8 @@ class TfdsDataset:
         name = self.find_split(split)
         if name is None:
             raise self.missing_split(split)
-        table_format = tables.TableFormat("tfds")
-        return tables.Table(
-            f"{self.name}, {name}", table_format, self._rows(name), self.label_names
-        )
+        title = f"{self.name}, {name}"
+        return tables.Table(title, tables.TableFormat("tfds"), self._rows(name), self.label_names)
 
     def _rows(self, name):
         import tensorflow_datasets as tfds
