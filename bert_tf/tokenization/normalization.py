@@ -127,16 +127,15 @@ MUSICAL_NOTES = {
 # text with one of the few other marks needs sorting.
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
-CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
+_SORTED_CHARACTERS = "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
 
 # All marks that accent stripping removes.
 ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for code in codes)
 
 
 def context_characters(do_lower_case, strip_accents):
-    if strip_accents:
-        return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
-    return SIGMA if do_lower_case else ""
+    """Return the characters to which context rules apply, as a str."""
+    return SIGMA * do_lower_case + _SORTED_CHARACTERS * strip_accents
 
 
 @functools.cache
