@@ -1,5 +1,6 @@
 """The example in examples/topics.py: a module and a registry entry make a new objective."""
 
+import contextlib
 import importlib
 import sys
 from unittest import mock
@@ -11,6 +12,7 @@ import tensorflow as tf
 from bert_tf import configs, serving, training
 from bert_tf.cli import lines
 from bert_tf.configs import task_names
+from bert_tf.serving.answers import ANSWERS
 from bert_tf.tasks.registry import TASKS, exported_tasks
 from tests.common import TINY, WORDS, write_model
 
@@ -19,7 +21,10 @@ from tests.common import TINY, WORDS, write_model
 def topics(monkeypatch):
     """The module, registered for these tests."""
     monkeypatch.delitem(sys.modules, "examples.topics", raising=False)
-    with mock.patch.dict(TASKS), mock.patch.dict(task_names.TASK_CONFIG_FILES):
+    tables = TASKS, ANSWERS, task_names.TASK_CONFIG_FILES
+    with contextlib.ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(mock.patch.dict(table))
         yield importlib.import_module("examples.topics")
 
 
@@ -102,3 +107,4 @@ def test_registry():
         assert name == task_class.name or options["task_type"] == name
         assert (task_class.config_class.FILE or None) == task_names.EXPORTED_TASKS[name][0]
     assert exported_tasks().keys() == task_names.EXPORTED_TASKS.keys()
+    assert ANSWERS.keys() <= exported_tasks().keys()
