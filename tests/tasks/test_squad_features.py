@@ -37,7 +37,7 @@ def test_windows_are_those_of_the_release(recording, version, is_training):
     tokenizer = bert_tf.FullTokenizer(recording.vocab)
     config = recording.config
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
-    source = reading.Questions.of_file(recording.data, "train_file")
+    source = reading.JsonSource(recording.data, "train_file")
     for paragraph in source.paragraphs():
         for _, windows, _ in features.convert(paragraph, tokenizer, config, is_training):
             for window in windows:
@@ -56,7 +56,7 @@ def test_answers_are_those_of_the_release(recording, version):
     starts, ends = recording.logits
     config = recording.config
     decoder = decoding.AnswerDecoder(config)
-    source = reading.Questions.of_file(recording.data, "predict_file")
+    source = reading.JsonSource(recording.data, "predict_file")
     row, predictions, n_best, null_odds = 0, {}, {}, {}
     for paragraph in source.paragraphs():
         for question, windows, _ in features.convert(paragraph, tokenizer, config, False):
@@ -83,7 +83,7 @@ def test_answers_are_those_of_the_release(recording, version):
 def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch):
     monkeypatch.setattr(features, "_CHUNK", 100)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    source = reading.Questions.of_file(str(letters(tmp_path / "data.json", has_negative=True)), "x")
+    source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
     config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
     for is_training in (True, False):
         made = features.make_features(

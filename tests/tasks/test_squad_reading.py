@@ -10,7 +10,7 @@ import pytest
 
 import bert_tf
 from bert_tf.tasks.question_answering import examples as reading
-from bert_tf.tasks.question_answering.examples import Questions, validate_and_count
+from bert_tf.tasks.question_answering.examples import JsonSource, TfdsQuestions, validate_and_count
 from tests.common import write_tfds
 from tests.squad_helpers import dataset, letters
 
@@ -33,7 +33,7 @@ def test_invalid_json_is_located(tmp_path, text, where):
     path = tmp_path / "data.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(bert_tf.UserError, match=rf"data\.json.*{where}"):
-        list(Questions.of_file(str(path), "x").paragraphs())
+        list(JsonSource(str(path), "x").paragraphs())
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_data_without_valid_questions(tmp_path, context, text, start):
     qas = [{"id": "1", "question": "a", "answers": answers}]
     path = dataset(tmp_path / "data.json", [(context, qas)])
     with pytest.raises(bert_tf.UserError, match=f"{path}: no valid questions"):
-        validate_and_count(Questions.of_file(str(path), "x"), "train")
+        validate_and_count(JsonSource(str(path), "x"), "train")
 
 
 def rows_of(path):
@@ -70,7 +70,7 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
         pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
     else:
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    sources = [Questions.of_file(str(x), "train_file") for x in (path, original)]
+    sources = [JsonSource(str(x), "train_file") for x in (path, original)]
     paragraphs, expected = (list(source.paragraphs()) for source in sources)
     assert questions(sources[0]) == questions(sources[1])
     assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
@@ -92,7 +92,7 @@ def test_invalid_rows_are_located(tmp_path, changes, named):
     rows[1] = {**rows[1], **changes}
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
-        list(Questions.of_file(str(tmp_path / "rows.jsonl"), "x").paragraphs())
+        list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
 def test_texts_are_located_by_whole_words():
@@ -149,7 +149,7 @@ def folder(tmp_path_factory):
             (x.id, "", paragraph.context, x.text,
              [{"text": text, "answer_start": start} for text, start in x.answers],
              x.is_impossible)[: len(features) + len(more)]
-            for paragraph in Questions.of_file(str(path), "x").paragraphs()
+            for paragraph in JsonSource(str(path), "x").paragraphs()
             for x in paragraph.questions
         ]  # fmt: skip
         splits = {"train": rows, "validation": rows[:3]}
@@ -171,8 +171,8 @@ def questions(source):
 
 @pytest.mark.parametrize(("config", "name"), [("v1.1", "v1"), ("v2.0", "v2")])
 def test_tfds_questions_are_those_of_the_file(folder, config, name):
-    expected = questions(Questions.of_file(str(folder / f"{name}.json"), "train_file"))
-    source = Questions.of_tfds(f"squad/{config}", "train", str(folder))
+    expected = questions(JsonSource(str(folder / f"{name}.json"), "train_file"))
+    source = TfdsQuestions(f"squad/{config}", "train", str(folder))
     paragraphs = list(source.paragraphs())
     assert {(p.context, *question[1:]) for p in paragraphs for question in p.questions} == expected
     # Consecutive questions share a paragraph.
@@ -183,10 +183,10 @@ def test_tfds_questions_are_those_of_the_file(folder, config, name):
 
 
 def test_tfds_splits(folder):
-    every = questions(Questions.of_tfds("squad/v1.1", "train", str(folder)))
-    validation = questions(Questions.of_tfds("squad/v1.1", "dev", str(folder)))
+    every = questions(TfdsQuestions("squad/v1.1", "train", str(folder)))
+    validation = questions(TfdsQuestions("squad/v1.1", "dev", str(folder)))
     assert len(validation) == 3 and validation < every
-    source = Questions.of_tfds("squad/v1.1", "train", str(folder), "train[:20%]")
+    source = TfdsQuestions("squad/v1.1", "train", str(folder), "train[:20%]")
     assert 0 < len(questions(source)) < len(every)
     assert source.name == "squad/v1.1, train[:20%]"
 
@@ -198,5 +198,5 @@ def test_tfds_errors(folder):
         ("squad/v2.0", None, r"squad/v2.0, train, example \d+ \(id \de\)"),
     ):
         with pytest.raises(bert_tf.UserError, match=error):
-            source = Questions.of_tfds(name, "train", str(folder), split)
+            source = TfdsQuestions(name, "train", str(folder), split)
             validate_and_count(source, "train")

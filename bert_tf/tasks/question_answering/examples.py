@@ -1,13 +1,10 @@
 """Questions: from SQuAD files, tables and tensorflow-datasets."""
 
-import dataclasses
-import functools
 import hashlib
 import itertools
 import json
 import operator
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from bert_tf import console
@@ -82,58 +79,41 @@ class Paragraph(NamedTuple):
     questions: tuple
 
 
-class DatasetSummary(NamedTuple):
-    """The number of valid questions, and a digest of everything that affects the features."""
+class Questions(list):
+    """Pairs (context, `Question`) in memory, with the interface of `JsonSource`."""
 
-    questions: int
-    digest: str
+    name, summary = "`question`", None
+
+    def paragraphs(self):
+        return group_by_context(self)
 
 
-@dataclasses.dataclass
-class Questions:
-    """The questions of a split.
+class JsonSource:
+    """The questions of a file in SQuAD's format or in the format of a Hugging Face dataset.
 
-    Attributes:
-      name: the name of the file or data set, for messages.
-      paragraphs: function that yields each `Paragraph`. It reads the data again in every pass, to
-        save memory, and raises UserError with the location if they are invalid.
-      summary: the `DatasetSummary` of `validate_and_count`.
+    The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
+    `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
+
+    `summary` is the `DatasetSummary`, once the questions have been counted.
     """
 
-    name: str
-    paragraphs: Callable
-    summary: DatasetSummary | None = None
+    summary = None
 
-    @classmethod
-    def of_file(cls, path, argument):
-        """Return the questions of a file in SQuAD's format or in that of a Hugging Face dataset.
+    def __init__(self, path, argument):
+        """Raise UserError, naming `argument`, if the file does not exist."""
+        self.name = files.require(path, argument)
 
-        The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
-        `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
-
-        Raises:
-          UserError: if the file does not exist; names `argument`.
-        """
-        path = files.require(path, argument)
-        return cls(path, functools.partial(_paragraphs_of_file, path))
-
-    @classmethod
-    def of_tfds(cls, name, split, data_dir=None, tfds_split=None):
-        """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""
-        data = TfdsDataset(name, data_dir, {split: tfds_split})
-        return cls(data.table(split).name, lambda: _paragraphs_of_table(data.table(split)))
-
-
-def _paragraphs_of_file(path):
-    articles = _read_articles(path)
-    if isinstance(articles, tables.TableFormat):
-        rows = tables.read_rows(path, articles)
-        yield from _paragraphs_of_table(tables.Table(path, articles, rows))
-        return
-    for i, article in enumerate(articles):
-        where = f"{path}: data[{i}]"
-        for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-            yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+    def paragraphs(self):
+        """Yield each `Paragraph`; raise UserError with the location if the file is invalid."""
+        articles = _read_articles(self.name)
+        if isinstance(articles, tables.TableFormat):
+            rows = tables.read_rows(self.name, articles)
+            yield from _paragraphs_of_table(tables.Table(self.name, articles, rows))
+            return
+        for i, article in enumerate(articles):
+            where = f"{self.name}: data[{i}]"
+            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
 
 def _read_articles(path):
@@ -241,8 +221,30 @@ def _answers(value, context, where):
         yield Answer(_get(value, "text", str, where), _get(value, "answer_start", int, where))
 
 
+class TfdsQuestions:
+    """The questions of a split in tensorflow-datasets, with the interface of `JsonSource`."""
+
+    summary = None
+
+    def __init__(self, name, split, data_dir=None, tfds_split=None):
+        """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""
+        self._data, self._split = TfdsDataset(name, data_dir, {split: tfds_split}), split
+        self.name = self._data.table(split).name
+
+    def paragraphs(self):
+        """Yield each `Paragraph`; `where` is the location of its first question."""
+        return _paragraphs_of_table(self._data.table(self._split))
+
+
+class DatasetSummary(NamedTuple):
+    """The number of valid questions, and a digest of everything that affects the features."""
+
+    questions: int
+    digest: str
+
+
 def validate_and_count(source, purpose, version_2_with_negative=False, by_offsets=False):
-    """Validate all `Questions` of a source and return its `DatasetSummary`.
+    """Validate all questions of a source and return its `DatasetSummary`.
 
     `purpose` is "train" (one answer per question), "eval" (any number of answers) or "predict"
     (answers are ignored).
@@ -320,8 +322,8 @@ def make_source(data, split):
                 "prediction"
             )
         folder = data.tfds_data_dir
-        return Questions.of_tfds(data.tfds_name, split, folder, splits[split != "train"])
+        return TfdsQuestions(data.tfds_name, split, folder, splits[split != "train"])
     path = getattr(data, argument)
     if not path:
         raise UserError(f"`{argument}` or `tfds_name` must be given")
-    return Questions.of_file(path, argument)
+    return JsonSource(path, argument)

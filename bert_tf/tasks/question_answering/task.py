@@ -16,7 +16,6 @@ from bert_tf.tasks.base import Task
 from bert_tf.tasks.question_answering.examples import (
     ExactAnswer,
     Questions,
-    group_by_context,
     make_source,
     question_of_row,
     validate_and_count,
@@ -112,8 +111,7 @@ class QuestionAnswering(Task):
                     (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
                     for x, y in pairs
                 ]
-            paragraphs = functools.partial(group_by_context, pairs)
-            sources[split] = Questions("`question`", paragraphs)
+            sources[split] = Questions(pairs)
         return _run_data(sources, self.config, QuestionAnsweringData())
 
     def features(self, data, split):
