@@ -34,7 +34,7 @@ def run_pipeline_test(pipeline, inputs, folder, *, served=None, names=None, **op
     assert [len(x) for x in inputs.values()] == [len(expected)] * len(inputs)
     assert not len(list(pipeline.predict(*([] for _ in inputs))))
     pipeline.save_to_preset(folder / "saved")
-    if pipeline.has_head:
+    if pipeline.pretrained_head is None:
         spec, config = load_config(str(folder / "saved"))
         assert spec is type(pipeline) and config.to_json() == pipeline.config.to_json()
     loaded = type(pipeline).from_preset(folder / "saved", **options)

@@ -168,9 +168,8 @@ def test_a_class_makes_the_records_of_the_script(
     (run,) = experiments
     pipeline = pipeline_class(types.SimpleNamespace(), run.data.config)
     columns = [columns_of(path), *[None] * (len(pipeline.arguments) - 1)]
-    data = pipeline.run_data(
-        {"train": pipeline.make_examples(columns, pipeline.arguments, "train")}, {}
-    )
+    examples = {"train": pipeline.make_examples(columns, pipeline.arguments, "train")}
+    data = pipeline.run_data(examples)
 
     def features(limit=10**9):
         monkeypatch.setattr(features_module, "_MIN_FOR_PROCESSES", limit)

@@ -48,7 +48,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
     out = tmp_path / "out"
     train = ["--num_train_epochs=12", "--learning_rate=5e-3", "--train_batch_size=16",
              "--max_seq_length=14", "--do_lower_case=false"]  # fmt: skip
-    examples, _ = examples_of_table(open_table(f"{tmp_path}/test.csv"), MultipleChoiceData(), False)
+    examples = examples_of_table(open_table(f"{tmp_path}/test.csv"), MultipleChoiceData(), False)
     log, _, _ = run_task_test(
         make_run(run_script, "run_multiple_choice", tmp_path, **MODEL), run_script, tmp_path,
         [f"--data_dir={tmp_path}"], train,
@@ -88,13 +88,14 @@ def test_any_columns_in_any_number(tmp_path):
         context_columns=("q", "p"), ending_columns=("yes", "no"), label_column="key",
         id_column="name",
     )  # fmt: skip
-    (example,), endings = examples_of_table(open_table(str(path)), config)
-    assert endings == ("yes", "no")
+    (example,) = examples_of_table(open_table(str(path)), config)
+    assert example.names == ("yes", "no")
     assert (example.context, example.endings) == ('"a b', ("c", "d"))
     assert (example.label, example.id, example.where) == (1, "x", f"{path}, line 2")
     (tmp_path / "a.jsonl").write_text('{"context": "a", "endings": ["b", "c"]}\n')
-    _, endings = examples_of_table(open_table(f"{tmp_path}/a.jsonl"), MultipleChoiceData(), False)
-    assert endings == ("endings[0]", "endings[1]")
+    path = tmp_path / "a.jsonl"
+    (example,) = examples_of_table(open_table(str(path)), MultipleChoiceData(), False)
+    assert example.names == ("endings[0]", "endings[1]")
 
 
 ROWS = "context,ending1,ending0,ending2,label\n"
@@ -123,7 +124,7 @@ def test_errors_name_the_line_and_the_column(tmp_path, text, named):
 def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     write_files(tmp_path, some__csv=ROWS + "a,b,c,d,9\na,b,c,d,2\na,b,,d,0\n")
     config = MultipleChoiceData(skip_bad_rows=True)
-    (example,), endings = examples_of_table(open_table(str(tmp_path / "some.csv")), config)
-    assert endings == ("ending0", "ending1", "ending2")
+    (example,) = examples_of_table(open_table(str(tmp_path / "some.csv")), config)
+    assert example.names == ("ending0", "ending1", "ending2")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
     assert "bad rows skipped: 2, the first: " in caplog.text

@@ -1,5 +1,6 @@
 """The example in examples/topics.py: a module and a registry entry make a new objective."""
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -10,6 +11,7 @@ import pytest
 from bert_tf import configs, serving, training
 from bert_tf.cli import lines
 from bert_tf.configs import task_names
+from bert_tf.serving.answers import ANSWERS
 from bert_tf.tasks.registry import TASKS, exported_tasks
 from tests.common import TINY, WORDS, write_model
 
@@ -18,7 +20,10 @@ from tests.common import TINY, WORDS, write_model
 def topics(monkeypatch):
     """The module, registered for these tests."""
     monkeypatch.delitem(sys.modules, "examples.topics", raising=False)
-    with mock.patch.dict(TASKS), mock.patch.dict(task_names.TASK_CONFIG_FILES):
+    tables = TASKS, ANSWERS, task_names.TASK_CONFIG_FILES
+    with contextlib.ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(mock.patch.dict(table))
         yield importlib.import_module("examples.topics")
 
 
@@ -80,3 +85,4 @@ def test_registry():
         assert name == task_class.name or options["task_type"] == name
         assert (task_class.config_class.FILE or None) == task_names.EXPORTED_TASKS[name][0]
     assert exported_tasks().keys() == task_names.EXPORTED_TASKS.keys()
+    assert ANSWERS.keys() <= exported_tasks().keys()

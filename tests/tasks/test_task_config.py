@@ -53,7 +53,7 @@ CASES = {
 
 
 def test_every_task_is_tested():
-    assert list(CASES) == [name for name, spec in TASKS.items() if spec.data_class]
+    assert list(CASES) == [name for name, spec in TASKS.items() if spec.config_class.FILE]
 
 
 @pytest.fixture(params=CASES)
