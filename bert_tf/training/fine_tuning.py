@@ -112,21 +112,18 @@ class FineTuning(Run):
             count, unit = task_class.training_size(data)
             if count is not None:
                 config.train.num_train_steps(count, unit)  # at least one batch
+        self.loop_options = {
+            "must_be_trained": not config.do_train,
+            "labels": task_config.labels or None,
+            "is_loaded": self.is_fit,
+        }
         self.num_steps, self.length_multiple, self.epochs = None, None, None
         self._caches = {}
 
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
-    def make_loop(self):
-        return self._make_loop(
-            self._make_objective,
-            must_be_trained=not self.config.do_train,
-            labels=self.data.config.labels or None,
-            is_loaded=self.is_fit,
-        )
-
-    def _make_objective(self):
+    def make_objective(self):
         train, config = self.config.train, self.data.config
         if not self.is_fit:
             model = self.task_class.make_model(config, train.dtype_policy)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from bert_tf.configs.task import TaskConfig, base_split
+from bert_tf.configs.task import DataOptions, TaskConfig, base_split
 from bert_tf.errors import UserError
 
 
@@ -121,7 +121,7 @@ class RunData:
       examples: dict from split to examples. The name of a split starts with "train", "dev" or
         "test", such as "dev_mismatched".
       config: the `TaskConfig` of the model.
-      options: the options of the data, a `Task.data_class`.
+      options: the `DataOptions` of the task.
       files: paths of the files with the examples.
       class_weights: the weights of the labels in the training loss, in the order of their ids.
       metrics: further metrics of the data set, names of `results.METRICS`.
@@ -131,7 +131,7 @@ class RunData:
 
     examples: dict
     config: TaskConfig
-    options: Any
+    options: DataOptions
     files: Sequence = ()
     class_weights: tuple[float, ...] | None = None
     metrics: tuple[str, ...] = ()

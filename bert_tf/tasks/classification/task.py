@@ -193,7 +193,7 @@ class TextClassifier(Task):
         return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
 
     def result_columns(self, objective, data, predictions, split):
-        labels, separator = self.config.labels, getattr(data.options, "label_separator", "")
+        labels, separator = self.config.labels, getattr(data.options, "label_separator", ",")
         predicted = results.label_texts(objective.decide(predictions), labels, separator)
         return predicted, labels, predictions[objective.answer_name]
 
