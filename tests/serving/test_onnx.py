@@ -17,7 +17,7 @@ from tests.common import run_python, tiny
 from tests.docs import pages
 from tests.serving.conftest import assert_alike
 from tests.serving.serving_models import (
-    TASKS,
+    CONFIGS,
     make_servable,
     padded_ids,
     randomized,
@@ -40,7 +40,7 @@ def export(vocab_file, tmp_path):
     return export
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", CONFIGS)
 def test_outputs(task, export, vocab_file):
     """ONNX Runtime alone computes the outputs of the signature of ids."""
     folder, servable = export(task), make_servable(task, vocab_file, configs.ServingConfig())
@@ -63,7 +63,7 @@ def test_outputs(task, export, vocab_file):
         np.testing.assert_allclose(value, other, atol=2e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("task", [x for x in TASKS if x not in WINDOWS])
+@pytest.mark.parametrize("task", [x for x in CONFIGS if x not in WINDOWS])
 def test_answers(task, export, vocab_file):
     predictor = serving.Predictor(os.path.dirname(export(task)), num_threads=1)
     expected = serving.Predictor(make_servable(task, vocab_file, configs.ServingConfig()))
