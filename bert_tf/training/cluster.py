@@ -9,7 +9,7 @@ import socket
 import time
 
 from bert_tf import console
-from bert_tf.errors import UserError, shown
+from bert_tf.errors import Stopped, UserError, reason, shown
 
 # Maximum time to wait for the other workers.
 WAIT_SECONDS = 600.0
@@ -111,3 +111,12 @@ def _follow(leader, own):
                 yield from map(json.loads, lines)
         yield [leader]
         time.sleep(1)
+
+
+def lost_worker(error):
+    """Return the `Stopped` to raise for an error because another worker was lost."""
+    return Stopped(
+        f"another worker was lost ({reason(error)}); unless its own output shows an error, "
+        "restart all workers, and the run resumes from its newest checkpoint",
+        Stopped.RESUME_ME,
+    )

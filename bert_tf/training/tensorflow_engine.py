@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import input_pipeline
-from bert_tf.errors import Stopped, reason
 from bert_tf.modeling import token_layout
 from bert_tf.modeling.objective_model import compute_gradients, sum_over_replicas
-from bert_tf.training import checkpointing, strategy
+from bert_tf.training import checkpointing, cluster, strategy
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
@@ -210,11 +209,7 @@ class TensorFlowEngine:
         except _LOST as error:
             if not self.is_multi_worker:
                 raise
-            raise Stopped(
-                f"another worker was lost ({reason(error)}); unless its own output shows an error, "
-                "restart all workers, and the run resumes from its newest checkpoint",
-                Stopped.RESUME_ME,
-            ) from error
+            raise cluster.lost_worker(error) from error
 
     def chief_first(self, write):
         """Call `write` on the chief and return its result; other workers wait until it is done."""
