@@ -5,7 +5,9 @@ import functools
 import json
 import os
 import re
+import signal
 import socket
+import threading
 import time
 
 from bert_tf import console
@@ -111,6 +113,15 @@ def _follow(leader, own):
                 yield from map(json.loads, lines)
         yield [leader]
         time.sleep(1)
+
+
+@contextlib.contextmanager
+def keeping_handler():
+    """Restore the handler of SIGTERM, which TensorFlow and JAX replace when they connect."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():  # others cannot set it
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
 
 
 def lost_worker(error):

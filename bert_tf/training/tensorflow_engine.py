@@ -84,7 +84,7 @@ class TensorFlowEngine:
         """Return whether training steps are compiled for each length; see `use_xla`."""
         return strategy.use_xla(xla, self.strategy, num_train_steps)
 
-    def length_multiple(self, max_seq_length, is_compiled):
+    def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
         """Return the multiple to pad batches to; None for `max_seq_length`.
 
         A TPU compiles the step for a single length.

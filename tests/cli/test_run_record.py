@@ -45,6 +45,7 @@ def test_a_run_is_recorded(run_script, flags, tmp_path):
         "bert_tf": bert_tf.__version__,
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
+        "backend": "tensorflow",
         "python": platform.python_version(),
     }
     assert len(record["command_lines"]) == 1

@@ -5,6 +5,7 @@ to another folder: `python test_engines.py WEIGHTS FOLDER NAME...`.
 """
 
 import importlib.util
+import json
 import os
 import sys
 import types
@@ -17,7 +18,7 @@ from bert_tf import configs, optimization
 from bert_tf.data import input_pipeline
 from bert_tf.training import checkpointing
 from bert_tf.training.objective import concatenate
-from tests.common import run_python
+from tests.common import QUICK_RUN, read_results, run_python, write_model
 from tests.training.test_fit_equals_loop import CASES, batches, make_objective
 from tests.training.test_loop import OPTIONS, kill_after_a_checkpoint
 from tests.training.training_helpers import (
@@ -154,6 +155,22 @@ def test_run_is_resumed_on_the_other_backend(tmp_path, monkeypatch):
         assert found[name].dtype == expected[name].dtype
 
 
+@needs_jax
+def test_script_on_jax(root, tmp_path, monkeypatch):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    rows = "".join(f"{'a b' if i % 2 else 'c d'}\t{i % 2}\n" for i in range(8))
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
+    run_python(
+        root / "run_classifier.py", *write_model(tmp_path), "--task_name=tsv",
+        f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", "--do_train", "--do_eval",
+        "--num_train_epochs=1", *QUICK_RUN[:2], KERAS_BACKEND="jax", XDG_CACHE_HOME=str(tmp_path),
+    )  # fmt: skip
+    assert read_results(tmp_path / "out" / "eval_results.txt")["global_step"] == "2"
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["versions"]["backend"] == "jax"
+    assert any((tmp_path / "bert_tf" / "jax").glob("jit_step-*"))
+
+
 def test_dropout_of_another_backend_starts_over(tmp_path, caplog):
     saved = {"bert_tf/seed_0": keras.Variable([1, 2], dtype="int64")}
     checkpointing.save(tmp_path, {**saved, "global_step": keras.Variable(4)})
@@ -163,7 +180,8 @@ def test_dropout_of_another_backend_starts_over(tmp_path, caplog):
     assert [*seed.numpy()] == [3, 4]
 
 
-REFUSED = """
+ON_JAX = """
+import jax
 from bert_tf import UserError, configs, training
 for options in {"distribution_strategy": "mirrored"}, {"use_tpu": True, "tpu_name": "mine"}:
     try:
@@ -171,6 +189,10 @@ for options in {"distribution_strategy": "mirrored"}, {"use_tpu": True, "tpu_nam
     except UserError as error:
         print(error)
 engine = training.Engine.make()
+counts = 19_999, 20_000, None
+for name in "cpu", "tpu":
+    jax.default_backend = lambda: name
+    print("lengths", *(engine.length_multiple(128, True, count) for count in counts))
 for options in {"xla": False}, {"dtype": "float16"}:
     try:
         engine.check(configs.TrainConfig(**options))
@@ -180,9 +202,10 @@ for options in {"xla": False}, {"dtype": "float16"}:
 
 
 @needs_jax
-def test_what_jax_cannot_do_is_refused():
-    found = run_python("-c", REFUSED, KERAS_BACKEND="jax", PYTHONPATH=os.pathsep.join(sys.path))
-    named = [line.split("`")[1] for line in found.splitlines()]
+def test_options_on_jax():
+    found = run_python("-c", ON_JAX, KERAS_BACKEND="jax", PYTHONPATH=os.pathsep.join(sys.path))
+    assert "lengths 32 32 32\nlengths None 32 32" in found
+    named = [line.split("`")[1] for line in found.splitlines() if "`" in line]
     assert named == ["distribution_strategy=mirrored", "use_tpu", "xla=False", "dtype=float16"]
 
 
