@@ -5,9 +5,13 @@ of a run is in the Keras variables of the model and the optimizer between two ca
 Each process has its own copy there, so that only steps, predictions and `mean` need all processes.
 """
 
+import atexit
 import contextlib
 import functools
 import itertools
+import os
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.data import input_pipeline
-from bert_tf.errors import UserError, reason
+from bert_tf.errors import Stopped, UserError, reason
 from bert_tf.training import checkpointing, cluster
 
 # With fewer steps, batches have one length, except on a CPU. On an H100, three more compilations of
@@ -369,6 +373,7 @@ class JaxEngine:
         except jax.errors.JaxRuntimeError as error:
             if not self.is_multi_worker or "RESOURCE_EXHAUSTED" in str(error):
                 raise
+            atexit.register(_exit_alone)
             raise cluster.lost_worker(error) from error
 
     def chief_first(self, write):
@@ -376,6 +381,15 @@ class JaxEngine:
         result = write() if self.is_chief else None
         self.mean(0.0)
         return result
+
+
+def _exit_alone():
+    """Exit without JAX, which would wait for the lost worker and then abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if jax.process_index() == 0:
+        time.sleep(10)  # JAX aborts workers that lose worker 0 before they notice the lost one
+    os._exit(Stopped.RESUME_ME)
 
 
 @functools.cache  # JAX knows whether it is connected, but not that it has no hosts to find
