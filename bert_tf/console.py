@@ -121,17 +121,15 @@ _bars: weakref.WeakSet = weakref.WeakSet()
 class ProgressLog:
     """Reports the progress of a countable job, as a progress bar or a line every few seconds.
 
-    `what` is a label such as "tokenizing", `unit` a plural noun, `total` the final count or None,
-    and `initial` the count at the start of a resumed job. With `is_brief`, nothing is logged if the
-    job takes less than `SECONDS_PER_LINE`.
+    `what` is a label such as "tokenizing", `unit` a plural noun, and `total` the final count or
+    None. With `is_brief`, nothing is logged if the job takes less than `SECONDS_PER_LINE`.
     """
 
-    def __init__(self, what, unit, total=None, initial=0, is_brief=False):
-        self.what, self.unit, self.total = what, unit, total
-        self.count = self._initial = initial
-        self._is_brief = is_brief
+    def __init__(self, what, unit, total=None, is_brief=False):
+        self.what, self.unit, self.total, self._is_brief = what, unit, total, is_brief
+        self.count = 0
         self._start = self._last = time.monotonic()
-        self._bar = _open_bar(what, unit, total, initial)
+        self._bar = _open_bar(what, unit, total)
 
     def add(self, n=1):
         """Add `n` to the count, and report it at intervals."""
@@ -143,7 +141,7 @@ class ProgressLog:
         if now - self._last < SECONDS_PER_LINE:
             return
         self._last = now
-        rate = max(self.count - self._initial, 1e-9) / (now - self._start)
+        rate = max(self.count, 1e-9) / (now - self._start)
         total_text = left = ""
         if self.total:
             total_text = f" of {int(self.total)}"
@@ -158,14 +156,11 @@ class ProgressLog:
         seconds = max(time.monotonic() - self._start, 1e-9)
         if self._is_brief and seconds < SECONDS_PER_LINE:
             return
-        rate = (self.count - self._initial) / seconds
-        info(
-            f"{self.what}: {self.count} {self.unit} in {duration(seconds)}, {rate:.0f} "
-            f"{self.unit}/s"
-        )
+        counts = f"{self.count} {self.unit} in {duration(seconds)}"
+        info("%s: %s, %.0f %s/s", self.what, counts, self.count / seconds, self.unit)
 
 
-def _open_bar(what, unit, total, initial):
+def _open_bar(what, unit, total):
     """Open a progress bar if `show` prints to a terminal, else return None."""
     handler = next((h for h in _logger.handlers if isinstance(h, _Handler)), None)
     if not (handler and handler.stream.isatty() and _logger.isEnabledFor(logging.INFO)):
@@ -177,8 +172,7 @@ def _open_bar(what, unit, total, initial):
 
     # smoothing=0 shows the mean rate, like the log lines.
     style = {"leave": False, "smoothing": 0, "mininterval": 0.5, "dynamic_ncols": True}
-    name, stream = printable(what), handler.stream
-    bar = Bar(desc=name, unit=f" {unit}", total=total, initial=initial, file=stream, **style)
+    bar = Bar(desc=printable(what), unit=f" {unit}", total=total, file=handler.stream, **style)
     _bars.add(bar)
     return bar
 

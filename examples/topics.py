@@ -11,6 +11,7 @@ from bert_tf.configs import option
 from bert_tf.configs.task import DataOptions
 from bert_tf.io import files
 from bert_tf.io.json_files import Fraction
+from bert_tf.serving import Answer
 from bert_tf.tasks import registry
 from bert_tf.tasks.classification.examples import Example
 from bert_tf.tasks.classification.objective import ClassificationObjective
@@ -52,7 +53,7 @@ class TopicsObjective(ClassificationObjective):
 class TopicFinder(TextClassifier):
     """Finds the topics of texts."""
 
-    name, exported = "topics", {}
+    name = "topics"
     config_class, data_class = TopicsConfig, TopicsData
     objectives: ClassVar = {"classification": TopicsObjective}
 
@@ -68,10 +69,10 @@ class TopicFinder(TextClassifier):
         labels = trained.labels if trained else sorted({x.label for x in examples["train"]})
         values = {"task_type": "classification", "labels": tuple(labels), "num_texts": 1}
         config = options.with_model(pretrained, **values)
-        return RunData(examples, config)
+        return RunData(examples, config, data_options)
 
-    def objective(self, data, pad_to_max_length=False):
-        objective = super().objective(data, pad_to_max_length)
+    def objective(self, data):
+        objective = super().objective(data)
         objective.smoothing = data.config.smoothing
         objective.key = {**objective.key, "smoothing": objective.smoothing}
         return objective
@@ -81,14 +82,15 @@ class TopicFinder(TextClassifier):
         servable = TextClassifier.make_servable(model, config, serving_config)
         return servable._replace(task="topics")
 
-    @staticmethod
-    def answer(outputs, metadata):
-        """Return only the most probable topic."""
-        return {"topic": metadata["labels"][int(outputs["probabilities"].argmax())]}
 
-    @staticmethod
-    def table_columns(answer):
-        return {"prediction": answer["topic"]}
+def topic(outputs, metadata):
+    """Return only the most probable topic."""
+    return {"topic": metadata["labels"][int(outputs["probabilities"].argmax())]}
 
 
-registry.register(TopicFinder)  # a task of bert_tf has an entry in tasks/registry.py instead
+def columns(answer):
+    return {"prediction": answer["topic"]}
+
+
+# A task of bert_tf has entries in tasks/registry.py and serving/answers.py instead.
+registry.register(TopicFinder, Answer(topic, columns))

@@ -22,8 +22,8 @@ import traceback
 _PRELOADED = ("tensorflow", "keras", "tensorflow_text", "sklearn.metrics", "bert_tf.training",
               "bert_tf.serving", "bert_tf.tasks.registry")  # fmt: skip
 
-# Functions that change the file system.
-_OPERATIONS = ["replace", "remove", "unlink", "rmdir", "mkdir"]
+# Audit events of functions that change the file system.
+_OPERATIONS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
 
 
 @contextlib.contextmanager
@@ -127,25 +127,16 @@ def _count_operations(last):
     Opening a file for writing counts as well as `_OPERATIONS`. The process kills itself before
     operation number `last`.
     """
-    from bert_tf.io import files
-
     count, process = [0], os.getpid()
 
-    def counted(function):
-        def call(*arguments, **options):
-            mode = arguments[1] if len(arguments) > 1 else ""
-            if function is not open or (isinstance(mode, str) and mode[:1] in ("w", "a")):
-                count[0] += os.getpid() == process
-                if count[0] == last:
-                    os.kill(process, signal.SIGKILL)
-            return function(*arguments, **options)
+    def audit(event, arguments):
+        is_writing = event == "open" and str(arguments[1])[:1] in ("w", "a")
+        if (is_writing or event in _OPERATIONS) and os.getpid() == process:
+            count[0] += 1
+            if count[0] == last:
+                os.kill(process, signal.SIGKILL)
 
-        return call
-
-    for name in _OPERATIONS:
-        setattr(os, name, counted(getattr(os, name)))
-    files.Local.remove = staticmethod(os.remove)
-    files.Local.GFile = staticmethod(counted(open))
+    sys.addaudithook(audit)
     return count
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import hashlib
 import os
 import re
@@ -174,9 +175,9 @@ def _fine_tuning(task, bert_config, lengths, dtype):
         config = task_class.config_class(bert_config=bert_config, vocab_file=path, **options)
         model = task_class(task_class.make_model(config, dtype), config)
     examples = {"train": model.make_examples(columns, model.arguments, "train")}
-    data = model.run_data(examples, {})
+    data = dataclasses.replace(model.run_data(examples), pad_to_max_length=True)
     form = model._features(data, "train")[0].record_format(bert_config)
-    objective = model.objective(data, pad_to_max_length=True)
+    objective = model.objective(data)
     return objective, form["schema"], form["lengths"]
 
 

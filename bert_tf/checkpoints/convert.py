@@ -1,22 +1,14 @@
 """Convert weights, config and vocabulary between formats, and resize embedding tables."""
 
+import dataclasses
 import os
 from typing import Any
 
 import numpy as np
 
 from bert_tf import console
-from bert_tf.checkpoints import hugging_face, release
+from bert_tf.checkpoints import hugging_face, metadata, release
 from bert_tf.checkpoints.hub import local_folder
-from bert_tf.checkpoints.metadata import (
-    VOCABULARY_FILES,
-    add_published_casing,
-    find_companion_file,
-    load_config,
-    read_labels,
-    read_metadata,
-    read_settings,
-)
 from bert_tf.checkpoints.names import encoder_shapes, to_hugging_face
 from bert_tf.checkpoints.warm_start import (
     TRAINING_STATE,
@@ -79,7 +71,7 @@ def convert(
         raise UserError(f"`keep_optimizer` cannot be combined with `format={to_format}`")
     path = local_folder(path)
     source = open_checkpoint(path, "input")
-    config = config or load_config(path)
+    config = config or metadata.load_config(path)
     settings = _settings(path, vocab_file, settings)
     check_compatible(source.shapes, encoder_shapes(config), source.path)
 
@@ -95,10 +87,11 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
     if vocab_file:
         vocabulary.check_vocabulary(vocabulary.load_vocab(vocab_file), config, vocab_file)
-    vocab_file = vocab_file or find_companion_file(path, VOCABULARY_FILES)
+    vocab_file = vocab_file or metadata.find_companion_file(path, metadata.VOCABULARY_FILES)
     if vocab_file:
-        pieces = vocabulary.vocabulary_text(vocab_file).split()
-        vocabulary.validate_case_matches_vocabulary(settings["do_lower_case"], pieces, vocab_file)
+        text = vocabulary.vocabulary_text(vocab_file)
+        is_uncased = settings["do_lower_case"]
+        vocabulary.validate_case_matches_vocabulary(is_uncased, text.split(), vocab_file)
     else:
         console.warning("found no vocabulary next to %s; `vocab_file` adds one", path)
 
@@ -109,11 +102,9 @@ def convert(
         release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors)
         files.write_text(os.path.join(temporary, files.CONFIG), config.to_json_string())
         if vocab_file:
-            text = vocabulary.vocabulary_text(vocab_file)
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
-    console.info(
-        "wrote %s: %d weights", os.path.join(output_dir, release.RELEASE_CHECKPOINT), len(tensors)
-    )
+    prefix = os.path.join(output_dir, release.RELEASE_CHECKPOINT)
+    console.info("wrote %s: %d weights", prefix, len(tensors))
     lost = _lost_metadata(path, tensors, settings)
     lost += [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
     if config.hidden_act not in RELEASE_ACTIVATIONS:
@@ -131,27 +122,26 @@ def _settings(path, vocab_file, options):
     given = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
         return resolve_settings(vocab_file, **given)
-    recorded = read_settings(path, vocab_file)
+    recorded = metadata.read_settings(path, vocab_file)
     for name, value in given.items():
         if recorded.get(name) not in (None, value):
             raise UserError(f"`{name}={value}`: expected {recorded[name]} as next to {path}")
-    add_published_casing(recorded, path)
+    metadata.add_published_casing(recorded, path)
     return resolve_settings(**{**recorded, **given})
 
 
 def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
-    metadata = read_metadata(path)
-    if metadata.get("numeric_features") and metadata.get("numeric_as") == "vector":
+    saved = metadata.read_metadata(path)
+    if saved.get("numeric_features") and saved.get("numeric_as") == "vector":
         raise UserError(
             f"`format=hugging_face`: found a classifier with numeric features in {path}, which no "
             "class of transformers supports"
         )
-    labels = metadata.get("labels", ())
-    labels = labels if len(labels) == len(tensors.get("output_weights", ())) else None
-    recorded = (metadata.get("architectures") or [None])[0]
+    labels = metadata.read_labels(path, len(tensors.get("output_weights", ())))
+    recorded = (saved.get("architectures") or [None])[0]
     if recorded in hugging_face.ARCHITECTURES:
         architecture = architecture or recorded
-    task_type = metadata.get("task_type")
+    task_type = saved.get("task_type")
     architecture = hugging_face.write_hugging_face(
         output_dir, tensors, config, vocab_file, labels, architecture, task_type, **settings
     )
@@ -162,9 +152,9 @@ def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings,
 
 def _lost_metadata(path, tensors, settings):
     """Return the metadata next to a checkpoint that cannot be inferred from its weights."""
-    architecture = (read_metadata(path).get("architectures") or [None])[0]
+    architecture = (metadata.read_metadata(path).get("architectures") or [None])[0]
     lost = [f"{x}={y}" for x, y in settings.items() if y != resolve_settings()[x]]
-    if read_labels(path, len(tensors.get("output_weights", ()))):
+    if metadata.read_labels(path, len(tensors.get("output_weights", ()))):
         lost.append("the labels")
     if architecture not in (None, hugging_face.detect_architecture(tensors)):
         lost.append(f"the architecture {architecture}")
@@ -181,26 +171,22 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None):
     optimizer moments.
     """
     tensors = dict(tensors)
-    values = config.to_dict()
     positions = max_position_embeddings or config.max_position_embeddings
     words = vocab_size or config.vocab_size
     if words < config.vocab_size:
         raise UserError(f"`vocab_size={words}`: expected at least the model's {config.vocab_size}")
-    values |= {"max_position_embeddings": positions, "vocab_size": words}
-    resized = BertConfig.from_dict(values)  # checks the upper bounds
-    changes_positions = positions != config.max_position_embeddings
-    changes_words = words != config.vocab_size
-    if (changes_positions or changes_words) and any(map(TRAINING_STATE.search, tensors)):
+    # This checks the upper bounds.
+    resized = dataclasses.replace(config, max_position_embeddings=positions, vocab_size=words)
+    if resized != config and any(map(TRAINING_STATE.search, tensors)):
         raise UserError("`keep_optimizer` cannot be combined with resized tables")
-    if changes_positions:
+    if positions != config.max_position_embeddings:
         table = tensors[_POSITIONS]
         tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats rows
         console.info("positions: %d instead of %d", positions, len(table))
-    if changes_words:
+    if words != config.vocab_size:
         table, num_new = tensors[_WORDS], words - config.vocab_size
-        noise = np.random.default_rng(0).normal(
-            scale=config.initializer_range, size=(num_new, table.shape[1])
-        )
+        shape = (num_new, table.shape[1])
+        noise = np.random.default_rng(0).normal(0.0, config.initializer_range, shape)
         tensors[_WORDS] = np.concatenate([table, (table.mean(0) + noise).astype(table.dtype)])
         if _WORD_BIAS in tensors:
             bias = tensors[_WORD_BIAS]

@@ -26,31 +26,29 @@ from bert_tf.io import files, processes
 
 BASE_URL = "https://storage.googleapis.com/bert_models"
 _REQUIRED = (files.CONFIG, f"{RELEASE_CHECKPOINT}.index", files.VOCABULARY)
-
-
-def _published(date, *names):
-    """Return a dict from model name to the path of its archive."""
-    return {name: f"{date}/{name}.zip" for name in names}
+# The starts of the names of a model's files.
+_FILES = (files.CONFIG, RELEASE_CHECKPOINT, files.VOCABULARY)
 
 
 # The 24 compact models of Turc et al. (arXiv:1908.08962). The largest has the same name as
 # BERT-Base, so its date is added.
 _SIZES = itertools.product((2, 4, 6, 8, 10, 12), (128, 256, 512, 768))
-_SMALL = _published("2020_02_20", *(f"uncased_L-{x}_H-{y}_A-{y // 64}" for x, y in _SIZES))
-MODELS = {
-    **_SMALL,
-    "2020_02_20/uncased_L-12_H-768_A-12": _SMALL["uncased_L-12_H-768_A-12"],
-    **_published(
-        "2018_10_18",
+_LARGEST = "2020_02_20/uncased_L-12_H-768_A-12"
+_PUBLISHED = {
+    "2020_02_20": [f"uncased_L-{x}_H-{y}_A-{y // 64}" for x, y in _SIZES],
+    "2018_10_18": [
         "uncased_L-12_H-768_A-12",
         "uncased_L-24_H-1024_A-16",
         "cased_L-12_H-768_A-12",
         "cased_L-24_H-1024_A-16",
-    ),
-    **_published("2018_11_03", "multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"),
-    **_published("2018_11_23", "multi_cased_L-12_H-768_A-12"),
-    **_published("2019_05_30", "wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"),
+    ],
+    "2018_11_03": ["multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12"],
+    "2018_11_23": ["multi_cased_L-12_H-768_A-12"],
+    "2019_05_30": ["wwm_uncased_L-24_H-1024_A-16", "wwm_cased_L-24_H-1024_A-16"],
 }
+# Name of a model -> path of its archive.
+MODELS = {name: f"{date}/{name}.zip" for date, names in _PUBLISHED.items() for name in names}
+MODELS[_LARGEST] = f"{_LARGEST}.zip"
 
 # Presets of keras-hub with the weights of these models.
 _KERAS_HUB = {
@@ -104,17 +102,20 @@ def fetch(name: str, argument: str = "name") -> str:
 
 
 def _download(name, url, folder):
-    import keras
+    from keras.utils import get_file
 
     with files.replacing(folder) as (temporary,):
         os.makedirs(temporary)
         try:
             # Keras shows the progress on standard output, which may be redirected to a file.
             with contextlib.redirect_stdout(sys.stderr):
-                archive = keras.utils.get_file(
-                    "model.zip", url, cache_dir=temporary, cache_subdir=""
-                )
-            _unpack(archive, temporary)
+                archive = get_file("model.zip", url, cache_dir=temporary, cache_subdir="")
+            with zipfile.ZipFile(archive) as opened:
+                for entry in opened.infolist():
+                    # Only some archives have a top-level folder. No path leads outside.
+                    entry.filename = os.path.basename(entry.filename)
+                    if entry.filename.startswith(_FILES):
+                        opened.extract(entry, temporary)
         except Exception as error:  # Keras raises `Exception`; a damaged archive, many classes
             raise UserError(
                 f"`model`: {name} cannot be downloaded ({reason(error)}); without a network, "
@@ -128,16 +129,6 @@ def _download(name, url, folder):
                 raise UserError(f"{url}: {base} is missing in the archive")
             if digest and (found := files.digest(path)) != digest:
                 raise UserError(f"{url}: {base} has SHA-256 {found}, expected {digest}")
-
-
-def _unpack(archive, folder):
-    """Unpack the files of a model."""
-    with zipfile.ZipFile(archive) as opened:
-        for entry in opened.infolist():
-            # Only some archives have a top-level folder. Without folders, no path leads outside.
-            entry.filename = os.path.basename(entry.filename)
-            if entry.filename.startswith((files.CONFIG, files.VOCABULARY, RELEASE_CHECKPOINT)):
-                opened.extract(entry, folder)
 
 
 def _known_digests(name):
@@ -208,15 +199,14 @@ def _hub_folder(path):
     except UserError as error:
         raise UserError(f"{path}: {str(error).removeprefix(f'{config}: ')}") from None
     # Pin the commit, in case the branch moves in between.
-    folder = _download_snapshot(
-        path, name, os.path.basename(folder), [*_OTHER_FILES, *_WEIGHT_FILES]
-    )
+    revision = os.path.basename(folder)
+    folder = _download_snapshot(path, name, revision, [*_OTHER_FILES, *_WEIGHT_FILES])
     if not any(os.path.exists(os.path.join(folder, x)) for x in (WEIGHTS, INDEX)):
         raise UserError(
             f"{path}: the model has no {WEIGHTS}; pickled weights ({PICKLE}) are not safe to read, "
             "convert them with `save_pretrained(FOLDER)` of transformers"
         )
-    console.info("%s: revision %s in %s", path, os.path.basename(folder), folder)
+    console.info("%s: revision %s in %s", path, revision, folder)
     return folder
 
 

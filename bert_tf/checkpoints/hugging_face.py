@@ -3,6 +3,7 @@
 Pickled weights (`pytorch_model.bin`) are not read, because unpickling a file can run code in it.
 """
 
+import functools
 import os
 
 import numpy as np
@@ -45,11 +46,10 @@ class HuggingFaceFolder:
 
     def __init__(self, path):
         self.path = path
-        self._readers = {}
-        self._source_names = {}
+        # Name -> (reader of the file, name in the file).
+        self._tensors = {}
         self.shapes = {}
-        config = read_json(path, HUGGING_FACE_CONFIG)
-        architecture = find_architecture(config.get("model_type", "bert"))
+        architecture = find_architecture(read_json(path, HUGGING_FACE_CONFIG))
         for shard in shards(path):
             reader = _open(os.path.join(path, shard))
             for source_name in reader.keys():  # noqa: SIM118, not a dict
@@ -60,25 +60,24 @@ class HuggingFaceFolder:
                 name = name or (bert_name if bert_name in _TIED else source_name)
                 shape = tuple(reader.get_slice(source_name).get_shape())
                 self.shapes[name] = shape[::-1] if names.is_transposed(name) else shape
-                self._source_names[name] = source_name
-                self._readers[name] = reader
+                self._tensors[name] = reader, source_name
         for copy, name in _TIED.items():
             if copy in self.shapes and name in self.shapes:
                 if not np.array_equal(self.tensor(copy), self.tensor(name)):
                     raise UserError(
-                        f"{path}: {copy} differs from {self._source_names[name]}; in BERT, the "
+                        f"{path}: {copy} differs from {self._tensors[name][1]}; in BERT, the "
                         "masked-LM head shares its weights with the embeddings"
                     )
                 del self.shapes[copy]
 
     def tensor(self, name):
         """Return a tensor as a float32 array; raise UserError if the file is damaged."""
+        reader, source_name = self._tensors[name]
         try:
-            value = self._readers[name].get_tensor(self._source_names[name])
+            value = reader.get_tensor(source_name)
         except Exception as error:  # the errors of safetensors have no common base class
-            raise UserError(
-                f"{self.path}: tensor {self._source_names[name]} cannot be read ({reason(error)})"
-            ) from None
+            message = f"{self.path}: tensor {source_name} cannot be read ({reason(error)})"
+            raise UserError(message) from None
         value = value.T if names.is_transposed(name) else value
         return np.ascontiguousarray(value, "float32")
 
@@ -145,19 +144,18 @@ def write_hugging_face(
         raise UserError(f"{folder} already exists")
     with files.replacing(folder) as (temporary,):
         files.make_folder(temporary)
+        path_of = functools.partial(os.path.join, temporary)
         data = save(arrays, metadata={"format": "pt"})
-        with files.open_file(os.path.join(temporary, WEIGHTS), "wb") as writer:
+        with files.open_file(path_of(WEIGHTS), "wb") as writer:
             writer.write(data)
-        json_files.write(os.path.join(temporary, HUGGING_FACE_CONFIG), values, sort_keys=True)
+        json_files.write(path_of(HUGGING_FACE_CONFIG), values, sort_keys=True)
         if vocab_file:
-            text = vocabulary_text(vocab_file)
-            files.write_text(os.path.join(temporary, files.VOCABULARY), text)
+            files.write_text(path_of(files.VOCABULARY), vocabulary_text(vocab_file))
             settings = resolve_settings(vocab_file, **settings)
             values = tokenizer_config(settings, config.max_position_embeddings)
-            path = os.path.join(temporary, files.TOKENIZER_CONFIG)
-            json_files.write(path, values, sort_keys=True)
+            json_files.write(path_of(files.TOKENIZER_CONFIG), values, sort_keys=True)
             values = tokenizer_json(load_vocab(vocab_file), settings)
-            json_files.write(os.path.join(temporary, files.TOKENIZER), values)
+            json_files.write(path_of(files.TOKENIZER), values)
     return architecture
 
 

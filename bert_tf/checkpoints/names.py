@@ -7,7 +7,6 @@ transposed, as (out, in).
 import re
 
 import keras
-import numpy as np
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
@@ -18,72 +17,58 @@ from bert_tf.modeling.models import BertModel
 _NORM = ("gamma", "beta")
 _DENSE = ("kernel", "bias")
 _OUTPUT = ("output_weights", "output_bias")
+_EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 
-# Hugging Face's name is the release's, with dots instead of slashes.
-_DOTTED = "dotted"
-
-# Rows: Keras path, the release's name, Hugging Face's name, and the variables of the layer (empty
-# if the row is a variable). "{}" is the index of the transformer layer.
+# Rows: path of the Keras layer, the release's name, and the variables of the layer. "{}" is the
+# index of the transformer layer.
 _TABLE = (
-    ("embeddings/word_embeddings", "bert/embeddings/word_embeddings", _DOTTED, ()),
-    ("embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings", _DOTTED, ()),
-    ("embeddings/position_embeddings", "bert/embeddings/position_embeddings", _DOTTED, ()),
-    ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _DOTTED, _NORM),
+    ("embeddings", "bert/embeddings", _EMBEDDINGS),
+    ("embeddings/LayerNorm", "bert/embeddings/LayerNorm", _NORM),
     # Only if the embeddings and the layers differ in width.
-    ("embeddings/projection", "bert/embeddings_project", _DOTTED, _DENSE),
-    ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DOTTED, _DENSE),
-    ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DOTTED, _DENSE),
-    ("layer_{}/value", "bert/encoder/layer_{}/attention/self/value", _DOTTED, _DENSE),
-    ("layer_{}/attention_dense", "bert/encoder/layer_{}/attention/output/dense", _DOTTED, _DENSE),
-    ("layer_{}/attention_norm", "bert/encoder/layer_{}/attention/output/LayerNorm", _DOTTED, _NORM),
-    ("layer_{}/intermediate", "bert/encoder/layer_{}/intermediate/dense", _DOTTED, _DENSE),
-    ("layer_{}/output_dense", "bert/encoder/layer_{}/output/dense", _DOTTED, _DENSE),
-    ("layer_{}/output_norm", "bert/encoder/layer_{}/output/LayerNorm", _DOTTED, _NORM),
-    ("pooler", "bert/pooler/dense", _DOTTED, _DENSE),
-    ("masked_lm/dense", "cls/predictions/transform/dense", _DOTTED, _DENSE),
-    ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _DOTTED, _NORM),
-    ("masked_lm/output_bias", "cls/predictions/output_bias", "cls.predictions.bias", ()),
-    ("next_sentence", "cls/seq_relationship", _DOTTED, _OUTPUT),
+    ("embeddings/projection", "bert/embeddings_project", _DENSE),
+    ("layer_{}/query", "bert/encoder/layer_{}/attention/self/query", _DENSE),
+    ("layer_{}/key", "bert/encoder/layer_{}/attention/self/key", _DENSE),
+    ("layer_{}/value", "bert/encoder/layer_{}/attention/self/value", _DENSE),
+    ("layer_{}/attention_dense", "bert/encoder/layer_{}/attention/output/dense", _DENSE),
+    ("layer_{}/attention_norm", "bert/encoder/layer_{}/attention/output/LayerNorm", _NORM),
+    ("layer_{}/intermediate", "bert/encoder/layer_{}/intermediate/dense", _DENSE),
+    ("layer_{}/output_dense", "bert/encoder/layer_{}/output/dense", _DENSE),
+    ("layer_{}/output_norm", "bert/encoder/layer_{}/output/LayerNorm", _NORM),
+    ("pooler", "bert/pooler/dense", _DENSE),
+    ("masked_lm/dense", "cls/predictions/transform/dense", _DENSE),
+    ("masked_lm/LayerNorm", "cls/predictions/transform/LayerNorm", _NORM),
+    ("masked_lm", "cls/predictions", ("output_bias",)),
+    ("next_sentence", "cls/seq_relationship", _OUTPUT),
     # Classifies a text or, in a token classifier, each token.
-    ("classifier", "", "classifier", _OUTPUT),
-    ("spans", "cls/squad", "qa_outputs", _OUTPUT),
+    ("classifier", "", _OUTPUT),
+    ("spans", "cls/squad", _OUTPUT),
 )
 
+# The release's name of a layer -> Hugging Face's, if they differ by more than dots and slashes.
+_RENAMED = {"": "classifier", "cls/squad": "qa_outputs"}
 # Variable -> Hugging Face's name.
-_HUGGING_FACE = {
-    **dict.fromkeys(("kernel", "gamma", "output_weights"), "weight"),
-    **dict.fromkeys(("bias", "beta", "output_bias"), "bias"),
-}
+_HUGGING_FACE = {name: f"{name}.weight" for name in _EMBEDDINGS}
+_HUGGING_FACE |= dict.fromkeys(("kernel", "gamma", "output_weights"), "weight")
+_HUGGING_FACE |= dict.fromkeys(("bias", "beta", "output_bias"), "bias")
+
+_KERAS_TO_RELEASE: dict[str, str] = {}
+_RELEASE_TO_HUGGING_FACE: dict[str, str] = {}
+for _path, _release, _variables in _TABLE:
+    _layer = _RENAMED.get(_release) or _release.replace("layer_", "layer.").replace("/", ".")
+    for _variable in _variables:
+        _name = f"{_release}/{_variable}".lstrip("/")
+        _KERAS_TO_RELEASE[f"{_path}/{_variable}"] = _name
+        _RELEASE_TO_HUGGING_FACE[_name] = f"{_layer}.{_HUGGING_FACE[_variable]}"
+_HUGGING_FACE_TO_RELEASE = {name: release for release, name in _RELEASE_TO_HUGGING_FACE.items()}
 
 
-def _expand_table():
-    for path, release, hugging_face, variables in _TABLE:
-        if hugging_face == _DOTTED:
-            hugging_face = release.replace("layer_{}", "layer.{}").replace("/", ".")
-            hugging_face += "" if variables else ".weight"
-        if not variables:
-            yield path, release, hugging_face
-        for variable in variables:
-            yield (
-                f"{path}/{variable}",
-                f"{release}/{variable}".lstrip("/"),
-                f"{hugging_face}.{_HUGGING_FACE[variable]}",
-            )
+_LAYER = re.compile(r"(?<=layer[_.])\d+(?=[/.])")
 
 
-_ROWS = tuple(_expand_table())
-_KERAS_TO_RELEASE = {path: release for path, release, _ in _ROWS}
-_HUGGING_FACE_TO_RELEASE = {name: release for _, release, name in _ROWS}
-_RELEASE_TO_HUGGING_FACE = {release: name for _, release, name in _ROWS}
-
-
-def _translate(table, name, layer_pattern):
-    """Look up `name`, whose layer index matches `layer_pattern`, or return None."""
-    match = re.search(layer_pattern, name)
-    if match is None:
-        return table.get(name)
-    template = table.get(name[: match.start(1)] + "{}" + name[match.end(1) :])
-    return template and template.format(match.group(1))
+def _translate(table, name):
+    """Look up `name`, with "{}" in place of a layer's index, or return None."""
+    template = table.get(_LAYER.sub("{}", name, count=1))
+    return template and template.format(*_LAYER.findall(name))
 
 
 def release_name(path):
@@ -94,7 +79,7 @@ def release_name(path):
     """
     parts = path.split("/")
     suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
-    names = (_translate(_KERAS_TO_RELEASE, suffix, r"^layer_(\d+)/") for suffix in suffixes)
+    names = (_translate(_KERAS_TO_RELEASE, suffix) for suffix in suffixes)
     return next(filter(None, names), None)
 
 
@@ -107,12 +92,12 @@ def from_hugging_face(name):
     name = name.replace("LayerNorm.beta", "LayerNorm.bias")
     if name.startswith(("embeddings.", "encoder.", "pooler.")):
         name = f"bert.{name}"
-    return _translate(_HUGGING_FACE_TO_RELEASE, name, r"\.layer\.(\d+)\.")
+    return _translate(_HUGGING_FACE_TO_RELEASE, name)
 
 
 def to_hugging_face(name):
     """Return Hugging Face's name for a release name, None if the table lacks it."""
-    return _translate(_RELEASE_TO_HUGGING_FACE, name, r"/layer_(\d+)/")
+    return _translate(_RELEASE_TO_HUGGING_FACE, name)
 
 
 def is_transposed(name):
@@ -173,14 +158,10 @@ def tensors(model):
     Raises:
       UserError: if the model is quantized or has two encoders.
     """
-    variables = find_weights(model)
-    values = {name: keras.ops.convert_to_numpy(x) for name, x in variables.items()}
-    names = {id(variable): name for name, variable in variables.items()}
+    values = {x: keras.ops.convert_to_numpy(y) for x, y in find_weights(model).items()}
     for layer in lora_layers(model):
-        if name := names.get(id(layer._kernel)):
-            matrices = (layer.lora_kernel_a, layer.lora_kernel_b)
-            a, b = (keras.ops.convert_to_numpy(matrix) for matrix in matrices)
-            values[name] = values[name] + np.float32(layer.lora_alpha / layer.lora_rank) * (a @ b)
+        if name := release_name(f"{layer.path}/kernel"):
+            values[name] = keras.ops.convert_to_numpy(layer.kernel)
     return values
 
 

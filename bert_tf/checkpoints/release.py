@@ -76,9 +76,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
     that contains a `checkpoint` file or a single checkpoint.
     """
     path = check_path(path, argument)
-    prefix: str | None = path
-    if files.is_folder(path):
-        prefix = named_checkpoint(path)
+    prefix = named_checkpoint(path) if files.is_folder(path) else path
     if prefix is None:
         indices = sorted(name for name in files.list_folder(path) if name.endswith(".index"))
         if len(indices) != 1:

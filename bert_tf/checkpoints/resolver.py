@@ -8,15 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_tf import console
+from bert_tf.checkpoints import metadata
 from bert_tf.checkpoints.hub import MODELS, fetch, local_folder
-from bert_tf.checkpoints.metadata import (
-    CONFIG_FILES,
-    VOCABULARY_FILES,
-    add_published_casing,
-    containing_folder,
-    find_companion_file,
-    read_settings,
-)
 from bert_tf.checkpoints.release import unread_weights
 from bert_tf.checkpoints.warm_start import open_checkpoint
 from bert_tf.configs.model import BertConfig, ModelConfig
@@ -34,7 +27,7 @@ from bert_tf.tokenization.settings import (
 from bert_tf.tokenization.vocabulary import check_vocabulary, validate_case_matches_checkpoint
 
 # Option of `ModelConfig` -> names of the companion files that provide its default.
-_FILES = {"bert_config_file": CONFIG_FILES, "vocab_file": VOCABULARY_FILES}
+_FILES = {"bert_config_file": metadata.CONFIG_FILES, "vocab_file": metadata.VOCABULARY_FILES}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +53,12 @@ class PretrainedFiles:
     @property
     def folder(self) -> str:
         """The folder of the weights."""
-        return containing_folder(self.checkpoint)
+        return metadata.containing_folder(self.checkpoint)
 
     @property
     def config_folder(self) -> str:
         """The folder where to look for a `TaskConfig`."""
-        return containing_folder(self.task_file or self.checkpoint)
+        return metadata.containing_folder(self.task_file or self.checkpoint)
 
     @property
     def revision(self) -> str | None:
@@ -143,7 +136,7 @@ def resolve(
     elif source and not any(files.exists(source + ending) for ending in ("", ".index")):
         source = fetch(source, "preset" if is_preset else "model")
     source, checkpoint = source or checkpoint, checkpoint or source
-    if source and source.endswith(".json") and os.path.basename(source) not in VOCABULARY_FILES:
+    if source and source.endswith(".json") and os.path.basename(source) not in _FILES["vocab_file"]:
         name = "model" if given.model else "init_checkpoint"
         open_checkpoint(source, "preset" if is_preset else name)  # the error of a single file
     if "init_checkpoint" in needs:
@@ -155,9 +148,9 @@ def resolve(
     used = []
     for name, companions in _FILES.items():
         paths[name] = values[name]
-        if source and paths[name] is None and (path := find_companion_file(source, companions)):
-            paths[name] = path
-            used.append(f"{name} ({os.path.basename(path)})")
+        if source and paths[name] is None:
+            path = paths[name] = metadata.find_companion_file(source, companions)
+            used += [f"{name} ({os.path.basename(path)})"] if path else []
         if name in needs and not paths[name]:
             if source is None:
                 raise UserError(f"`{name}` or `model` must be given")
@@ -179,10 +172,9 @@ def resolve(
             console.info("from %s: %s", origin, ", ".join(saved))
     if used:
         console.info("from %s: %s", source, ", ".join(used))
-    task_file = find_companion_file(source, TASK_CONFIG_FILES) if source else None
-    return PretrainedFiles(
-        checkpoint, paths["bert_config_file"], paths["vocab_file"], settings, task_file
-    )
+    task_file = metadata.find_companion_file(source, TASK_CONFIG_FILES) if source else None
+    config_file, vocab_file = paths.values()
+    return PretrainedFiles(checkpoint, config_file, vocab_file, settings, task_file)
 
 
 def _resolve_settings(options, given_file, source, vocab_file, run_settings, default_lower_case):
@@ -191,7 +183,7 @@ def _resolve_settings(options, given_file, source, vocab_file, run_settings, def
         return resolve_settings(**{**run_settings, **options}), None, []
     # A `tokenizer.json` contains all settings.
     origin = vocab_file if is_tokenizer_json(vocab_file) else source
-    saved = read_settings(origin, given_file) if origin else {}
+    saved = metadata.read_settings(origin, given_file) if origin else {}
     settings = resolve_settings(**saved)
     for name, value in options.items():
         if name in saved and settings[name] != value:
@@ -201,14 +193,13 @@ def _resolve_settings(options, given_file, source, vocab_file, run_settings, def
     if "do_lower_case" not in saved and origin:
         if "do_lower_case" in options:
             validate_case_matches_checkpoint(options["do_lower_case"], origin)
-        add_published_casing(saved, origin)
+        metadata.add_published_casing(saved, origin)
     known = {**saved, **options}
     if default_lower_case is not None:
         known.setdefault("do_lower_case", default_lower_case)
     settings = resolve_settings(**known)
     if "do_lower_case" in known:
-        is_lower_case = settings["do_lower_case"]
-        console.info("text is %s", "lower-cased" if is_lower_case else "not lower-cased")
+        console.info("text is %slower-cased", "" if settings["do_lower_case"] else "not ")
     else:
         console.warning(
             "no file next to %s specifies the casing; assuming `do_lower_case=True`",

@@ -8,14 +8,7 @@ import keras
 import numpy as np
 
 from bert_tf import console
-from bert_tf.checkpoints import hugging_face, release
-from bert_tf.checkpoints.metadata import (
-    CONFIG_FILES,
-    containing_folder,
-    find_companion_file,
-    read_labels,
-    read_metadata,
-)
+from bert_tf.checkpoints import hugging_face, metadata, release
 from bert_tf.checkpoints.names import find_weights
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError, abbreviate
@@ -94,9 +87,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
         raise UserError(f"{path}: {found} layers, expected {expected} as in the model; {hint}")
-    missing = [
-        name for name in model_shapes if name not in checkpoint_shapes and re.match(required, name)
-    ]
+    missing = [x for x in model_shapes if x not in checkpoint_shapes and re.match(required, x)]
     if missing:
         if not any(name.startswith("bert/") for name in missing):
             kind = hugging_face.detect_architecture(checkpoint_shapes)
@@ -146,7 +137,7 @@ def warm_start(
     model_shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     shapes, rows = dict(source.shapes), None
     if labels and _HEAD[0] in shapes:
-        saved_labels = read_labels(source.path, shapes[_HEAD[0]][0])
+        saved_labels = metadata.read_labels(source.path, shapes[_HEAD[0]][0])
         if saved_labels and list(saved_labels) != list(labels):
             difference = (
                 f"the checkpoint has the labels {abbreviate(saved_labels, 9)}, the model has "
@@ -180,7 +171,7 @@ def warm_start(
 
 def weight_shapes(path: str) -> dict[str, tuple]:
     """Return the `shapes` of `open_checkpoint`, {} if the folder has no weights."""
-    folder = containing_folder(path)
+    folder = metadata.containing_folder(path)
     names = files.list_folder(folder)
     has_weights = hugging_face.is_folder(folder) or any(x.endswith(".index") for x in names)
     return open_checkpoint(path, "preset").shapes if has_weights else {}
@@ -194,16 +185,15 @@ def count_labels(path: str) -> int:
     shapes = weight_shapes(path)
     if all(name in shapes for name in _HEAD):  # the head for multiple choice has no bias
         return shapes["output_weights"][0]
-    metadata = read_metadata(path)
-    labels = metadata.get("labels") or metadata.get("id2label")
-    if not labels:
+    saved = metadata.read_metadata(path)
+    if not (labels := saved.get("labels") or saved.get("id2label")):
         raise UserError(f"`num_labels` must be given: {path} has neither a classifier nor labels")
     return len(labels)
 
 
 def _check_config(config, path):
     """Warn about settings that differ from the checkpoint's; the number of heads is an error."""
-    config_file = find_companion_file(path, CONFIG_FILES)
+    config_file = metadata.find_companion_file(path, metadata.CONFIG_FILES)
     if config_file is None:
         return
     saved_config = BertConfig.from_json_file(config_file)
@@ -218,14 +208,11 @@ def _check_config(config, path):
 
 def _log_loaded(source, loaded, variables, on_missing):
     console.info("weights: %d of %d from %s", len(loaded), len(variables), source.path)
-    missing = [name for name in variables if name not in loaded]
-    if missing:
-        names = ", ".join(missing)
-        on_missing("weights: not in %s, randomly initialized: %s", source.path, names)
-    unused = [name for name in source.shapes if name not in loaded]
-    num_state = sum(bool(TRAINING_STATE.search(name)) for name in unused)
-    unused = [name for name in unused if not TRAINING_STATE.search(name)]
-    if num_state:
+    if missing := ", ".join(name for name in variables if name not in loaded):
+        on_missing("weights: not in %s, randomly initialized: %s", source.path, missing)
+    others = [name for name in source.shapes if name not in loaded]
+    unused = [name for name in others if not TRAINING_STATE.search(name)]
+    if num_state := len(others) - len(unused):
         unused.append(f"{num_state} optimizer variables")
     if unused:
         console.info("weights: not used: %s", ", ".join(unused))

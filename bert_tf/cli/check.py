@@ -8,6 +8,7 @@ Check all dtypes and save the results:
 """
 
 import dataclasses
+import importlib.metadata
 import os
 import platform
 import time
@@ -22,12 +23,8 @@ from bert_tf.console import write
 
 define_options(DeviceConfig)
 flags.DEFINE_bool("quick", False, "Whether to check only float32.")
-flags.DEFINE_multi_enum(
-    "dtype",
-    ["float32", "bfloat16", "float16"],
-    ["float32", "bfloat16", "float16"],
-    "Compute dtype to check; may be repeated.",
-)
+_DTYPES = ["float32", "bfloat16", "float16"]
+flags.DEFINE_multi_enum("dtype", _DTYPES, _DTYPES, "Compute dtype to check; may be repeated.")
 flags.DEFINE_integer("num_logical_devices", None, "Number of virtual CPU devices.", lower_bound=1)
 flags.DEFINE_string("output_file", None, "JSON file to write the results to.")
 
@@ -81,8 +78,6 @@ def _jax_checks(dtypes):
 
 
 def describe(checks):
-    import importlib.metadata
-
     values = {"bert_tf": bert_tf.__version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:

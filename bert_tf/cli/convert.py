@@ -41,20 +41,12 @@ flags.DEFINE_integer(
 flags.DEFINE_integer("vocab_size", None, "New number of word embeddings, for a larger vocabulary.")
 flags.mark_flags_as_required(["input", "output_dir", "format"])
 
+_OPTIONS = ("vocab_file", "architecture", "keep_optimizer", "max_position_embeddings", "vocab_size")
+
 
 def main():
     config = None
     if FLAGS.bert_config_file:
         config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
-    bert_tf.checkpoints.convert(
-        FLAGS.input,
-        FLAGS.output_dir,
-        FLAGS.format,
-        config,
-        FLAGS.vocab_file,
-        architecture=FLAGS.architecture,
-        keep_optimizer=FLAGS.keep_optimizer,
-        max_position_embeddings=FLAGS.max_position_embeddings,
-        vocab_size=FLAGS.vocab_size,
-        **tokenizer_options(),
-    )
+    options = {name: FLAGS[name].value for name in _OPTIONS} | tokenizer_options()
+    bert_tf.checkpoints.convert(FLAGS.input, FLAGS.output_dir, FLAGS.format, config, **options)

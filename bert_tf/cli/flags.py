@@ -69,9 +69,8 @@ def run(main, needs_tensorflow=True, backends=("tensorflow",)):
             if needs_tensorflow or any("://" in argument for argument in sys.argv):
                 backend = os.environ["KERAS_BACKEND"]
                 if backend not in backends:
-                    raise UserError(
-                        f"KERAS_BACKEND={backend}: expected {' or '.join(backends)}; unset it"
-                    )
+                    expected = " or ".join(backends)
+                    raise UserError(f"KERAS_BACKEND={backend}: expected {expected}; unset it")
                 if backend == "jax" and importlib.util.find_spec("jax") is None:
                     raise UserError("KERAS_BACKEND=jax: JAX is not installed; see docs/devices.md")
                 if backend == "jax":
@@ -114,8 +113,8 @@ def make_main(name, data_class, config_class):
         from bert_tf.training import fine_tune
 
         tensorflow_start.keep_freed_memory()
-        options = {"data": from_flags(data_class), "task": from_flags(config_class)}
-        config = from_flags(FineTuneConfig, **options)
+        data, task = from_flags(data_class), from_flags(config_class)
+        config = from_flags(FineTuneConfig, data=data, task=task)
         fine_tune(TASKS[name], config, command_line())
 
     return main
@@ -260,8 +259,7 @@ def from_flags(config, **values):
         if nested := _nested_default(config, field):
             values[name] = from_flags(nested)
         elif field.metadata.get("help") and name in FLAGS and FLAGS[name].present:
-            is_list = typing.get_origin(hints[name]) is tuple
-            is_numbers = is_list and typing.get_args(hints[name])[0] is int
+            is_numbers = hints[name] == tuple[int, ...]
             values[name] = parse_numbers(name, int) if is_numbers else FLAGS[name].value
     return config(**values) if is_class else config.with_options(**values)
 

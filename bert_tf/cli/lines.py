@@ -169,14 +169,12 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     from bert_tf.tasks.classification.glue import custom_dataset
 
     inputs = [name for name in predictor.inputs if name != "numbers"]
-    is_table = tables.file_extension(path) in _ENDINGS or header != "auto"
-    is_table = bool(is_table or text_columns or delimiter)
     metadata = predictor.metadata
     saved = metadata.get("columns", {})
     texts = text_columns or saved.get("text_columns") or ()
     if not texts and inputs not in _USUAL_INPUTS:
         texts = inputs
-    trained = trained_header(saved)
+    is_table = tables.file_extension(path) in _ENDINGS or header != "auto"
     if header == "no" and not text_columns and not are_numbers(texts):
         texts = ()  # names require a header
     if header == "auto" and not text_columns and saved.get("header") == "yes":
@@ -187,19 +185,17 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
         numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
         numeric_as="vector" if metadata.get("numbers") else "text",
         num_texts=len(inputs),
-        trained_header=trained,
+        trained_header=trained_header(saved),
     )
-    if not is_table:
+    if not (is_table or text_columns or delimiter):
         _check_lines(path, layout)
         return None
     if "endings" in inputs:
         raise UserError(f"{path}: multiple choice reads lines (.txt) or `json` objects, no tables")
     table = tables.open_table(path, delimiter, saved.get("delimiter"))
     rows = list(table.rows)
-    table = table._replace(rows=iter(rows))
-    examples, columns = examples_of(
-        table, custom_dataset(layout=layout), "test", RowErrors(skip=None)
-    )
+    table, dataset = table._replace(rows=iter(rows)), custom_dataset(layout=layout)
+    examples, columns = examples_of(table, dataset, "test", RowErrors(skip=None))
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))
         raise UserError(
@@ -242,11 +238,10 @@ def answer_table(predictor, table, output_file, write):
     is_tab_separated = table.format.delimiter == "\t"
     if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
         raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
-    metadata = predictor.metadata
     answers = itertools.chain.from_iterable(map(predictor, _chunks(table.inputs, "rows")))
     added = [*map(predictor.table_columns, answers)]
     if kind not in ("json", "json_lines"):
-        separator = metadata.get("columns", {}).get("label_separator", ",")
+        separator = predictor.metadata.get("columns", {}).get("label_separator", ",")
         added = [_flat(row, separator if kind == "delimited" else None) for row in added]
     if taken := [name for name in added[0] if name in table.names]:
         raise UserError(f"{table.path} already has a column {taken[0]!r}; rename it")

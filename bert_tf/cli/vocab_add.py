@@ -30,13 +30,12 @@ def main():
     vocabulary = bert_tf.tokenization.vocabulary
     vocab = vocabulary.load_vocab(FLAGS.vocab_file)
     vocabulary.validate_case_matches_vocabulary(FLAGS.do_lower_case, vocab, FLAGS.vocab_file)
-    pieces = bert_tf.io.files.read_text(FLAGS.vocab_file).split("\n")
-    words = bert_tf.io.files.read_text(FLAGS.words_file).split("\n")
-    words = [word.strip() for word in words if word.strip()]
+    paths = (FLAGS.vocab_file, FLAGS.words_file)
+    lines = (bert_tf.io.files.read_text(path).split("\n") for path in paths)
+    pieces, words = ([*map(str.strip, x)] for x in lines)
+    words = [*filter(None, words)]
     bert_tf.io.files.check_writable(FLAGS.output_file, "output_file", [FLAGS.words_file])
-    new_pieces, added = bert_tf.tokenization.add_words(
-        [piece.strip() for piece in pieces], words, FLAGS.do_lower_case
-    )
+    new_pieces, added = vocabulary.add_words(pieces, words, FLAGS.do_lower_case)
     bert_tf.io.files.write_text(FLAGS.output_file, "\n".join(new_pieces))
     bert_tf.console.info(
         f"{FLAGS.output_file}: {len(added)} words added in [unusedN] slots, "

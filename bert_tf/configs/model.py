@@ -36,6 +36,8 @@ _HUGGING_FACE_ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu",
     **{name: name for name in ("relu", "tanh", "linear")},
 }
+_REQUIRED: dict[str, str | bool] = {"position_embedding_type": "absolute"}
+_REQUIRED |= {"is_decoder": False, "add_cross_attention": False}
 # Keys that do not describe the architecture, or whose value is checked and then dropped.
 _HUGGING_FACE_ONLY = [
     "_name_or_path",
@@ -161,13 +163,11 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for the JSON file, including unknown keys."""
-        values = copy.deepcopy(self.__dict__)
+        # These defaults are not in the release's files.
         defaults = {"layer_norm_eps": LAYER_NORM_EPS, **self._architecture_of_bert()}
         defaults |= {"classifier_dropout": None, "seq_classif_dropout": 0.1, "qa_dropout": 0.0}
-        for key, default in defaults.items():
-            if values[key] == default:
-                del values[key]  # not in the release's files
-        return {**values.pop("other"), **values}
+        values = {x: y for x, y in vars(self).items() if x not in defaults or y != defaults[x]}
+        return copy.deepcopy({**values.pop("other"), **values})
 
     def _architecture_of_bert(self):
         """Return the values that make the architecture BERT."""
@@ -179,10 +179,8 @@ class BertConfig:
 
     def differences_from_bert(self) -> str:
         """Describe how the architecture differs from BERT; "" if it does not."""
-        values = self._architecture_of_bert()
-        return ", ".join(
-            f"{key}={getattr(self, key)}" for key in values if getattr(self, key) != values[key]
-        )
+        values, expected = vars(self), self._architecture_of_bert()
+        return ", ".join(f"{x}={values[x]}" for x in expected if values[x] != expected[x])
 
     def to_hugging_face(self) -> dict[str, Any]:
         """Return the values for a Hugging Face `config.json`, without "architectures".
@@ -285,32 +283,28 @@ ELECTRA = Architecture(
 ARCHITECTURES = {"bert": Architecture(), "distilbert": DISTILBERT, "electra": ELECTRA}
 
 
-def find_architecture(model_type):
-    """Return the `Architecture` of a "model_type"; raise UserError if it is not supported."""
-    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
-        supported = ", ".join(map(repr, ARCHITECTURES))
-        raise UserError(f"model_type is {model_type!r}, expected one of {supported}")
-    return ARCHITECTURES[model_type]
+def find_architecture(values):
+    """Return the `Architecture` of a Hugging Face config; UserError if it is not supported."""
+    return _look_up("model_type", values.get("model_type", "bert"), ARCHITECTURES)
+
+
+def _look_up(key, value, supported):
+    if not isinstance(value, str) or value not in supported:
+        expected = ", ".join(map(repr, supported))
+        raise UserError(f"{key} is {value!r}, expected one of {expected}")
+    return supported[value]
 
 
 def _from_hugging_face(values):
     """Translate a Hugging Face config; raise UserError if it describes a different model."""
-    architecture = find_architecture(values["model_type"])
+    architecture = find_architecture(values)
     values = {architecture.config_names.get(key, key): value for key, value in values.items()}
-    for key, expected in (
-        ("position_embedding_type", "absolute"),
-        ("is_decoder", False),
-        ("add_cross_attention", False),
-    ):
+    for key, expected in _REQUIRED.items():
         if values.get(key, expected) != expected:
             raise UserError(f"{key} is {values[key]!r}, expected {expected!r} for BERT")
-    act = values.get("hidden_act", "gelu")
-    if not isinstance(act, str) or act not in _HUGGING_FACE_ACTIVATIONS:
-        known = ", ".join(_HUGGING_FACE_ACTIVATIONS)
-        raise UserError(f"hidden_act is {act!r}, expected one of {known}")
+    act = _look_up("hidden_act", values.get("hidden_act", "gelu"), _HUGGING_FACE_ACTIVATIONS)
     values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
-    values = {**values, "hidden_act": _HUGGING_FACE_ACTIVATIONS[act]}
-    return {**values, **architecture.config_values}
+    return {**values, "hidden_act": act, **architecture.config_values}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,13 +49,15 @@ class FileOptions(DataOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableOptions(FileOptions):
-    """Data files, which may be delimited."""
+    """Data files with a table of examples."""
 
     delimiter: str | None = option(
         None,
         "Column delimiter of delimited files: comma, semicolon, tab, pipe, or any other character. "
         "Default: comma in .csv, tab in other files.",
     )
+    id_column: str | None = option(None, "Column that identifies predictions.")
+    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
 
 
 # Options of files, of all tasks that also read TFDS.

@@ -20,17 +20,14 @@ class DynamicMasking:
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]
         self._mask_id, self._token_ids = mask_id(vocab), sorted(vocab.values())
-        self._prob, self._seed, self._lengths = masked_lm_prob, seed, lengths
-
-    @property
-    def identity(self):
-        """The values that determine the masks, apart from lengths and vocabulary."""
-        return [self._prob, self._seed]
+        self._length, self._num_slots = lengths["S"], lengths["P"]
+        # The values that determine the masks, apart from lengths and vocabulary.
+        self.identity = [masked_lm_prob, seed]
 
     def noise(self, step, batch_size):
         """Return the random draws for the batch of a step: float32 (B, S + P) and int32 (B, P)."""
-        seed = tf.random.experimental.stateless_fold_in([self._seed, 1], step)
-        length, num_slots = self._lengths["S"], self._lengths["P"]
+        seed = tf.random.experimental.stateless_fold_in([self.identity[1], 1], step)
+        length, num_slots = self._length, self._num_slots
         uniform = tf.random.stateless_uniform([batch_size, length + num_slots], seed)
         random_tokens = tf.random.stateless_uniform(
             [batch_size, num_slots], seed + 1, 0, len(self._token_ids), tf.int32
@@ -40,11 +37,11 @@ class DynamicMasking:
     def __call__(self, batch, noise):
         """Return the masked batch with `masked_lm_positions`, `_ids` and `_weights` (B, P)."""
         uniform, random_tokens = noise
-        length, num_slots = self._lengths["S"], self._lengths["P"]
+        length, num_slots = self._length, self._num_slots
         ids, input_mask = batch["input_ids"], batch["input_mask"]
         is_special = tf.reduce_any(ids[..., None] == self._special_ids, -1)
         is_candidate = (input_mask == 1) & ~is_special
-        count = tf.round(tf.cast(tf.reduce_sum(input_mask, 1), tf.float32) * self._prob)
+        count = tf.round(tf.cast(tf.reduce_sum(input_mask, 1), tf.float32) * self.identity[0])
         count = tf.minimum(
             tf.cast(tf.maximum(count, 1), tf.int32),
             tf.reduce_sum(tf.cast(is_candidate, tf.int32), 1),

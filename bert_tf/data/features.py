@@ -37,9 +37,9 @@ def make_records(convert, schema, limit, options, examples):
     return records.serialize(schema, features), {"examples": len(examples), **lengths.counts}
 
 
-def _chunks(examples):
+def _chunks(examples, size=None):
     examples = iter(examples)
-    while chunk := list(itertools.islice(examples, _CHUNK)):
+    while chunk := list(itertools.islice(examples, size or _CHUNK)):
         yield chunk
 
 
@@ -121,14 +121,9 @@ class Features:
         """Yield lists of records, and set `counts`."""
         is_large = (self.num_examples or 0) >= _MIN_FOR_PROCESSES
         num_processes = self.num_processes or (processes.cores() if is_large else 1)
-        results = processes.map_in_processes(
-            self.convert, self.chunks(self.examples), num_processes
-        )
-        progress = console.ProgressLog(
-            description, "examples", total=self.num_examples, is_brief=True
-        )
-        totals = collections.Counter()
-        for serialized, counts in results:
+        chunks, totals = self.chunks(self.examples), collections.Counter()
+        progress = console.ProgressLog(description, "examples", self.num_examples, is_brief=True)
+        for serialized, counts in processes.map_in_processes(self.convert, chunks, num_processes):
             yield self.finish(serialized, totals["records"]) if self.finish else serialized
             longest = max(totals["longest"], counts.get("longest", 0))
             totals.update(counts, records=len(serialized))
@@ -176,10 +171,9 @@ class FeatureCache:
         with tfrecord.writing([self.path]) as write:
             for serialized in self.features.serialize(f"writing {self.path}"):
                 write(serialized)
-        counts = {"counts": self.features.counts}
+        metadata = {"counts": self.features.counts, "records": files.digest(self.path)}
         # Written after the records, so that the digests differ if the run is killed in between.
-        metadata = {**self._fingerprint, **counts, "records": files.digest(self.path)}
-        json_files.write(f"{self.path}.json", metadata)
+        json_files.write(f"{self.path}.json", {**self._fingerprint, **metadata})
         self.stale_reason = None
 
     def check(self):
@@ -210,8 +204,7 @@ class FeatureCache:
 
 def encode_batches(tokenizer, texts):
     """Yield each text's list of token ids, with few texts in memory at a time."""
-    texts = iter(texts)
-    while batch := list(itertools.islice(texts, _BATCH)):
+    for batch in _chunks(texts, _BATCH):
         yield from tokenizer.encode_batch(batch)
 
 

@@ -140,16 +140,10 @@ class TrainingInput(_RecordInput):
         return self.shuffle_block or SHUFFLE_BLOCK
 
     def _serialized_batches(self, first_step):
-        if self.bucket_by_length:
-            return self._bucketed_batches(first_step)
-        return self._shuffled(first_step).batch(self.batch_size, drop_remainder=True)
-
-    def _group_size(self):
+        if not self.bucket_by_length:
+            return self._shuffled(first_step).batch(self.batch_size, drop_remainder=True)
         self.load_counts()
-        return group_size(sum(self.counts), self.batch_size)
-
-    def _bucketed_batches(self, first_step):
-        size = self._group_size()
+        size = group_size(sum(self.counts), self.batch_size)
         first_group, num_skipped = divmod(first_step, size)
 
         def sort(group, serialized):

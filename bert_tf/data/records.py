@@ -163,12 +163,7 @@ OUT_OF_RANGE = "out of range"
 
 def limits(schema, config, lengths, num_labels=2):
     """Return the exclusive upper bounds of a schema's values for a `BertConfig`."""
-    sizes = {
-        "vocab_size": config.vocab_size,
-        "type_vocab_size": config.type_vocab_size,
-        "S": lengths["S"],
-        "labels": num_labels,
-    }
+    sizes = {**vars(config), **lengths, "labels": num_labels}
     return {name: sizes.get(of, of) for name, of in UPPER_BOUNDS.items() if name in schema}
 
 

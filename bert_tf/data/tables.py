@@ -19,6 +19,7 @@ from bert_tf.io import files, json_files
 
 # Names of delimiters, in messages and as values of `delimiter`.
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+_NAMES = {character: name for name, character in DELIMITERS.items()}
 
 # File kinds by name extension.
 ENDINGS = {
@@ -67,9 +68,8 @@ class TableFormat(NamedTuple):
     def __str__(self):
         if self.kind != "delimited":
             return self.kind.replace("_", " ")
-        names = {character: name for name, character in DELIMITERS.items()}
         quotes = "quotes are text" if self.delimiter == "\t" else "fields may be quoted"
-        return f"{names.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
+        return f"{_NAMES.get(self.delimiter, repr(self.delimiter))}-separated, {quotes}"
 
 
 class Table(NamedTuple):
@@ -171,10 +171,9 @@ def _check_delimiter(path, lines, used):
         return
     for name, delimiter in DELIMITERS.items():
         if delimiter != used and (count := num_columns(delimiter)) > 1:
-            default = next(x for x, y in DELIMITERS.items() if y == used)
             raise UserError(
-                f"{path}: the {name}, not the {default}, divides all lines into {count} columns; "
-                f"use `delimiter={name}`, or `delimiter={default}` if this is right"
+                f"{path}: the {name}, not the {_NAMES[used]}, divides all lines into {count} "
+                f"columns; use `delimiter={name}`, or `delimiter={_NAMES[used]}` if this is right"
             )
 
 

@@ -47,10 +47,8 @@ class TfdsDataset:
         name = self.find_split(split)
         if name is None:
             raise self.missing_split(split)
-        table_format = tables.TableFormat("tfds")
-        return tables.Table(
-            f"{self.name}, {name}", table_format, self._rows(name), self.label_names
-        )
+        title = f"{self.name}, {name}"
+        return tables.Table(title, tables.TableFormat("tfds"), self._rows(name), self.label_names)
 
     def _rows(self, name):
         import tensorflow_datasets as tfds
@@ -89,17 +87,14 @@ class TfdsTextSource:
         """Return a JSON object that identifies the text."""
         return {"input": [[self._data.info.full_name, self._split, self._field]]}
 
-    def documents(self):
-        return self.read_documents(0)
-
-    def read_documents(self, file):
+    def documents(self, files=None):
         number = 0
         *_, rows = header_and_rows(self._data.table("train"))
         for self.done, (where, row) in enumerate(rows, 1):
             if isinstance(row, str):
                 raise UserError(f"{where}: {row}")
             if row[self._field].strip():
-                yield Document(file, number, [row[self._field]], True)
+                yield Document(0, number, [row[self._field]], True)
                 number += 1
         if number < self.done:
             console.info("%s: skipped %d documents without text", self.name, self.done - number)

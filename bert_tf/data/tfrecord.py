@@ -185,12 +185,13 @@ def side_file(path):
 
 def write_counts(counts):
     """Write the side files for a dict from path to count; keep existing entries for other files."""
-    groups: dict[str, list] = {}
-    for path in (path for path in counts if not files.is_stream(path)):
-        groups.setdefault(side_file(path), []).append(path)
-    for side, paths in groups.items():
+    paths = [path for path in counts if not files.is_stream(path)]
+    groups: dict[str, dict] = {side_file(path): {} for path in paths}
+    for path, size in zip(paths, sizes(paths), strict=True):
+        groups[side_file(path)][os.path.basename(path)] = size, counts[path]
+    for side, entries in groups.items():
         try:
-            _write(side, {os.path.basename(path): path for path in paths}, counts, _load(side))
+            _write(side, _load(side) | entries)
         # A file of the user has the name, or complete shards are in a read-only folder.
         except UserError as error:
             console.warning("%s; a resumed run will count the records", error)
@@ -198,34 +199,25 @@ def write_counts(counts):
 
 def save_counts(cache, counts):
     """Write record counts, by full path, to the file `cache`."""
-    _write(cache, {path: path for path in counts}, counts)
+    pairs = zip(sizes(list(counts)), counts.values(), strict=True)
+    _write(cache, dict(zip(counts, pairs, strict=True)))
 
 
-def _write(path, names, counts, others=None):
-    entries = {
-        name: {"size": size, "records": records} for name, (size, records) in (others or {}).items()
-    }
-    entries |= {
-        name: {"size": size, "records": int(counts[source])}
-        for (name, source), size in zip(names.items(), sizes(list(names.values())), strict=True)
-    }
-    # One line per file.
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(x)}" for name, x in entries.items())
-    files.write_text(path, f'{{"files": {{\n{lines}\n}}}}\n')
+def _write(path, entries):
+    lines = [  # one per file
+        f'  {json.dumps(name)}: {{"size": {size}, "records": {records}}}'
+        for name, (size, records) in entries.items()
+    ]
+    files.write_text(path, '{"files": {\n' + ",\n".join(lines) + "\n}}\n")
 
 
 def read_counts(paths, sizes, cache=None):
     """Return record counts from `cache` or side files; None if one is missing or outdated."""
-    if cache and (counts := _match(_read(cache), paths, sizes)):
+    if cache and (counts := _match(map(_read(cache).get, paths), sizes)):
         return counts
-    sides = [side_file(path) for path in paths]
-    distinct = list(dict.fromkeys(sides))
-    entries = dict(zip(distinct, map_files(_read, distinct, "reading the counts"), strict=True))
-    by_path = {
-        path: entries[side].get(os.path.basename(path))
-        for path, side in zip(paths, sides, strict=True)
-    }
-    return _match(by_path, paths, sizes)
+    sides = list(dict.fromkeys(map(side_file, paths)))
+    entries = dict(zip(sides, map_files(_read, sides, "reading the counts"), strict=True))
+    return _match([entries[side_file(x)].get(os.path.basename(x)) for x in paths], sizes)
 
 
 def count_records(paths):
@@ -254,7 +246,7 @@ def _load(path):
     return {name: (entry["size"], entry["records"]) for name, entry in entries.items()}
 
 
-def _match(entries, paths, sizes):
+def _match(entries, sizes):
     # An empty file needs no entry.
-    found = [entries.get(path) or (0, 0) for path in paths]
+    found = [entry or (0, 0) for entry in entries]
     return [count for _, count in found] if [size for size, _ in found] == sizes else None

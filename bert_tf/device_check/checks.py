@@ -1,5 +1,6 @@
 """Checks of tokenizer, model, training and export on the devices of a strategy, or of JAX."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,8 +17,8 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import TrainConfig
-from bert_tf.data import input_pipeline, records, tfrecord
-from bert_tf.modeling import BertPretrainer
+from bert_tf.data import records, tfrecord
+from bert_tf.data.input_pipeline import TrainingInput
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
@@ -96,9 +97,7 @@ def compute_outputs(model, batch):
 
 
 def check_outputs(outputs, recorded, dtype, kind):
-    differences = {
-        name: float(np.abs(np.float32(x) - recorded[name]).max()) for name, x in outputs.items()
-    }
+    differences = {x: float(np.abs(np.float32(y) - recorded[x]).max()) for x, y in outputs.items()}
     worst = max(differences, key=differences.__getitem__)
     bound, reason = error_bound(dtype, kind)
     note = f"largest of {len(outputs)}: {worst}" + (f"; {reason}" if reason else "")
@@ -158,7 +157,7 @@ class Checks:
         yield from self.optimizer_steps()
         yield from self.training_steps()
         yield from self.resumed_run()
-        model = self._make_objective("float32")[0].model.get_layer("bert")
+        model = self._make_objective("float32").model.get_layer("bert")
         yield check_export(model, self.kind)
 
     @staticmethod
@@ -183,12 +182,11 @@ class Checks:
     def outputs(self):
         """Compare layers, heads and losses with the outputs of the release."""
         for dtype in self.dtypes:
-            objective, _ = self._make_objective(dtype)
+            objective = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
-                losses = objective.losses(
-                    objective.model(batch), batch, objective.loss_weights(batch)
-                )
+                outputs, sums = objective.model(batch), objective.loss_weights(batch)
+                losses = objective.losses(outputs, batch, sums)
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
@@ -235,19 +233,13 @@ class Checks:
             rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(batch_size)]
             with tfrecord.writing([path]) as write:
                 write(records.serialize(records.PRETRAINING, rows))
-            results = []
+            engine, results = Engine(self.strategy), []
             for name, parts in (("whole", [4]), ("parts", [2, 4])):
                 for last in parts:
                     keras.utils.set_random_seed(0)
                     output_dir = os.path.join(folder, name)
-                    loop = Loop(
-                        lambda: PretrainingObjective(self._config),
-                        Engine(self.strategy),
-                        output_dir,
-                    )
-                    data = input_pipeline.TrainingInput(
-                        [path], records.PRETRAINING, _SIZES, batch_size, 0
-                    )
+                    loop = Loop(lambda: PretrainingObjective(self._config), engine, output_dir)
+                    data = TrainingInput([path], records.PRETRAINING, _SIZES, batch_size, 0)
                     with self.strategy.scope():
                         optimizer = _optimizer(4)
                     loop.train(data, optimizer, last)
@@ -258,10 +250,11 @@ class Checks:
         yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
     def _make_objective(self, dtype, strategy=None):
-        with (strategy or self.strategy).scope():
+        strategy = strategy or self.strategy
+        with strategy.scope() if strategy else contextlib.nullcontext():
             objective = PretrainingObjective(self._config, TrainConfig(dtype=dtype).dtype_policy)
             checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
-        return objective, weights(objective.model)
+        return objective
 
     def _compile(self, function, strategy=None):
         """Return `function` for a batch that is the same on each replica, with NumPy results."""
@@ -270,15 +263,14 @@ class Checks:
 
         def run(batch):
             results = compiled({name: tf.constant(x) for name, x in batch.items()})
-            return {
-                name: strategy.experimental_local_results(x)[0].numpy()
-                for name, x in results.items()
-            }
+            first = {x: strategy.experimental_local_results(y)[0] for x, y in results.items()}
+            return {name: x.numpy() for name, x in first.items()}
 
         return run
 
     def _train(self, strategy, dtype, **options):
-        objective, variables = self._make_objective(dtype, strategy)
+        objective = self._make_objective(dtype, strategy)
+        variables = weights(objective.model)
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)
@@ -291,8 +283,10 @@ class Checks:
         return [x.numpy() for x in variables.values()], losses
 
 
-class JaxChecks:
+class JaxChecks(Checks):
     """Checks on all devices of JAX; each method yields `Check`s in `dtypes`."""
+
+    strategy = None
 
     def __init__(self, dtypes):
         import jax  # optional dependency
@@ -307,18 +301,11 @@ class JaxChecks:
         return f"{len(self._devices)} x {self.kind} ({self._devices[0].device_kind}), JAX"
 
     def all(self):
-        yield from Checks.tokens()
+        yield from self.tokens()
         yield from self.training_steps()  # first, because it starts with one device
         yield from self.outputs()
-        model = self._make_model("float32").get_layer("bert")
+        model = self._make_objective("float32").model.get_layer("bert")
         yield check_export(model, self.kind)
-
-    def outputs(self):
-        """Compare layers and heads with the outputs of the release."""
-        for dtype in self.dtypes:
-            outputs = compute_outputs(self._make_model(dtype), self._batch)
-            outputs = {name: keras.ops.convert_to_numpy(x) for name, x in outputs.items()}
-            yield check_outputs(outputs, self._recorded, dtype, self.kind)
 
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
@@ -327,14 +314,13 @@ class JaxChecks:
         for dtype in self.dtypes:
             yield check_steps("", self._train(dtype), expected, dtype, self.kind)
 
-    def _make_model(self, dtype):
-        model = BertPretrainer(self._config, dtype=TrainConfig(dtype=dtype).dtype_policy)
-        checkpoints.warm_start(model, str(RECORDED / "bert_model.ckpt"))
-        return model
+    def _compile(self, function):
+        return lambda batch: {x: ops.convert_to_numpy(y) for x, y in function(batch).items()}
 
     def _train(self, dtype):
-        model = self._make_model(dtype)
-        model.objective = PretrainingObjective(self._config, model=model)
+        objective = self._make_objective(dtype)
+        model = objective.model
+        model.objective = objective
         model.compile(AdamWeightDecay(_RATE))
         # One device and all devices use the same batch, so it is divisible by their number.
         count = 2 * len(self._devices)

@@ -116,8 +116,7 @@ def _on_any_system(name):
     return function
 
 
-exists, is_folder, open_file = map(_on_any_system, ("exists", "isdir", "GFile"))
-walk = _on_any_system("walk")
+exists, is_folder, open_file, walk = map(_on_any_system, ("exists", "isdir", "GFile", "walk"))
 
 
 def list_folder(path):

@@ -145,11 +145,8 @@ class EncoderModel(ObjectiveModel):
 
         >>> model.quantize("int8")
         """
-        if filters is None:
-
-            def filters(layer):  # Keras warns about each layer that cannot be quantized
-                return isinstance(layer, keras.layers.Dense)
-
+        # Keras warns about each layer that cannot be quantized.
+        filters = filters or (lambda layer: isinstance(layer, keras.layers.Dense))
         with layer_states.frozen_garbage():
             super().quantize(mode, config=config, filters=filters, **kwargs)
 
@@ -295,28 +292,20 @@ class PretrainedModel(EncoderModel, keras.Model):
             raise UserError(f"`{name}`: found {array[~is_valid][0]}, {expected}")
         return ops.convert_to_tensor(array.astype("int32"))
 
-    def call(
-        self, inputs, training=None, mask=None, replica_id=None, recompute=None, skip_padding=None
-    ):
+    def call(self, inputs, training=None, mask=None, skip_padding=None, **context):
         """Return the outputs for a dict of inputs, which may have the names of other libraries.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
         `input_ids`. Unknown names are refused, but those of a complete batch, such as labels, are
         ignored. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
         """
-        return super().call(
-            self._complete(inputs),  # again, because `stateless_call` skips `__call__`
-            training=training,
-            mask=mask,
-            replica_id=replica_id,
-            recompute=recompute,
-            skip_padding=self.skip_padding if skip_padding is None else skip_padding,
-        )
+        context["skip_padding"] = self.skip_padding if skip_padding is None else skip_padding
+        inputs = self._complete(inputs)  # again, because `stateless_call` skips `__call__`
+        return super().call(inputs, training=training, mask=mask, **context)
 
-    def compute_output_spec(self, inputs, training=None, mask=None, **_):
+    def compute_output_spec(self, inputs, **_):
         """Return the symbolic outputs; Keras' method rejects `call`'s other arguments."""
-        inputs = self._complete(inputs)
-        return super().compute_output_spec(inputs, training=training, mask=mask)
+        return super().compute_output_spec(self._complete(inputs))
 
     def get_config(self):
         policy = keras.saving.serialize_keras_object(self.dtype_policy)

@@ -13,6 +13,10 @@ import threading
 
 import keras
 
+_IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+if _IS_TENSORFLOW:
+    import tensorflow as tf
+
 # GELU by tanh (Hendrycks and Gimpel, arXiv:1606.08415, section 2) is
 # 0.5 * x * (1 + tanh(SCALE * (x + CUBIC * x^3))).
 _SCALE = math.sqrt(2 / math.pi)
@@ -22,11 +26,7 @@ _COMPILED_WIDTH = 1024
 
 def is_traced():
     """Return whether a TensorFlow graph is being traced."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()
+    return _IS_TENSORFLOW and not tf.executing_eagerly()
 
 
 _is_portable = contextvars.ContextVar("is_portable", default=False)
@@ -62,8 +62,6 @@ _trace_lock = threading.Lock()
 @functools.cache
 def _trace(function, *specs):
     """Trace `function` once, as a separate graph: TensorFlow never frees a custom gradient."""
-    import tensorflow as tf
-
     function = tf.custom_gradient(function)
     with tf.init_scope():
         trace = tf.function(function, autograph=False).get_concrete_function(*specs)
@@ -78,8 +76,6 @@ def call_with_gradient(function, x, *arguments):
     `function` returns its result and a function from the gradient of the result to the gradients of
     the arguments. Pass the same object each time: its trace is cached.
     """
-    import tensorflow as tf
-
     specs = [tf.TensorSpec([None] * len(a.shape), a.dtype) for a in (x, *arguments)]
     with _trace_lock:
         trace = _trace(function, *specs)
@@ -104,8 +100,6 @@ def _compiled_gelu(x):
 
 
 def has_gpu():
-    import tensorflow as tf
-
     return bool(tf.config.list_logical_devices("GPU"))
 
 
@@ -115,8 +109,6 @@ def _compiled(function):
 
     Only on CPUs: how long GPUs take to compile each number of rows was not measured.
     """
-    import tensorflow as tf
-
     return tf.function(function, jit_compile=None if has_gpu() else True, autograph=False)
 
 
@@ -149,8 +141,6 @@ def layer_norm(x, gamma, beta, epsilon):
 
 @functools.cache
 def _layer_norm(epsilon):
-    import tensorflow as tf
-
     def function(x, gamma, beta):
         x = x - tf.reduce_mean(x, -1, keepdims=True)
         scale = tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + epsilon)
@@ -177,8 +167,6 @@ def inference_layer_norm(x, gamma, beta, epsilon):
     third of the time. Without oneDNN, it takes twice the time. TensorFlow also fuses it on a GPU,
     which then lacks the operation.
     """
-    import tensorflow as tf
-
     shape = tf.shape(x)
     num_rows = shape[:1]
     # TensorFlow recognizes this pattern as a layer normalization.

@@ -65,13 +65,9 @@ class MaskedLMHead(ConfigLayer):
     def build(self, *_):
         self.dense.build((None, self.config.hidden_size))
         self.norm.build((None, self.config.embedding_size))
-        self.output_bias = self.add_weight(
-            shape=(self.config.vocab_size,),
-            initializer="zeros",
-            name="output_bias",
-            # Mixed precision would round the bias before adding it to float32 logits.
-            autocast=False,
-        )
+        shape = (self.config.vocab_size,)
+        # Mixed precision would round the bias before adding it to float32 logits.
+        self.output_bias = self.add_weight(shape, "zeros", name="output_bias", autocast=False)
 
     def call(self, sequence_output, masked_lm_positions=None, training=False):
         predictions = sequence_output if masked_lm_positions is None else masked_lm_positions
@@ -120,15 +116,11 @@ class Projection(keras.layers.Layer):
         self.use_bias = use_bias
 
     def build(self, x_shape):
-        self.output_weights = self.add_weight(
-            shape=(self.units, x_shape[-1]),
-            initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
-            name="output_weights",
-        )
+        shape = (self.units, x_shape[-1])
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+        self.output_weights = self.add_weight(shape, initializer, name="output_weights")
         if self.use_bias:
-            self.output_bias = self.add_weight(
-                shape=(self.units,), initializer="zeros", name="output_bias"
-            )
+            self.output_bias = self.add_weight(shape[:1], "zeros", name="output_bias")
 
     def call(self, x):
         logits = ops.matmul(x, ops.transpose(self.output_weights))

@@ -75,8 +75,7 @@ def _convert(activation, is_loss, given):
     found = module.get(full or given)
     title, name = _title(found), getattr(found, "name", getattr(found, "__name__", None))
     modules = (getattr(x, "__module__", "") for x in (found, _function(found)))
-    is_keras = all(x.startswith("keras.") for x in modules)
-    if not is_keras:
+    if not all(x.startswith("keras.") for x in modules):
         return given
     if inspect.isfunction(found):
         found = getattr(module, found.__name__.title().replace("_", ""), lambda: found)()
@@ -117,9 +116,5 @@ def for_logits(model, **arguments):
         activation = "sigmoid" if any(x.startswith(start) for x in titles) else default
     if not sizes or activation == "linear":
         return arguments
-    return {
-        name: keras.tree.map_structure(
-            functools.partial(_convert, activation, name == "loss"), values
-        )
-        for name, values in arguments.items()
-    }
+    convert = {x: functools.partial(_convert, activation, x == "loss") for x in arguments}
+    return {x: keras.tree.map_structure(convert[x], given) for x, given in arguments.items()}

@@ -21,44 +21,35 @@ QUANTIZED = "quantized.keras"
 def named_layers(layer, without=()):
     """Yield (path, sublayer) for each nested sublayer once, parents first."""
     seen = {id(layer), *map(id, without)}
-    level = [("", layer)]
-    while level:
-        below = []
-        for path, parent in level:
-            for child in parent._layers:
-                if id(child) not in seen and not isinstance(child, keras.layers.InputLayer):
-                    seen.add(id(child))
-                    below.append((f"{path}{child.name}/", child))
-        yield from ((path[:-1], child) for path, child in below)
-        level = below
+    parents = [("", layer)]
+    for path, parent in parents:
+        for child in parent._layers:
+            if id(child) not in seen and not isinstance(child, keras.layers.InputLayer):
+                seen.add(id(child))
+                parents.append((f"{path}{child.name}/", child))
+                yield f"{path}{child.name}", child
 
 
 def get_states(layer, without=()):
     """Return a config entry with the changes in a layer and its sublayers, except `without`."""
-    states = {}
-    for path, child in [("", layer), *named_layers(layer, without)]:
-        if state := _state(child):
-            states[path] = state
+    layers = [("", layer), *named_layers(layer, without)]
+    states = {path: state for path, child in layers if (state := _state(child))}
     return {_KEY: states} if states else {}
 
 
 def split(config):
-    options = dict(config)
-    states = options.pop(_KEY, {})
-    return options, states
+    """Return the constructor's arguments and the `states` in a config."""
+    return {x: y for x, y in config.items() if x != _KEY}, config.get(_KEY, {})
 
 
 def _state(layer):
-    state = {}
-    if not layer.trainable:
-        state["trainable"] = False
+    state = {} if layer.trainable else {"trainable": False}
     if getattr(layer, "lora_rank", None):
         state["lora_rank"], state["lora_alpha"] = layer.lora_rank, layer.lora_alpha
     if isinstance(layer, keras.layers.Dense) and layer.quantization_mode:
         state["dtype"] = keras.dtype_policies.serialize(layer.dtype_policy)
-        state["quantization_config"] = keras.saving.serialize_keras_object(
-            layer.quantization_config
-        )
+        config = layer.quantization_config
+        state["quantization_config"] = keras.saving.serialize_keras_object(config)
     return state
 
 
@@ -87,11 +78,10 @@ def restore(layer, states):
 def _adapt(layer, state):
     if "dtype" in state and not layer.quantization_mode:  # which a `DTypePolicyMap` has set
         policy = keras.dtype_policies.deserialize(state["dtype"])
-        layer.quantization_config = keras.saving.deserialize_keras_object(
-            state["quantization_config"]
-        )
+        config = keras.saving.deserialize_keras_object(state["quantization_config"])
+        layer.quantization_config = config
         if layer.built:
-            layer.quantize(policy.quantization_mode, config=layer.quantization_config)
+            layer.quantize(policy.quantization_mode, config=config)
         else:
             layer.dtype_policy = policy
     if "lora_rank" in state:

@@ -92,28 +92,19 @@ class BertModel(PretrainedModel):
             config, dtype, name, inputs, outputs, with_attention_probs=with_attention_probs
         )
 
-    def call(
-        self,
-        inputs,
-        training=None,
-        replica_id=None,
-        recompute=None,
-        skip_padding=None,
-        positions=None,
-    ):
+    def call(self, inputs, training=None, skip_padding=None, positions=None):
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
         inputs = self._complete(inputs)
         skip_padding = self.skip_padding if skip_padding is None else skip_padding
-        layout = TokenLayout(inputs["input_mask"])
-        if skip_padding:
-            layout = PackedLayout(inputs["input_mask"], training)
+        mask = inputs["input_mask"]
+        layout = PackedLayout(mask, training) if skip_padding else TokenLayout(mask)
         layers = [self.get_layer(f"layer_{i}") for i in range(self.config.num_hidden_layers)]
         pooler = self.get_layer("pooler")
         return _encode(self.embeddings, layers, pooler, inputs, layout, positions)
 
-    def compute_output_spec(self, inputs, training=None, mask=None, positions=None, **_):
+    def compute_output_spec(self, inputs, positions=None, **_):
         if positions is None:
-            return super().compute_output_spec(inputs, training=training, mask=mask)
+            return super().compute_output_spec(inputs)
         (batch, count), hidden = positions.shape, self.config.hidden_size
         shapes = {"sequence_output": (batch, count, hidden), "pooled_output": (batch, hidden)}
         return {name: keras.KerasTensor(x, self.compute_dtype) for name, x in shapes.items()}

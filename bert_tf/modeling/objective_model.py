@@ -177,14 +177,14 @@ class ObjectiveModel:
     def fit(self, x=None, *arguments, **options):
         optimizer = getattr(self, "optimizer", None)  # missing before `compile`
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        if callable(getattr(optimizer, "_learning_rate", None)):
-            for callback in keras.tree.flatten(options.get("callbacks")):
-                if isinstance(callback, RATE_CALLBACKS):
-                    raise UserError(
-                        f"`callbacks`: {type(callback).__name__} cannot set the learning rate, "
-                        "because the optimizer has a schedule; compile the model with a constant "
-                        "rate, such as bert_tf.AdamWeightDecay(2e-5)"
-                    )
+        callbacks = keras.tree.flatten(options.get("callbacks"))
+        found = [type(x).__name__ for x in callbacks if isinstance(x, RATE_CALLBACKS)]
+        if found and callable(getattr(optimizer, "_learning_rate", None)):
+            raise UserError(
+                f"`callbacks`: {found[0]} cannot set the learning rate, because the optimizer has "
+                "a schedule; compile the model with a constant rate, such as "
+                "bert_tf.AdamWeightDecay(2e-5)"
+            )
         if "validation_data" in options:
             options["validation_data"] = _arrays(options["validation_data"])
         with self._tracing():

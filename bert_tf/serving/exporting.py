@@ -4,6 +4,7 @@ Models that take text use two operations of tensorflow-text, and TensorFlow does
 with unknown operations. Models that take token ids are therefore exported separately.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -156,13 +157,12 @@ def _write(servable, folder):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
-    of_ids = (_checking_rows(servable.serve_ids), servable.ids_signature)
-    endpoints = {"serving_default": of_ids}
+    endpoints = {"serving_default": (servable.serve_ids, servable.ids_signature)}
     if takes_text:
-        of_text = (_checking_rows(servable.serve_text), servable.text_signature)
-        endpoints = {"serving_default": of_text, "ids": of_ids}
-    for name, (function, signature) in endpoints.items():
-        archive.add_endpoint(name, function, input_signature=[signature])
+        endpoints["ids"] = endpoints["serving_default"]
+        endpoints["serving_default"] = servable.serve_text, servable.text_signature
+    for name, (serve, signature) in endpoints.items():
+        archive.add_endpoint(name, _checking_rows(serve), input_signature=[signature])
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
@@ -209,23 +209,16 @@ def _checking_rows(serve):
 
 
 def _write_batching_parameters(export_dir, has_variable_width):
-    lines = [
-        # TF Serving splits a request into batches; max_batch_size is the limit of a request.
-        f"max_batch_size {{ value: {_MAX_REQUEST_SIZE} }}",
-        "enable_large_batch_splitting { value: true }",
-        f"max_execution_batch_size {{ value: {_MAX_BATCH_SIZE} }}",
-    ]
-    if has_variable_width:
-        # TF Serving concatenates the outputs of split batches, which would differ in width.
-        lines = [f"max_batch_size {{ value: {_MAX_BATCH_SIZE} }}"]
-    lines += [
-        "batch_timeout_micros { value: 2000 }",
-        "max_enqueued_batches { value: 256 }",
-        "num_batch_threads { value: 2 }",
-    ]
+    values: dict[str, int | str] = {"max_batch_size": _MAX_BATCH_SIZE}
+    # TF Serving splits a request into batches, where max_batch_size is the limit of a request, and
+    # concatenates their outputs, which must not differ in width.
+    if not has_variable_width:
+        values = {"max_batch_size": _MAX_REQUEST_SIZE, "enable_large_batch_splitting": "true"}
+        values["max_execution_batch_size"] = _MAX_BATCH_SIZE
+    values |= {"batch_timeout_micros": 2000, "max_enqueued_batches": 256, "num_batch_threads": 2}
     # Not set: allowed_batch_sizes, whose last value must be max_batch_size, and
     # pad_variable_length_inputs, which pads a mask with its first value, 1.
-    text = "\n".join(lines) + "\n"
+    text = "".join(f"{name} {{ value: {value} }}\n" for name, value in values.items())
     path = os.path.join(export_dir, "batching_parameters.txt")
     if not files.exists(path):
         files.write_text(path, text)
@@ -239,13 +232,12 @@ def _warm_up_requests(servable, endpoints, lengths):
     vocab = servable.prepared.tokenizer.vocab
     word = next((x for x in vocab if x.isascii() and x.isalpha() and x.islower()), "a")
     for name, (_, signature) in endpoints.items():
-        for length in lengths:
-            for size in (1, _MAX_BATCH_SIZE):
-                if signature is servable.text_signature:
-                    row = servable.sample_text(" ".join([word] * max(1, length - 2)))
-                    yield {key: [value] * size for key, value in row.items()}, name
-                else:
-                    yield _sample_ids(signature, size, length), name
+        for length, size in itertools.product(lengths, (1, _MAX_BATCH_SIZE)):
+            if signature is servable.text_signature:
+                row = servable.sample_text(" ".join([word] * max(1, length - 2)))
+                yield {key: [value] * size for key, value in row.items()}, name
+            else:
+                yield _sample_ids(signature, size, length), name
 
 
 def _sample_ids(signature, size, length):

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.configs.train import BatchConfig
@@ -13,6 +12,7 @@ from bert_tf.data import tables
 from bert_tf.data.containers import list_rows
 from bert_tf.errors import UserError, check_unicode, counted, reason
 from bert_tf.io import files, json_files
+from bert_tf.serving.answers import ANSWERS, Answer
 from bert_tf.tokenization.graph import tensorflow_text
 from bert_tf.training.prediction import BATCH_TOKENS, run_in_order
 
@@ -30,24 +30,6 @@ _FIELDS = {
 # The limits on the rows of a batch, without a batch size.
 _MIN_ROWS, _MAX_ROWS = 32, 256
 _CHARACTERS_PER_TOKEN = 4  # on average, in English
-
-
-def all_outputs(outputs, metadata):
-    """Return all outputs of a row; the default of `Task.answer`."""
-    return {name: json_value(value) for name, value in sorted(outputs.items())}
-
-
-def json_value(value):
-    """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, np.ndarray):
-        return [json_value(x) for x in value]
-    if isinstance(value, np.floating):
-        if not np.isfinite(value):
-            raise UserError(f"an output of the model is {value}, expected a finite number")
-        return float(np.format_float_positional(value, precision=6, fractional=False))
-    return value.item() if isinstance(value, np.generic) else value
 
 
 class Predictor:
@@ -75,16 +57,13 @@ class Predictor:
         Raises:
           UserError: if the model does not exist or does not take text.
         """
-        # Imported on use, because the tasks import this package.
-        from bert_tf.tasks.registry import Task, exported_tasks
-
         if isinstance(model, (str, os.PathLike)):
             self._load(model)
         else:
             self._trace(model)
         self.inputs, self._batch_size = tuple(self._signature), batch_size
-        task_class, _ = exported_tasks().get(self.metadata["task"], (Task, {}))
-        self.answer, self.table_columns = task_class.answer, task_class.table_columns
+        answer = ANSWERS.get(self.metadata["task"], Answer())
+        self.answer, self.table_columns = answer.of_outputs, answer.table_columns
 
     def _load(self, path):
         self.path = find_version(path := files.expand_home(path))
@@ -188,42 +167,48 @@ class Predictor:
         if as_json:
             return self.check(self._by_input(json_files.loads(line)))
         cells: list[Any] = line.split("\t") if len(names) > 1 else [line]
-        if names[-1] in ("endings", "numbers") and len(cells) >= len(names):
+        *_, last = self._signature.values()
+        if last.shape.rank == 2 and len(cells) >= len(names):
             cells[len(names) - 1 :] = [cells[len(names) - 1 :]]
         if len(cells) != len(names):
             expected = " <tab> ".join(names)
             raise ValueError(f"found {counted(len(cells), 'input')}, expected {expected}")
         row = dict(zip(names, cells, strict=True))
-        if "numbers" in row:
-            row["numbers"] = [float(cell) for cell in row["numbers"]]
+        for name in self._numeric_inputs:
+            row[name] = [float(cell) for cell in row[name]]
         return self.check(row)
+
+    @property
+    def _numeric_inputs(self):
+        return [name for name, spec in self._signature.items() if spec.dtype != tf.string]
 
     def _by_input(self, row):
         names = self.inputs
         if isinstance(row, dict) and row.keys() >= set(names):
             return row
-        texts = [name for name in names if name != "numbers"]
+        texts = [name for name in names if name not in self._numeric_inputs]
         columns = self.metadata.get("columns", {}).get("text_columns") or texts
         numbers = self.metadata.get("numbers", ())
         others = [*columns, *numbers]
         if isinstance(row, dict) and row.keys() >= {*others} and len(columns) == len(texts):
             inputs = {name: row[column] for name, column in zip(texts, columns, strict=True)}
-            return {**inputs, "numbers": [row[name] for name in numbers]}
+            values = [row[name] for name in numbers]
+            return inputs | dict.fromkeys(self._numeric_inputs, values)
         others = f" (or {', '.join(others)})" if {*others} != {*names} else ""
         raise ValueError(f"expected an object with {', '.join(names)}{others}")
 
     def check(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs in `row`; raise ValueError, naming the input, if one is invalid."""
-        for name in self.inputs:
-            value = row[name]
-            if name == "numbers":
-                size = self._signature[name].shape[1]
+        for name, spec in self._signature.items():
+            value, is_list = row[name], spec.shape.rank == 2
+            if name in self._numeric_inputs:
+                size = spec.shape[1]
                 if json_files.type_error(value, list[json_files.Finite]) or len(value) != size:
-                    raise ValueError(f"numbers: found {value!r:.40}, expected {size} finite ones")
+                    raise ValueError(f"{name}: found {value!r:.40}, expected {size} finite ones")
                 continue
-            texts = value if name == "endings" else [value]
+            texts = value if is_list else [value]
             if not texts or json_files.type_error(texts, list[str]):
-                expected = "a list of texts" if name == "endings" else "a text"
+                expected = "a list of texts" if is_list else "a text"
                 raise ValueError(f"{name}: found {value!r:.40}, expected {expected}")
             for text in texts:
                 check_unicode(text, name)
@@ -244,8 +229,9 @@ def find_version(path):
 
 
 def _sort_key(row):
-    """Return the number of endings and the approximate number of tokens."""
-    endings = row.get("endings", ())
+    """Return the number of texts in a list and the approximate number of tokens."""
+    lists = (value for value in row.values() if isinstance(value, list))
+    endings = next((value for value in lists if isinstance(value[0], str)), ())
     texts = [*(value for value in row.values() if isinstance(value, str)), *endings]
     num_tokens = sum(map(len, texts)) / _CHARACTERS_PER_TOKEN + 3
     return len(endings), max(len(endings), 1) * num_tokens

@@ -84,12 +84,11 @@ class Buckets:
     """
 
     def __init__(self, lengths, max_length):
-        for length in lengths:
-            if not 1 <= length <= max_length:
-                raise UserError(
-                    f"`sequence_buckets`: found {length}, expected lengths between 1 and "
-                    f"`max_seq_length` ({max_length})"
-                )
+        if invalid := [x for x in lengths if not 1 <= x <= max_length]:
+            raise UserError(
+                f"`sequence_buckets`: found {invalid[0]}, expected lengths between 1 and "
+                f"`max_seq_length` ({max_length})"
+            )
         self.lengths = tuple(sorted({*lengths, max_length})) if lengths else ()
         self.max_length = max_length
 

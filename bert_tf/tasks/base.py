@@ -1,4 +1,4 @@
-"""`Task`, the base of the classes on strings; `TextStream`, for any number of texts."""
+"""`Task`, the base of the classes on strings."""
 
 import dataclasses
 import inspect
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -23,16 +23,15 @@ from bert_tf.checkpoints.release import check_path
 from bert_tf.commands import environment
 from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
-from bert_tf.configs.task import TaskConfig, check_length
+from bert_tf.configs.task import DataOptions, TaskConfig, check_length
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
 from bert_tf.configs.train import (
-    BatchConfig,
     FineTuneConfig,
     FitConfig,
     OptimizerConfig,
     TrainConfig,
 )
-from bert_tf.data.containers import iterate_texts, split_last
+from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
@@ -40,10 +39,8 @@ from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
 from bert_tf.modeling.objective_model import RATE_CALLBACKS
 from bert_tf.optimization import AdamWeightDecay, make_optimizer
-from bert_tf.serving.predictor import all_outputs
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.packing import LengthCounter, log_truncated, pack_pair
-from bert_tf.tokenization.vocabulary import check_vocabulary, to_text
+from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, results
 from bert_tf.training.callbacks import AddScores, CheckLoss
 from bert_tf.training.checkpointing import is_lower_better
@@ -84,9 +81,9 @@ class Task:
     To train on some of the devices only, create the object in the scope of a `tf.distribute`
     strategy; by default, it uses all devices.
 
-    A task declares `name`, `config_class` (a `TaskConfig`), for a script `data_class` (a
-    `DataOptions`) and `read_data`, and what else it needs of the attributes below. It defines
-    `make_model`, `make_servable`, `make_examples`, `features`, `objective` and `predict`.
+    A task declares `name`, `config_class` and what else it needs of the attributes below. It
+    defines `make_model`, `make_servable`, `make_examples`, `features`, `objective` and `predict`,
+    and for a script `read_data`.
 
     Attributes:
       model: the Keras model on token ids.
@@ -95,25 +92,19 @@ class Task:
     """
 
     name: str
+    # The options of the model, and those of the data.
     config_class: type[TaskConfig]
-    data_class: Any = None
+    data_class: type[DataOptions] = DataOptions
     # The first arguments of `fit` and `evaluate`, for messages.
     arguments: tuple[str, ...] = ("texts", "labels")
-    # Further options of `fit` and `evaluate`, for `RunData.options`.
+    # Further options of `fit` and `evaluate`, which are arguments of `run_data`.
     fit_options: tuple[str, ...] = ()
     evaluate_options: tuple[str, ...] = ()
-    # Options of `from_preset` that are not options of the config.
-    preset_options: tuple[str, ...] = ()
-    # The names of exported models, if not `name`, with the options that distinguish them.
-    exported: ClassVar[dict[str, dict]] = {}
-    # A noun for the training examples in messages, and the split that a run predicts.
-    unit, predicted_split = "examples", "test"
     # The function from logits to probabilities, "softmax" or "sigmoid"; else "linear".
     activation = "softmax"
-    # Whether the model has a head that is not pre-trained, or the prefix of its pre-trained head.
-    has_head, pretrained_head = True, ""
-    # Whether predictions use all weights, apart from a pooler that the model declares unused.
-    uses_all_weights = True
+    # The prefix of the weights of a pre-trained head, "" without a head. None for a head that is
+    # fine-tuned.
+    pretrained_head: str | None = None
 
     # The optimizer unless one was given, and the arguments of `compile`.
     _default_optimizer = None
@@ -132,19 +123,6 @@ class Task:
     def make_servable(model, config, serving_config):
         """Return the `serving.Servable` of a model."""
         raise NotImplementedError
-
-    @staticmethod
-    def answer(outputs, metadata):
-        """Return the answer to a row, a dict for `json.dumps`.
-
-        `outputs` of the exported model are arrays, `metadata` is the contents of `model.json`.
-        """
-        return all_outputs(outputs, metadata)
-
-    @staticmethod
-    def table_columns(answer):
-        """Return the columns that an answer adds to a row of a table, a dict."""
-        return answer
 
     @classmethod
     def read_data(cls, data_options, options, pretrained, splits, trained=None):
@@ -167,24 +145,27 @@ class Task:
         """Return the `data.features.Features` of a split of `RunData`."""
         raise NotImplementedError
 
-    def objective(self, data, pad_to_max_length=False):
-        """Return the `Objective` of the model, for `RunData`; see `TrainConfig`."""
+    def objective(self, data):
+        """Return the `Objective` of the model, for `RunData`."""
         raise NotImplementedError
 
     def start_training(self, data):
         """Prepare the model, which has its initial or restored weights, for training."""
 
     @staticmethod
-    def num_train_examples(data, features=None):
-        """Return the number of examples in a training epoch; None if it needs the features."""
-        return len(data.examples["train"])
+    def training_size(data, features=None):
+        """Return the number of examples in a training epoch, and a noun for them in messages.
 
-    def run_data(self, examples, options):
+        The number is None if it depends on the `features`.
+        """
+        return len(data.examples["train"]), "examples"
+
+    def run_data(self, examples, **options):
         """Return the `RunData` of a dict from split to examples, with the options of `fit`.
 
         Its config is the one of the model after training on these examples.
         """
-        return RunData(examples, self.config, options=options)
+        return RunData(examples, self.config, self.data_class(**options))
 
     def result_columns(self, objective, data, predictions, split):
         """Return the predictions as N texts, the names of the labels, and an array (N, ...)."""
@@ -195,7 +176,7 @@ class Task:
         raise NotImplementedError
 
     def write_results(self, objective, data, split, batches, folder, evaluates, predicts):
-        """Write the result files of a split, and return its metrics if it is evaluated.
+        """Write the result files of a split.
 
         Args:
           objective: the `Objective`.
@@ -205,16 +186,20 @@ class Task:
           folder: folder for the files; None for a worker process that does not write them.
           evaluates: whether to compute the metrics and, with the option `report`, the report.
           predicts: whether to write the predictions.
+
+        Returns:
+          The metrics if the split is evaluated, else None; and the config of the model, which the
+          results may change.
         """
         predictions = concatenate(batches)
         if predicts and folder:
             self.write_predictions(objective, data, predictions, split, folder)
-        if evaluates and folder and data.options.get("report"):
+        if evaluates and folder and getattr(data.options, "report", False):
             text = self.report(objective, data, predictions)
             console.info("%s", text)
             path = results.result_file(folder, "eval_report", split, ".txt")
             files.write_text(path, text)
-        return objective.metrics(predictions) if evaluates else None
+        return objective.metrics(predictions) if evaluates else None, data.config
 
     def write_predictions(self, objective, data, predictions, split, folder):
         """Write test_results.tsv and test_predictions.tsv."""
@@ -291,7 +276,7 @@ class Task:
         trained = config_class.load(pretrained.config_folder)
         options |= {"max_seq_length": max_seq_length, "do_lower_case": do_lower_case}
         given = {name: value for name, value in options.items() if value is not None}
-        values = cls.preset_config(pretrained, trained, given)
+        values = cls.preset_config(pretrained, trained, **given)
         if not trained:
             longest = pretrained.bert_config.max_position_embeddings
             values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
@@ -320,17 +305,18 @@ class Task:
             loaded = checkpoints.warm_start(
                 task.model,
                 pretrained.checkpoint,
-                require_all=load_weights == "all" and cls.uses_all_weights,
+                require_all=load_weights == "all" and not cls.pretrained_head,
                 labels=config.labels or None,
                 argument="preset",
             )
-            if not any(x.startswith(cls.pretrained_head) for x in loaded):
+            head = cls.pretrained_head or ""
+            if not any(x.startswith(head) for x in loaded):
                 raise UserError(
-                    f"`preset`: found no {cls.pretrained_head} in {pretrained.checkpoint}, "
+                    f"`preset`: found no {head} in {pretrained.checkpoint}, "
                     "expected a pre-trained model"
                 )
         is_new = not quantized and all(x.startswith("bert/") for x in loaded)
-        task._is_random = cls.has_head and is_new
+        task._is_random = cls.pretrained_head is None and is_new
         if task._is_random:
             console.info("the head is randomly initialized; `fit` trains it")
         return task
@@ -339,8 +325,10 @@ class Task:
     def _check_preset_options(cls, options):
         """Raise UserError for names that are not options of `from_preset`."""
         of_config = [x.name for x in dataclasses.fields(cls.config_class) if x.metadata.get("help")]
-        known = {*of_config, *cls.preset_options}
-        of_script = [x.name for x in dataclasses.fields(cls.data_class)] if cls.data_class else ()
+        arguments = inspect.signature(cls.preset_config).parameters.values()
+        of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]
+        known = {*of_config, *cls.config_class.UNSAVED, *of_class}
+        of_script = [x.name for x in dataclasses.fields(cls.data_class)]
         for name in sorted(options.keys() - known):
             owner = f"{cls.__name__}.from_preset"
             if name in {*of_script, *cls.fit_options}:
@@ -350,13 +338,14 @@ class Task:
             raise unknown_option(name, known, owner)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
+    def preset_config(cls, pretrained, trained, **options):
         """Return the attributes of the config that `from_preset` sets, a dict.
 
         Args:
           pretrained: the `PretrainedFiles`.
           trained: the config of a fine-tuned model, or None.
-          options: dict of the given options of `from_preset`.
+          **options: the given options of `from_preset`. A class declares an option that is not one
+            of its config as a keyword-only argument.
         """
         return options
 
@@ -446,7 +435,7 @@ class Task:
         size = config.validation_batch_size or config.batch_size
         if config.validation_steps:
             examples["dev"] = examples["dev"][: config.validation_steps * size]
-        data = self.run_data(examples, task_options)
+        data = self.run_data(examples, **task_options)
         self.config = data.config
         fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
@@ -552,13 +541,11 @@ class Task:
             raise UserError(f"`{name}` cannot be combined with `output_dir`")
         if train.eval_steps and not data.splits("dev"):
             raise UserError("`eval_steps` requires `validation_data`")
-        count, size = self.num_train_examples(data), config.batch_size
+        (count, unit), size = self.training_size(data), config.batch_size
         if count is not None and count < size:
-            raise UserError(f"`batch_size={size}`: found only {count} {self.unit}")
-        names = {x.name for x in dataclasses.fields(self.data_class)} & data.options.keys()
-        data_options = self.data_class(**{name: data.options[name] for name in names})
+            raise UserError(f"`batch_size={size}`: found only {count} {unit}")
         run_config = FineTuneConfig(
-            config.output_dir, data_options, data.config, train=train,
+            config.output_dir, data.options, data.config, train=train,
             optimizer=optimizer_config, do_train=True,
         )  # fmt: skip
         data.config.check_folder(config.output_dir)
@@ -642,7 +629,7 @@ class Task:
         columns, task_options = self._take(columns, self.evaluate_options, options)
         examples = self.make_examples(columns, self.arguments, "dev")
         examples = {"dev": examples[: steps and steps * batch_size]}
-        data = self.run_data(examples, task_options)
+        data = self.run_data(examples, **task_options)
         objective, records = self.objective(data), self._features(data, "dev")
         scores = self._scores(objective, records, batch_size)
         if self._has_own_scores:
@@ -769,7 +756,7 @@ class Task:
           UserError: if the folder exists and is not to be replaced, or cannot be written.
         """
         self._warn_if_random("the saved weights")
-        if self.has_head:  # written as a checkpoint
+        if self.pretrained_head is None:  # written as a checkpoint
             check_path(folder, "folder")
         with replacing_preset(folder, overwrite) as temporary:
             if save_quantized(self.model, temporary):
@@ -790,78 +777,6 @@ class Task:
         variables = {name: tf.constant(value) for name, value in tensors.items()}
         checkpointing.save(folder, variables)
         self.config.save(folder)
-
-
-class TextStream(Task):
-    """Base class of tasks that answer any number of texts, read lazily, by `stream`.
-
-    Their models are pre-trained: `save_to_preset` writes a Hugging Face folder.
-    """
-
-    has_head = False
-
-    def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Any:
-        """Yield the answer to each text of an iterable; an iterator is read lazily."""
-        raise NotImplementedError
-
-    def predict(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Any:
-        """Return a list of the answers of `stream`, or a single answer if `texts` is a str."""
-        if isinstance(texts, str):
-            return self.predict([texts], batch_size)[0]
-        return list(self.stream(texts, batch_size))
-
-    def _run(
-        self, function, rows, schema, batch_size, description, bytes_per_row=0, key=None, **lengths
-    ):
-        """Yield (item, dict of arrays) for pairs (item, dict of lists, the features of `schema`).
-
-        `function` converts outputs of the model, as in `BatchRunner`; `key` as in `_runner`.
-        """
-        runner = self._runner(function, schema, {"S": self.config.max_seq_length, **lengths}, key)
-        items = ((item, {name: np.array(x[name]) for name in schema}) for item, x in rows)
-        return runner.run(items, batch_size, description, bytes_per_row=bytes_per_row)
-
-    def _pack(self, rows):
-        """Yield (item, dict of features) for (item, ids of a text, ids of a second text or [])."""
-        limit, config = self.config.max_seq_length, self.config.bert_config
-        lengths, num_blank = LengthCounter(limit), 0
-        for item, ids_a, ids_b in rows:
-            num_blank += not ids_a
-            if ids_b:
-                config.check_num_texts(2)
-            yield item, pack_pair(ids_a, ids_b, self.tokenizer, limit, lengths, pad=False)
-        if num_blank:
-            total = lengths.counts["texts"]
-            console.warning("`texts`: %d of %d texts are blank", num_blank, total)
-        log_truncated("input", lengths.counts, limit, config.max_position_embeddings)
-
-    def _write_preset(self, folder):
-        self._write_pretrained(folder, checkpoints.tensors(self.model), self.config.bert_config)
-
-    def _write_pretrained(self, folder, tensors, bert_config):
-        """Write a Hugging Face folder, which must not exist; `tensors` have the release's names."""
-        settings = self.tokenizer.settings
-        with tempfile.TemporaryDirectory() as temporary:
-            vocab_file = os.path.join(temporary, files.VOCABULARY)
-            files.write_text(vocab_file, to_text(self.tokenizer.vocab))
-            checkpoints.write_hugging_face(folder, tensors, bert_config, vocab_file, **settings)
-
-
-def check_layers(option, layers, count):
-    """Raise UserError if one of the `layers` of an option is not among the model's `count`."""
-    for layer in layers:
-        if not -count <= layer < count:
-            raise UserError(
-                f"`{option}`: found {layer}, expected numbers from -{count} to {count - 1}, "
-                f"because the model has {count} layers"
-            )
-
-
-def read_pairs(texts):
-    """Yield (text, second text or "") for each str; " ||| " separates a pair, as in the release."""
-    for text in iterate_texts(texts, "texts"):
-        first, separator, second = text.strip().rpartition(" ||| ")
-        yield (first, second) if separator else (second, "")
 
 
 def _restore(task_class, model, config, compile_arguments, is_default, is_random):

@@ -6,8 +6,9 @@ docs/adding_a_task.md).
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.hugging_face import detect_architecture
-from bert_tf.configs.task_names import TASK_CONFIG_FILES
+from bert_tf.configs.task_names import PROBLEM_TYPES, TASK_CONFIG_FILES
 from bert_tf.errors import UserError
+from bert_tf.serving.answers import ANSWERS
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification import task as classification
 from bert_tf.tasks.fill_mask import task as fill_mask
@@ -35,20 +36,22 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
-def register(task):
-    """Add the class of a task to `TASKS`, and register its side file as part of a model."""
+def register(task, answer=None):
+    """Add the class of a task to `TASKS`, and register its side file as part of a model.
+
+    `answer` is the `serving.Answer` of its exported models, None for all outputs.
+    """
     TASKS[task.name] = task
-    if task.data_class:
+    if task.config_class.FILE:
         TASK_CONFIG_FILES[task.config_class.FILE] = task.name
+    if answer:
+        ANSWERS[task.name] = answer
 
 
 def exported_tasks():
     """Return a dict from names of exported models to (class of the task, options)."""
-    return {
-        name: (task, options)
-        for task in TASKS.values()
-        for name, options in (task.exported or {task.name: {}}).items()
-    }
+    of_classifier = {name: (TASKS["classification"], {"task_type": name}) for name in PROBLEM_TYPES}
+    return {name: (task, {}) for name, task in TASKS.items()} | of_classifier
 
 
 def load_config(folder):

@@ -139,9 +139,8 @@ class GraphTokenizer(PackingTokenizer, tf.Module):
         self._first_special_id = max(self.vocab.values()) + 1
         self._special_ids = [self.vocab[token] for token in self.special_tokens]
         self._escapes, special_words = _escapes(self.vocab, self.special_tokens)
-        self._normalizer = text.FastBertNormalizer(
-            model_buffer=tf.constant(graph_normalization.normalizer_model(*rules))
-        )
+        normalizer_model = tf.constant(graph_normalization.normalizer_model(*rules))
+        self._normalizer = text.FastBertNormalizer(model_buffer=normalizer_model)
         self._wordpiece = text.FastWordpieceTokenizer(
             _pieces_by_id(self.vocab, self._max_chars) + special_words,
             max_bytes_per_word=_BYTES_PER_CHAR * self._max_chars,

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from bert_tf.tokenization import normalization
 
-# The properties of a character are packed into one byte: rule, sigma, order.
+# The properties of a character are packed into one byte: rule + _SIGMA * sigma + _ORDER * order.
 _RULES = "kdsiahmM"
 _SIGMAS = "-ci"
-_SIGMA_SHIFT, _ORDER_SHIFT = 3, 5
+_SIGMA, _ORDER = 8, 32
 _NUM_ORDERS = 8
 
 # The buffer of `FastBertNormalize` is a trie from the UTF-8 of a character to its replacement, as a
@@ -117,7 +117,7 @@ def look_up(table, codes):
 @functools.cache
 def _properties():
     packed = [
-        _RULES.index(rule) | _SIGMAS.index(sigma) << _SIGMA_SHIFT | order << _ORDER_SHIFT
+        _RULES.index(rule) + _SIGMAS.index(sigma) * _SIGMA + order * _ORDER
         for (rule, sigma, order), _ in normalization.RUNS
     ]
     return paged_table(np.repeat(np.uint8(packed), [len(codes) for _, codes in normalization.RUNS]))
@@ -126,25 +126,11 @@ def _properties():
 _FIRST_NOTE = min(normalization.MUSICAL_NOTES)
 
 
-def _note_tables():
-    """Return arrays with the number of parts and the parts of code points from _FIRST_NOTE on."""
-    codes = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
-    parts = [normalization.MUSICAL_NOTES.get(code, "") for code in codes]
-    size = max(map(len, parts))
-    padded = [[ord(part) for part in row.ljust(size, "\0")] for row in parts]
-    return np.int32([len(row) or 1 for row in parts]), np.int32(padded)
-
-
-_NOTE_COUNTS, _NOTE_PARTS = _note_tables()
-
-
-def _rule_is(properties, letter):
-    return tf.bitwise.bitwise_and(properties, 7) == _RULES.index(letter)
-
-
-def _sigma_is(properties, letter):
-    sigma = tf.bitwise.bitwise_and(tf.bitwise.right_shift(properties, _SIGMA_SHIFT), 3)
-    return sigma == _SIGMAS.index(letter)
+_NOTES = range(_FIRST_NOTE, max(normalization.MUSICAL_NOTES) + 1)
+_NOTE_TEXTS = [normalization.MUSICAL_NOTES.get(code, "\0") for code in _NOTES]
+# The number of parts, and up to three parts, of the code points from _FIRST_NOTE on.
+_NOTE_COUNTS = np.array([*map(len, _NOTE_TEXTS)], np.int32)
+_NOTE_PARTS = np.array([[*map(ord, text.ljust(3, "\0"))] for text in _NOTE_TEXTS], np.int32)
 
 
 def _last_true(mask):
@@ -186,9 +172,8 @@ def resolve_context(lines, do_lower_case, strip_accents):
     if do_lower_case:
         codes = _replace_final_sigmas(codes)
     if not strip_accents:
-        return tf.strings.unicode_encode(ragged.with_values(codes), "UTF-8"), tf.range(
-            tf.size(codes)
-        )
+        texts = tf.strings.unicode_encode(ragged.with_values(codes), "UTF-8")
+        return texts, tf.range(tf.size(codes))
 
     note = tf.clip_by_value(codes - _FIRST_NOTE, 0, len(_NOTE_COUNTS) - 1)
     is_note = (note == codes - _FIRST_NOTE) & (tf.gather(_NOTE_COUNTS, note) > 1)
@@ -199,7 +184,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     codes = tf.where(tf.gather(is_note, sources), parts, tf.gather(codes, sources))
 
     # Sort marks by rank within each run between two characters that no mark moves across.
-    rank = tf.bitwise.right_shift(look_up(_properties(), codes), _ORDER_SHIFT)
+    rank = look_up(_properties(), codes) // _ORDER
     run = tf.cumsum(tf.cast(rank == 0, tf.int64))
     size = tf.size(codes, tf.int64)
     # The index makes all keys different, so the sort need not be stable.
@@ -214,9 +199,9 @@ def resolve_context(lines, do_lower_case, strip_accents):
 
 def _replace_final_sigmas(codes):
     """Replace capital sigmas at the end of a word by the final sigma, in code points (T,)."""
-    properties = look_up(_properties(), codes)
-    cased = tf.concat([_sigma_is(properties, "c"), [False]], 0)
-    not_ignorable = ~_sigma_is(properties, "i")
+    sigma = look_up(_properties(), codes) % _ORDER // _SIGMA
+    cased = tf.concat([sigma == _SIGMAS.index("c"), [False]], 0)
+    not_ignorable = sigma != _SIGMAS.index("i")
     # Exclude the sigma itself, which is not case-ignorable either.
     before = tf.concat([[0], _last_true(not_ignorable)[:-1]], 0)
     after = tf.concat([_next_true(not_ignorable)[1:], [tf.size(codes)]], 0)
@@ -231,9 +216,9 @@ def span_ends(codes, strip_accents):
     if not strip_accents:
         return indices + 1
     # With the line break at the end, `next_kept` exists even for an empty batch.
-    properties = look_up(_properties(), tf.concat([codes, [ord("\n")]], 0))
-    accent = _rule_is(properties, "a")
-    kept = ~(accent | _rule_is(properties, "d"))
+    rule = look_up(_properties(), tf.concat([codes, [ord("\n")]], 0)) % _SIGMA
+    accent = rule == _RULES.index("a")
+    kept = ~accent & (rule != _RULES.index("d"))
     next_kept = _next_true(kept)[1:]
     return tf.maximum(indices, tf.gather(_last_true(accent), next_kept - 1)) + 1
 
@@ -247,9 +232,8 @@ def map_where(mask, function, texts):
     """Apply `function` to the strings (B,) where `mask` is True; keep the others."""
 
     def changed():
-        return tf.tensor_scatter_nd_update(
-            texts, tf.where(mask), function(tf.boolean_mask(texts, mask))
-        )
+        results = function(tf.boolean_mask(texts, mask))
+        return tf.tensor_scatter_nd_update(texts, tf.where(mask), results)
 
     return tf.cond(tf.reduce_any(mask), changed, lambda: texts)
 

@@ -42,6 +42,8 @@ SIGMA, FINAL_SIGMA = "\u03a3", "\u03c2"
 
 # Hangul syllables are ordered by 19 initial sounds, 21 medial sounds, and 27 final sounds or none.
 _FIRST_SYLLABLE, _FIRST_INITIAL, _FIRST_MEDIAL, _BEFORE_FIRST_FINAL = 0xAC00, 0x1100, 0x1161, 0x11A7
+# RULE -> the template of the str that replaces a character in cased text, itself by default.
+_CASED = {"d": "", "s": " ", "i": " {} ", "M": " {} "}
 
 
 def _read_lists(path):
@@ -72,62 +74,44 @@ RUNS = [
 ]
 
 
+@functools.cache
 def properties(code):
     """Return (RULE, SIGMA, ORDER) of a code point."""
     return RUNS[bisect_right(_RUN_STARTS, code) - 1][0]
 
 
-def normalize_cased(code):
-    rule = properties(code)[0]
-    if rule == "d":
-        return ""
-    if rule == "s":
-        return " "
-    return f" {chr(code)} " if rule in "iM" else chr(code)
-
-
-def normalize_uncased(code):
-    """Return the str that replaces a code point in uncased text, without context rules."""
-    rule = properties(code)[0]
-    if rule in "mM":
-        return _REPLACEMENTS[code]
-    if rule == "a":
-        return ""
-    if rule != "h":
-        return normalize_cased(code)
-    rest, final = divmod(code - _FIRST_SYLLABLE, 28)
-    initial, medial = divmod(rest, 21)
-    sounds = chr(_FIRST_INITIAL + initial) + chr(_FIRST_MEDIAL + medial)
-    return sounds + chr(_BEFORE_FIRST_FINAL + final) if final else sounds
-
-
 def normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars=True):
     """Return the str that replaces a code point, without context rules."""
+    rule = properties(code)[0]
+    cased = _CASED.get(rule, "{}").format(chr(code))
+    uncased = "" if rule == "a" else _REPLACEMENTS.get(code, cased)
+    if rule == "h":
+        rest, final = divmod(code - _FIRST_SYLLABLE, 28)
+        initial, medial = divmod(rest, 21)
+        uncased = chr(_FIRST_INITIAL + initial) + chr(_FIRST_MEDIAL + medial)
+        uncased += chr(_BEFORE_FIRST_FINAL + final) if final else ""
     if do_lower_case == strip_accents:
-        result = normalize_uncased(code) if do_lower_case else normalize_cased(code)
+        result = uncased if do_lower_case else cased
     elif do_lower_case:
-        result = _read_cases()[0].get(code) or normalize_cased(code)
+        result = _read_cases()[0].get(code) or cased
     else:
         lowered, stripped = _read_cases()
-        result = stripped.get(code) or (chr(code) if code in lowered else normalize_uncased(code))
+        result = stripped.get(code) or (chr(code) if code in lowered else uncased)
     if not tokenize_chinese_chars and any(first <= code <= last for first, last in IDEOGRAPHS):
         return result.strip(" ")
     return result
 
 
-class _LazyTable(dict):
-    """Dict of code point -> result of a function, computed on first use, for `str.translate`."""
+class _CharacterTable(dict):
+    """Dict of code point -> `normalize_char`, computed on first use, for `str.translate`."""
 
-    def __init__(self, function):
-        super().__init__()
-        self._function = function
+    def __init__(self, *rules):
+        self._rules = rules
 
     def __missing__(self, code):
-        result = self[code] = self._function(code)
+        result = self[code] = normalize_char(code, *self._rules)
         return result
 
-
-_PROPERTIES = _LazyTable(properties)
 
 # Marks that uncased text keeps, in canonical order: code point -> rank.
 SORTED_MARKS = {code: order for (_, _, order), codes in RUNS if order > 1 for code in codes}
@@ -143,16 +127,15 @@ MUSICAL_NOTES = {
 # text with one of the few other marks needs sorting.
 _COMMON_RANK = Counter(SORTED_MARKS.values()).most_common(1)[0][0]
 _RARE_MARKS = [code for code, rank in SORTED_MARKS.items() if rank != _COMMON_RANK]
-CONTEXT_CHARACTERS = SIGMA + "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
+_SORTED_CHARACTERS = "".join(map(chr, [*_RARE_MARKS, *MUSICAL_NOTES]))
 
 # All marks that accent stripping removes.
 ACCENTS = "".join(chr(code) for (rule, _, _), codes in RUNS if rule == "a" for code in codes)
 
 
 def context_characters(do_lower_case, strip_accents):
-    if strip_accents:
-        return CONTEXT_CHARACTERS if do_lower_case else CONTEXT_CHARACTERS.replace(SIGMA, "")
-    return SIGMA if do_lower_case else ""
+    """Return the characters to which context rules apply, as a str."""
+    return SIGMA * do_lower_case + _SORTED_CHARACTERS * strip_accents
 
 
 @functools.cache
@@ -160,9 +143,7 @@ def _rules(do_lower_case, strip_accents, tokenize_chinese_chars):
     """Return the table for single characters and a pattern for characters with context rules."""
     strip_accents = do_lower_case if strip_accents is None else strip_accents
     characters = context_characters(do_lower_case, strip_accents)
-    table = _LazyTable(
-        lambda code: normalize_char(code, do_lower_case, strip_accents, tokenize_chinese_chars)
-    )
+    table = _CharacterTable(do_lower_case, strip_accents, tokenize_chinese_chars)
     return table, re.compile(f"[{characters}]") if characters else None
 
 
@@ -180,26 +161,20 @@ def normalize_with_offsets(text, do_lower_case, strip_accents=None, tokenize_chi
     resolved, indices = text, range(len(text))
     if context and context.search(text):
         resolved, indices = resolve_context(text, do_lower_case, strip_accents)
-    parts, sources = [], []
-    for char, index in zip(resolved, indices, strict=True):
-        result = table[ord(char)]
-        parts.append(result)
-        sources += [index] * len(result)
-    return "".join(parts), sources
+    parts = [table[ord(char)] for char in resolved]
+    return "".join(parts), [i for part, i in zip(parts, indices, strict=True) for _ in part]
 
 
 def span_ends(text, strip_accents):
     """Return the end of each character's span, which includes the stripped accents after it."""
     ends = list(range(1, len(text) + 1))
-    if strip_accents:
-        end = None
-        for index in range(len(text) - 1, -1, -1):
-            rule = _PROPERTIES[ord(text[index])][0]
-            if rule == "a":
-                end = end or index + 1
-            elif rule != "d":
-                ends[index] = end or index + 1
-                end = None
+    kept = None
+    for index, char in enumerate(text if strip_accents else ""):
+        rule = properties(ord(char))[0]
+        if rule not in "ad":
+            kept = index
+        elif rule == "a" and kept is not None:
+            ends[kept] = index + 1
     return ends
 
 
@@ -222,7 +197,7 @@ def resolve_context(text, do_lower_case=True, strip_accents=None):
     # A stable sort within each run, which starts at a character that no mark moves across.
     run, keys = 0, []
     for part in parts:
-        rank = _PROPERTIES[ord(part)][2]
+        rank = properties(ord(part))[2]
         run += rank == 0
         keys.append((run, rank))
     order = sorted(range(len(parts)), key=keys.__getitem__)
@@ -233,7 +208,7 @@ def _is_final(text, index):
     """Return whether the sigma at `index` follows a cased character but does not precede one."""
 
     def next_is_cased(indices):
-        sigmas = (_PROPERTIES[ord(text[other])][1] for other in indices)
+        sigmas = (properties(ord(text[other]))[1] for other in indices)
         return next((sigma for sigma in sigmas if sigma != "i"), None) == "c"
 
     before, after = range(index - 1, -1, -1), range(index + 1, len(text))

@@ -28,11 +28,9 @@ class Segment(NamedTuple):
     @classmethod
     def of(cls, ragged, rows=None):
         """Return the rows of a ragged tensor (B, None), optionally only `rows`, indices (R,)."""
-        first, length = (
-            tf.cast(x, tf.int32) if rows is None else tf.gather(tf.cast(x, tf.int32), rows)
-            for x in (ragged.row_starts(), ragged.row_lengths())
-        )
-        return cls(tf.concat([ragged.values, [0]], 0), first, length)
+        first, length = (tf.cast(x, tf.int32) for x in (ragged.row_starts(), ragged.row_lengths()))
+        segment = cls(tf.concat([ragged.values, [0]], 0), first, length)
+        return segment if rows is None else segment.take(rows)
 
     def take(self, rows):
         """Return the segment restricted to `rows`, int32 indices."""

@@ -104,10 +104,7 @@ def read_tokenizer_json(path):
     _expect(path, "pre_tokenizer.type", values["pre_tokenizer"].get("type"), "BertPreTokenizer")
     _check_post_processor(path, values.get("post_processor"))
 
-    settings = {
-        name: normalizer.get(field, None if name == "strip_accents" else True)
-        for name, field in _NORMALIZER_NAMES.items()
-    }
+    settings = {x: normalizer.get(y, RELEASE_SETTINGS[x]) for x, y in _NORMALIZER_NAMES.items()}
     settings["max_input_chars_per_word"] = model.get("max_input_chars_per_word", 100)
     return dict(sorted(vocab.items(), key=lambda item: item[1])), settings
 
@@ -137,8 +134,7 @@ def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
         _check_added_tokens(other, "the file", [*added])
     if has_json and name in _GENERIC_CLASSES:
         return settings
-    names = (name.removesuffix("?") for name in _CONFIG_FIELDS)
-    return {**settings, **{name: values[name] for name in names if name in values}}
+    return settings | {name: values[name] for name in RELEASE_SETTINGS if name in values}
 
 
 def tokenizer_json(vocab, settings):
@@ -146,13 +142,10 @@ def tokenizer_json(vocab, settings):
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     max_chars = settings["max_input_chars_per_word"]
-    tokenizer = Tokenizer(
-        models.WordPiece(vocab, unk_token=UNK, max_input_chars_per_word=max_chars)
-    )
-    values = _normalizer_settings(settings)
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        **{field: values[name] for name, field in _NORMALIZER_NAMES.items()}
-    )
+    model = models.WordPiece(vocab, unk_token=UNK, max_input_chars_per_word=max_chars)
+    tokenizer = Tokenizer(model)
+    values = {_NORMALIZER_NAMES[name]: x for name, x in _normalizer_settings(settings).items()}
+    tokenizer.normalizer = normalizers.BertNormalizer(**values)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",

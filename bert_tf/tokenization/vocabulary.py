@@ -45,14 +45,11 @@ def load_vocab(vocab_file):
     if is_tokenizer_json(vocab_file):
         lines = vocab = read_tokenizer_json(vocab_file)[0]
     else:
-        lines = files.read_text(vocab_file).split("\n")
-        if not lines[-1]:
-            lines.pop()
+        lines = files.read_text(vocab_file).removesuffix("\n").split("\n")
         vocab = {piece.strip(): index for index, piece in enumerate(lines)}
-    if not vocab:
+    if not any(vocab):
         raise UserError(f"{vocab_file}: the vocabulary is empty, expected one piece per line")
-    missing = [token for token in REQUIRED_TOKENS if token not in vocab]
-    if missing:
+    if missing := [token for token in REQUIRED_TOKENS if token not in vocab]:
         raise UserError(
             f"{vocab_file}: found no {', '.join(missing)} among its {len(vocab)} pieces, expected "
             "the vocabulary of a BERT model"

@@ -266,18 +266,12 @@ class FullTokenizer(PresetTokenizer):
         """Read the vocabulary; raise UserError if it is invalid."""
         vocab = vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file)
         self.vocab = dict(vocab)
-        self.settings = resolve_settings(
-            vocab_file,
-            do_lower_case=do_lower_case,
-            strip_accents=strip_accents,
-            tokenize_chinese_chars=tokenize_chinese_chars,
-            max_input_chars_per_word=max_input_chars_per_word,
-        )
+        values = (do_lower_case, strip_accents, tokenize_chinese_chars, max_input_chars_per_word)
+        given = dict(zip(RELEASE_SETTINGS, values, strict=True))
+        self.settings = resolve_settings(vocab_file, **given)
         *rules, max_chars = self.settings.values()
         self.basic_tokenizer = BasicTokenizer(*rules)
-        self.wordpiece_tokenizer = WordpieceTokenizer(
-            self.vocab, max_input_chars_per_word=max_chars
-        )
+        self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, UNK, max_chars)
         self.special_tokens = special_tokens(self.vocab) if keep_special_tokens else ()
         alternatives = "|".join(map(re.escape, self.special_tokens))
         self._special_pattern = re.compile(f"({alternatives})") if alternatives else None
@@ -344,12 +338,17 @@ class FullTokenizer(PresetTokenizer):
         chunk_ends = span_ends(chunk, self.basic_tokenizer.strip_accents)
         ids, starts, ends, first = [], [], [], 0
         for word in normalized.split(" "):
-            for index, length in self._piece_lengths(word):
+            word_ids = self._encode_word(word)
+            lengths = [len(self.inv_vocab[index]) for index in word_ids]
+            lengths[1:] = [length - len("##") for length in lengths[1:]]
+            if sum(lengths) != len(word):
+                lengths = [len(word)]  # [UNK]
+            for length in lengths:
                 span = sources[first : first + length]
-                ids.append(index)
                 starts.append(min(span))
                 ends.append(chunk_ends[max(span)])
                 first += length
+            ids += word_ids
             first += 1
         return _remember(self._span_cache, chunk, (ids, starts, ends))
 
@@ -359,20 +358,6 @@ class FullTokenizer(PresetTokenizer):
             return ((text, None),)
         parts = self._special_pattern.split(text)
         return zip(parts[::2], [*parts[1::2], None], strict=True)
-
-    def _piece_lengths(self, word):
-        """Yield pairs of an id and the number of characters of `word` that it covers."""
-        if not word:
-            return
-        ids = self._encode_word(word)
-        unknown = self.wordpiece_tokenizer.unk_token
-        if len(ids) == 1 and self.inv_vocab[ids[0]] == unknown:
-            yield ids[0], len(word)
-            return
-        prefix = 0
-        for index in ids:
-            yield index, len(self.inv_vocab[index]) - prefix
-            prefix = len("##")
 
     def _encode_chunk(self, chunk):
         ids = []

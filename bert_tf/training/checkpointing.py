@@ -100,11 +100,11 @@ def latest(output_dir):
     is the checkpoint with the highest step.
     """
     try:
-        named = release.named_checkpoint(output_dir)
+        if named := release.named_checkpoint(output_dir):
+            return named
     except UserError as error:
         console.warning("%s; using the newest checkpoint in %s", error, output_dir)
-        named = None
-    return named or next(reversed(_list_checkpoints(output_dir)), None)
+    return next(reversed(_list_checkpoints(output_dir)), None)
 
 
 def read_step(prefix):
@@ -119,9 +119,9 @@ def save(output_dir, variables, training_settings=None, keep=KEEP):
     prefix = os.path.join(output_dir, f"model.ckpt-{step}")
     values = {name: variable.numpy() for name, variable in variables.items()}
     values["global_step"] = np.int64(step)  # int32 on JAX
-    values |= {
-        _RUN_STATE + name: _encode(value) for name, value in (training_settings or {}).items()
-    }
+    for name, setting in (training_settings or {}).items():
+        text = json.dumps(setting, sort_keys=True)
+        values[_RUN_STATE + name] = np.frombuffer(text.encode(), np.uint8)
     checkpoints.write(prefix, values)
     # TensorFlow's CheckpointState as text, with relative names, so that the folder can be moved.
     names = [os.path.basename(path) for path in _list_checkpoints(output_dir, step)[-keep:]]
@@ -136,10 +136,6 @@ def remove_old(output_dir, step, keep=KEEP):
     """Remove all but the last `keep` checkpoints up to a step."""
     for prefix in _list_checkpoints(output_dir, step)[:-keep]:
         release.remove(prefix)
-
-
-def _encode(setting):
-    return np.frombuffer(json.dumps(setting, sort_keys=True).encode(), np.uint8)
 
 
 def settings_of_run(objective, data, optimizer, num_frozen_layers):
@@ -238,27 +234,22 @@ def restore_latest(output_dir, variables):
     for prefix in (newest, *reversed(older)):
         try:
             restore(prefix, variables)
+            return prefix
         except DamagedFile as error:
             console.warning("%s; using the checkpoint before it", error)
-        else:
-            return prefix
     raise UserError(f"`output_dir`: none of the checkpoints in {output_dir} can be read")
 
 
 def restore(prefix, variables, only_check=False):
     """Set `variables` from a checkpoint; UserError if one is missing or has a different shape."""
     source = checkpoints.ReleaseCheckpoint(prefix)
-    missing = [
-        name for name in variables if name.startswith(_RUN_STATE) and name not in source.shapes
-    ]
-    if missing:
+    state = [name for name in variables if name.startswith(_RUN_STATE)]
+    if missing := [name for name in state if name not in source.shapes]:
         console.warning("%s has no %s; reinitialized", prefix, abbreviate(missing))
-        variables = {name: v for name, v in variables.items() if name not in missing}
-    seeds = {name: v for name, v in variables.items() if name.startswith(_RUN_STATE + _SEED)}
-    others = {name for name, v in seeds.items() if source.tensor(name).dtype != v.dtype}
-    if others:
+    seeds = {x for x in state if x.startswith(_RUN_STATE + _SEED)}.difference(missing)
+    if others := {name for name in seeds if source.tensor(name).dtype != variables[name].dtype}:
         console.warning("%s is from another backend of Keras: dropout starts over", prefix)
-        variables = {name: v for name, v in variables.items() if name not in others}
+    variables = {name: v for name, v in variables.items() if name not in {*missing, *others}}
     for name, variable in variables.items():
         shape = source.shapes.get(name)
         if shape != tuple(variable.shape):
@@ -267,6 +258,7 @@ def restore(prefix, variables, only_check=False):
                 f"`output_dir`: {name} {stored} in {prefix}, expected {tuple(variable.shape)}; "
                 "continue with the options of that run, or use another `output_dir`"
             )
+    # Reads all values before it assigns the first, because the file may be damaged.
     values = {} if only_check else {name: source.tensor(name) for name in variables}
     for name, value in values.items():
         variables[name].assign(value)
@@ -349,10 +341,8 @@ class BestCheckpoint:
         `results` and `weights` include `global_step`. Files are written only if `writes`.
         """
         value, step = float(results[self.metric]), int(results["global_step"])
-        is_better = self.value is None or (
-            value < self.value if is_lower_better(self.metric) else value > self.value
-        )
-        if is_better and not math.isnan(value):
+        sign = -1 if is_lower_better(self.metric) else 1
+        if not math.isnan(value) and (self.value is None or sign * value > sign * self.value):
             self.value, self.step, self.since = value, step, []
             if writes:
                 # The record is written last, so that a run killed in between evaluates again.

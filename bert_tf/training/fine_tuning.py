@@ -103,31 +103,32 @@ class FineTuning(Run):
         self.is_fit, self.callbacks = task is not None, callbacks
         argument = "batch_size" if self.is_fit else "train_batch_size"
         super().__init__(config, pretrained, engine, data.files, command_line, argument)
-        self.task_class, self.data, self.task = task_class, data, task
-        data.config = data.config.with_values_of_run(self.folder)
-        self.config = dataclasses.replace(config, task=data.config)  # with what the data say
-        if config.do_train and (count := task_class.num_train_examples(data)) is not None:
-            config.train.num_train_steps(count, task_class.unit)  # at least one batch
+        self.task_class, self.task = task_class, task
+        task_config = data.config.with_values_of_run(self.folder)
+        pads = config.train.pad_to_max_length
+        self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
+        self.config = dataclasses.replace(config, task=task_config)  # with what the data say
+        if config.do_train:
+            count, unit = task_class.training_size(data)
+            if count is not None:
+                config.train.num_train_steps(count, unit)  # at least one batch
+        self.loop_options = {
+            "must_be_trained": not config.do_train,
+            "labels": task_config.labels or None,
+            "is_loaded": self.is_fit,
+        }
         self.num_steps, self.length_multiple, self.epochs = None, None, None
         self._caches = {}
 
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
-    def make_loop(self):
-        return self._make_loop(
-            self._make_objective,
-            must_be_trained=not self.config.do_train,
-            labels=self.data.config.labels or None,
-            is_loaded=self.is_fit,
-        )
-
-    def _make_objective(self):
+    def make_objective(self):
         train, config = self.config.train, self.data.config
         if not self.is_fit:
             model = self.task_class.make_model(config, train.dtype_policy)
             self.task = self.task_class(model, config)
-        return self.task.objective(self.data, train.pad_to_max_length)
+        return self.task.objective(self.data)
 
     def prepare(self):
         config, train, task_config = self.config, self.config.train, self.data.config
@@ -167,8 +168,8 @@ class FineTuning(Run):
         if self.is_fit:  # whole batches per epoch, as in Keras
             batches = -(-self._count("train") // train.train_batch_size)
             return batches * int(train.num_train_epochs)
-        num_examples = self.task.num_train_examples(self.data, self._caches["train"].features)
-        return train.num_train_steps(num_examples, self.task.unit)
+        size = self.task.training_size(self.data, self._caches["train"].features)
+        return train.num_train_steps(*size)
 
     def _must_rebuild(self, split, cache):
         """Return whether to rebuild the features; all workers must call this together."""
@@ -227,14 +228,14 @@ class FineTuning(Run):
         for split in data.examples:
             base = base_split(split)
             evaluates = config.do_eval and base == "dev"
-            predicts = config.do_predict and base == task.predicted_split
+            predicts = config.do_predict and base == data.predicted_split
             if not (evaluates or predicts):
                 continue
             size, description = train.eval_batch_size, "evaluating"
-            if base == task.predicted_split:
+            if base == data.predicted_split:
                 size, description = train.predict_batch_size, "predicting"
             batches = self.loop.predict(self._batches(split, size), description, self._count(split))
-            metrics = task.write_results(
+            metrics, task_config = task.write_results(
                 self.loop.objective, data, split, batches, folder, evaluates, predicts
             )
             if evaluates:
@@ -243,9 +244,9 @@ class FineTuning(Run):
                 if folder:
                     path = result_file(folder, "eval_results", split, ".txt")
                     write_eval_results(path, metrics)
-        if folder and data.config is not task_config:
+        if folder and task_config is not data.config:
             # For later predictions and exports.
-            data.config.save(folder)
+            task_config.save(folder)
             if train.best_metric:
-                data.config.save(os.path.join(folder, checkpointing.BEST))
+                task_config.save(os.path.join(folder, checkpointing.BEST))
         return evaluations

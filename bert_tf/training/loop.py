@@ -203,7 +203,7 @@ class Loop:
             A learning rate that is a function is called once, when the step is traced; it may read
             a `tf.Variable`.
           num_train_steps: the step to stop at.
-          config: a `TrainConfig`, None for the defaults.
+          config: a `TrainConfig`, None for the defaults. The caller freezes layers of the model.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
           epochs: the `EpochCallbacks` with Keras callbacks, or None.
 
@@ -243,15 +243,18 @@ class Loop:
                 epochs.callbacks.on_train_end()
 
     def check_resume(self, optimizer, config):
-        """Freeze layers; UserError if the run has a different optimizer, metric or frozen layers.
+        """Raise UserError if the run has a different optimizer, metric or frozen layers.
 
-        `optimizer` is a new one of `bert_tf.optimization`, and `config` a `TrainConfig`.
+        `train` also raises it, but after the caller has prepared the data.
+
+        Args:
+          optimizer: a new one of `bert_tf.optimization`.
+          config: a `TrainConfig`.
         """
-        if config.num_frozen_layers:
-            self.model.freeze(config.num_frozen_layers)
         if self.checkpoint:
             checkpointing.check_optimizer(self.checkpoint, optimizer, self.model)
-        self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
+        if config.best_metric:
+            BestCheckpoint(self.output_dir, config.best_metric)
 
     def _make_steps(self):
         """Build the optimizer, prepare the engine, and collect the settings of the run."""
@@ -262,7 +265,7 @@ class Loop:
         for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
             if getattr(optimizer, name):
                 raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
-        self.check_resume(optimizer, config)
+        self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
         self.engine.prepare(self.objective, optimizer, config, self.num_train_steps)
         self.settings = checkpointing.settings_of_run(
             self.objective, self.data, optimizer, config.num_frozen_layers

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from bert_tf.configs.task import base_split
+from bert_tf.configs.task import DataOptions, TaskConfig, base_split
 from bert_tf.errors import UserError
 
 
@@ -113,7 +113,7 @@ def argmax(logits):
     return ops.top_k(logits, 1)[1][..., 0]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class RunData:
     """The data of a run.
 
@@ -121,14 +121,22 @@ class RunData:
       examples: dict from split to examples. The name of a split starts with "train", "dev" or
         "test", such as "dev_mismatched".
       config: the `TaskConfig` of the model.
+      options: the `DataOptions` of the task.
       files: paths of the files with the examples.
-      options: dict of the options of `fit`, and of what the files say about the task.
+      class_weights: the weights of the labels in the training loss, in the order of their ids.
+      metrics: further metrics of the data set, names of `results.METRICS`.
+      predicted_split: the split that a run predicts, "test" or "dev".
+      pad_to_max_length: whether the loss may read padding, as in the release; see `TrainConfig`.
     """
 
     examples: dict
-    config: Any
+    config: TaskConfig
+    options: DataOptions
     files: Sequence = ()
-    options: dict = dataclasses.field(default_factory=dict)
+    class_weights: tuple[float, ...] | None = None
+    metrics: tuple[str, ...] = ()
+    predicted_split: str = "test"
+    pad_to_max_length: bool = False
 
     def splits(self, base):
         """Return the names of the "train", "dev" or "test" splits that were read."""

@@ -144,13 +144,9 @@ class Pretraining(Run):
         if self.config.do_train:
             self._new_files = _new_model_files(self.folder, self.pretrained)
 
-    def make_loop(self):
-        arguments = (
-            self.pretrained.bert_config,
-            self.config.train.dtype_policy,
-            self.config.has_pairs,
-        )
-        return self._make_loop(lambda: PretrainingObjective(*arguments))
+    def make_objective(self):
+        config, bert_config = self.config, self.pretrained.bert_config
+        return PretrainingObjective(bert_config, config.train.dtype_policy, config.has_pairs)
 
     def prepare(self):
         self.engine.chief_first(lambda: files.write_texts(self._new_files))

@@ -25,9 +25,10 @@ class Run:
 
     A subclass defines `locks_evaluation`, whether a run that only evaluates must not share the
     folder with a run that trains; `check_folder` for an earlier run with a different model;
-    `make_loop`; `prepare`, which writes features and the description of the model; `training_data`,
-    which returns the batches, the number of steps, the data to evaluate or None, and the
-    `EpochCallbacks` or None; and `evaluate_and_predict`, which returns the metrics for `run.json`.
+    `make_objective`, and `loop_options`, further arguments of `Loop`; `prepare`, which writes
+    features and the description of the model; `training_data`, which returns the batches, the
+    number of steps, the data to evaluate or None, and the `EpochCallbacks` or None; and
+    `evaluate_and_predict`, which returns the metrics for `run.json`.
     """
 
     locks_evaluation: bool
@@ -51,7 +52,7 @@ class Run:
         self.config, self.pretrained, self.engine = config, pretrained, engine
         self.folder = config.output_dir
         self.data_files, self.command_line = data_files, command_line
-        self.loop = None
+        self.loop, self.loop_options = None, {}
         self.paths = data_files  # the files of records
 
     def run(self):
@@ -62,7 +63,7 @@ class Run:
                 stack.enter_context(exclusive_directory(self.folder, self.engine, config.do_train))
             # The chief checks before the other workers read checkpoints.
             self.engine.chief_first(self.check_folder)
-            self.loop = self.make_loop()
+            self.loop = self._make_loop()
             names = self.loop.objective.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
@@ -85,11 +86,16 @@ class Run:
             )
             return metrics
 
-    def _make_loop(self, make_objective, **options):
-        """Set the seed and return the `Loop`; `options` are its further arguments."""
+    def _make_loop(self):
+        """Set the seed, load the weights and freeze layers."""
+        train, options = self.config.train, self.loop_options
         if not options.get("is_loaded"):
-            keras.utils.set_random_seed(self.config.train.seed)
-        return Loop(make_objective, self.engine, self.folder, self.pretrained.checkpoint, **options)
+            keras.utils.set_random_seed(train.seed)
+        checkpoint = self.pretrained.checkpoint
+        loop = Loop(self.make_objective, self.engine, self.folder, checkpoint, **options)
+        if self.config.do_train and train.num_frozen_layers:
+            loop.model.freeze(train.num_frozen_layers)
+        return loop
 
     def _start_run_json(self):
         return start_run_json(self.config, self.data_files, self.pretrained, self.command_line)

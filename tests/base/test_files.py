@@ -108,9 +108,7 @@ def test_expand_prefers_an_existing_file_to_a_pattern(tmp_path):
         (tmp_path / name / "data.tfrecord").write_bytes(b"")
     path = f"{tmp_path}/g[1]/data.tfrecord"
     assert files.expand(path, "input_file") == [path]
-    assert files.expand(f"{tmp_path}/g[12]/*.tfrecord", "input_file") == [
-        f"{tmp_path}/g1/data.tfrecord"
-    ]
+    assert files.expand(f"{tmp_path}/g[12]/*.tfrecord", "x") == [f"{tmp_path}/g1/data.tfrecord"]
 
 
 def test_home_folder(run_script, monkeypatch, tmp_path):

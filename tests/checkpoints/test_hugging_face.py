@@ -8,6 +8,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
+from bert_tf.configs import ModelConfig
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -15,7 +16,7 @@ from bert_tf.modeling import (
     BertSpanLabeler,
     BertTokenClassifier,
 )
-from tests.common import TINY, features
+from tests.common import TINY, WORDS, features
 from tests.common import tiny as config
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 
@@ -38,20 +39,15 @@ HEADS = [
         # Besides the encoder, only the masked-LM head has an activation.
         (*HEADS[0], "relu"),
         pytest.param(*HEADS[0], "gelu", marks=pytest.mark.slow),
-        *(
-            pytest.param(*head, act, marks=pytest.mark.slow)
-            for head in HEADS[1:]
-            for act in ("gelu", "relu")
-        ),
     ],
 )
 def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     model = make(config(hidden_act=act, initializer_range=0.5))
-    tensors = {key: v.numpy() for key, v in checkpoints.weights(model).items()}
+    variables = checkpoints.weights(model)
     rng = np.random.default_rng(0)  # zeros and ones would hide unused biases and scales
-    tensors = {k: v + 0.1 * rng.normal(size=v.shape).astype("float32") for k, v in tensors.items()}
-    for key, variable in checkpoints.weights(model).items():
-        variable.assign(tensors[key])
+    for variable in variables.values():
+        variable.assign_add(rng.normal(scale=0.1, size=variable.shape).astype("float32"))
+    tensors = {key: variable.numpy() for key, variable in variables.items()}
     folder = str(tmp_path / "written")
     given = name if name == "BertForTokenClassification" else None
     written = checkpoints.write_hugging_face(folder, tensors, model.config, architecture=given)
@@ -80,12 +76,10 @@ def test_every_head_both_ways(transformers, tmp_path, make, name, act):
     old = tmp_path / "old"
     old.mkdir()
     arrays = safetensors.load_file(tmp_path / "single" / "model.safetensors")
-    for new, past in (("weight", "gamma"), ("bias", "beta")):
-        new, past = f"LayerNorm.{new}", f"LayerNorm.{past}"
+    for new, past in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
         arrays = {key.replace(new, past): value for key, value in arrays.items()}
     safetensors.save_file(arrays, old / "model.safetensors")
     (old / "config.json").write_text((tmp_path / "single" / "config.json").read_text())
-    variables = checkpoints.weights(model)
     for path in ("single", "shards", "old"):
         assert checkpoints.load_config(str(tmp_path / path)).hidden_act == act
         for variable in variables.values():
@@ -145,14 +139,12 @@ def test_broken_folders(folder, tmp_path):
     model = BertPretrainer(TINY)
     for path, content, message in (
         (weights, whole[: len(whole) // 2], "safetensors"),
-        (weights, b"some text", "safetensors"),
         (weights, safetensors.save({f"x.{x}": y for x, y in arrays.items()}), " x."),
         (weights, safetensors.save(one_layer), "lacks bert/encoder/layer_1/output/dense/kernel"),
         (weights, safetensors.save({**arrays, **decoder}),
          "decoder.weight .*bert.embeddings.word_embeddings.weight"),
         (index, b'{"weight_map": {"a": "one.safetensors"}}', "one.safetensors .*missing"),
         (index, b'{"weight_map": {"a": "../one.safetensors"}}', "outside the folder"),
-        (index, b"{", "index.json, line 1"),
         (folder / "other", b"", "save_pretrained"),
     ):  # fmt: skip
         for file in (weights, index):
@@ -186,3 +178,73 @@ def test_config_next_to_the_weights_differs(folder, caplog):
         checkpoints.warm_start(BertPretrainer(config(num_attention_heads=4)), str(folder))
     checkpoints.warm_start(BertPretrainer(config(hidden_act="gelu_erf")), str(folder))
     assert "hidden_act=gelu, expected gelu_erf" in caplog.text
+
+
+# Folders written by current transformers, with `tokenizer.json` and without `vocab.txt`.
+
+
+PIECES = [*WORDS, "uber", "über", "Über", "Uber", "中", "文", "中文"]
+PIECES += [f"w{index}" for index in range(TINY.vocab_size - len(PIECES))]
+TEXTS = ["über a b", "Über c", "中文 d", "Uber ab e"]
+
+
+def save(transformers, folder, name="BertForSequenceClassification", **settings):
+    """Save a random model with its tokenizer; return both."""
+    import torch
+
+    torch.manual_seed(0)
+    values = {**TINY.to_dict(), "initializer_range": 0.3}
+    model = getattr(transformers, name)(transformers.BertConfig(**values)).eval()
+    vocab = {piece: index for index, piece in enumerate(PIECES)}
+    tokenizer = transformers.BertTokenizer(vocab=vocab, **settings)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer
+
+
+@pytest.mark.parametrize("casing", [(True, False), (False, True)])
+def test_written_folders_have_the_same_settings(transformers, tmp_path, caplog, casing):
+    settings = dict(zip(("do_lower_case", "strip_accents"), casing, strict=True))
+    _, theirs = save(transformers, tmp_path / "a", tokenize_chinese_chars=False, **settings)
+    checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "b"), "hugging_face")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "b")
+    assert again(TEXTS)["input_ids"] == theirs(TEXTS)["input_ids"]
+    assert again.backend_tokenizer.to_str() == theirs.backend_tokenizer.to_str()
+    with open(tmp_path / "b" / "tokenizer.json", encoding="utf-8") as reader:
+        assert json.load(reader) == json.loads(theirs.backend_tokenizer.to_str())
+    assert checkpoints.read_settings(str(tmp_path / "b"))["strip_accents"] is casing[1]
+    checkpoints.convert(str(tmp_path / "a"), str(tmp_path / "c"), "release")
+    assert (tmp_path / "c" / "vocab.txt").read_text(encoding="utf-8").split() == PIECES
+    assert ("do not support strip_accents=False" in caplog.text) == casing[0]
+
+
+def test_what_is_given_takes_precedence(transformers, tmp_path, caplog):
+    folder = str(tmp_path / "hf")
+    save(transformers, folder, do_lower_case=False, strip_accents=True)
+    tokenizer = checkpoints.resolve(ModelConfig(model=folder)).tokenizer
+    assert tokenizer.encode("Über") == [PIECES.index("Uber")]
+    given = ModelConfig(init_checkpoint=folder, strip_accents=False)
+    assert checkpoints.resolve(given).tokenizer.encode("Über") == [PIECES.index("Über")]
+    assert f"`strip_accents=False` overrides True in the metadata of {folder}/tok" in caplog.text
+
+
+def test_an_own_vocabulary_replaces_an_unsupported_tokenizer(transformers, tmp_path, caplog):
+    folder = tmp_path / "hf"
+    save(transformers, folder)
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    values["tokenizer_class"] = "BertJapaneseTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps(values))
+    message = 'tokenizer_config.json: tokenizer_class is "BertJapaneseTokenizer"'
+    with pytest.raises(bert_tf.UserError, match=message):
+        checkpoints.resolve(ModelConfig(init_checkpoint=str(folder)))
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    checkpoints.resolve(ModelConfig(init_checkpoint=str(folder), vocab_file=str(vocab_file)))
+    assert f'{message}, which is not supported; expected "BertTokenizer"; ' in caplog.text
+
+
+def test_fields_of_other_programs_are_not_checked(tmp_path):
+    config = {"id2label": {"0": 0, "1": 1}, "labels": 3, "task_type": None, "scores": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert checkpoints.read_settings(str(tmp_path)) == {"do_lower_case": False}

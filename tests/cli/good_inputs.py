@@ -15,7 +15,7 @@ import keras
 from bert_tf import checkpoints, configs, serving
 from bert_tf.data import records
 from bert_tf.modeling import BertPretrainer
-from tests.common import WORDS, tiny, write_release, write_vocab
+from tests.common import WORDS, tiny, write_release
 from tests.data.pretraining_helpers import TOKENS, random_text, write_records
 from tests.serving.serving_models import make_servable
 from tests.squad_helpers import dataset, question
@@ -136,6 +136,35 @@ _RUNS = {
 }
 
 
+_QUESTIONS = [{"question": "a b", "context": "c d a"}, {"question": "", "context": "a"}]
+_ROWS = [("a b", "x", 0.5), ("c, d", "y", 1), ('"e"', "x", 2)] * 2
+_TABLE = "text,label\n" + 'a b,x\n"c, d",y\n"""e""",x\n' * 2
+
+
+def _json_lines(rows):
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+# The text files of some inputs.
+_FILES = {
+    "text/a.txt": random_text(random.Random(0), 4),
+    "text/b.txt": random_text(random.Random(1), 4),
+    "text/c.jsonl": _json_lines({"text": random_text(random.Random(i), 1)} for i in range(4)),
+    "text/words.txt": "new\nwords\n",
+    "text/lines.txt": "a b c\nd\n\nab ||| c\n",
+    "text/masks.txt": "a [MASK] c\n[MASK]\n",
+    "text/questions.jsonl": _json_lines(_QUESTIONS),
+    "vocab/vocab.txt": "".join(f"{x}\n" for x in (*TOKENS, *(f"[unused{i}]" for i in range(5)))),
+    **{f"table/{name}.csv": _TABLE for name in ("train", "dev", "test")},
+    "table/test.jsonl": _json_lines({"text": text, "label": label} for text, label, _ in _ROWS),
+    "table/scores.json": json.dumps([{"text": x, "label": y, "n": y * 2} for x, _, y in _ROWS]),
+    "columns/train.txt": "-DOCSTART- O\n\n" + "a B-X\nb I-X\nc O\nd O\n\n" * 5,
+    "choices/train.csv": "id,context,ending0,ending1,label\n"
+    + "".join(f"{i},a b,c,d e,{i % 2}\n" for i in range(6)),
+    "pairs/train.csv": "anchor,positive\n" + "a b,c\nb c,a d\nd,e a\n" * 2,
+}
+
+
 class Inputs:
     """Input folders by name, each made when it is first needed.
 
@@ -159,25 +188,14 @@ class Inputs:
             maker = self._make_run
         elif name.startswith("served_"):
             maker = self._make_served
-        if maker and not folder.exists():
+        files = [file for file in _FILES if file.startswith(f"{name}/")]
+        if (maker or files) and not folder.exists():
             folder.mkdir()
-            maker(folder)
-        return maker is not None
-
-    def _make_text(self, folder):
-        for seed, name in enumerate("ab"):
-            (folder / f"{name}.txt").write_text(random_text(random.Random(seed), 4))
-        texts = [{"text": random_text(random.Random(i), 1)} for i in range(4)]
-        (folder / "c.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in texts))
-        (folder / "words.txt").write_text("new\nwords\n")
-        (folder / "lines.txt").write_text("a b c\nd\n\nab ||| c\n")
-        (folder / "masks.txt").write_text("a [MASK] c\n[MASK]\n")
-        rows = [{"question": "a b", "context": "c d a"}, {"question": "", "context": "a"}]
-        (folder / "questions.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in rows))
-
-    def _make_vocab(self, folder):
-        unused = [f"[unused{i}]" for i in range(5)]
-        write_vocab(folder, [*TOKENS, *unused])
+            for file in files:
+                (self._folder / file).write_text(_FILES[file])
+            if maker:
+                maker(folder)
+        return folder.exists()
 
     def _make_model(self, folder):
         keras.utils.set_random_seed(0)
@@ -193,33 +211,10 @@ class Inputs:
         unmasked = records.pretraining_schema(has_masks=False)
         write_records(folder / "unmasked.tfrecord", 6, schema=unmasked)
 
-    def _make_table(self, folder):
-        rows = [("a b", "x", 0.5), ("c, d", "y", 1), ('"e"', "x", 2)] * 2
-        for name in ("train", "dev", "test"):
-            lines = [f'"{text.replace(chr(34), 2 * chr(34))}",{label}' for text, label, _ in rows]
-            (folder / f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]))
-        objects = [{"text": text, "label": label} for text, label, _ in rows]
-        (folder / "test.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in objects))
-        scores = [{"text": text, "label": score, "n": score * 2} for text, _, score in rows]
-        (folder / "scores.json").write_text(json.dumps(scores))
-
     def _make_squad_data(self, folder):
         context = "a b c d e f"
         questions = [question(str(i), word, context, word) for i, word in enumerate("abcd")]
         dataset(folder / "train.json", [(context, questions)])
-
-    def _make_columns(self, folder):
-        sentence = "a B-X\nb I-X\nc O\nd O\n\n"
-        (folder / "train.txt").write_text("-DOCSTART- O\n\n" + sentence * 5)
-
-    def _make_choices(self, folder):
-        lines = [f"{i},a b,c,d e,{i % 2}" for i in range(6)]
-        text = "\n".join(["id,context,ending0,ending1,label", *lines, ""])
-        (folder / "train.csv").write_text(text)
-
-    def _make_pairs(self, folder):
-        lines = ["a b,c\n", "b c,a d\n", "d,e a\n"] * 2
-        (folder / "train.csv").write_text("".join(["anchor,positive\n", *lines]))
 
     def _make_run(self, folder):
         script, number = _RUNS[folder.name]

@@ -137,9 +137,8 @@ def check_cases(numbers, command_lines, commands, inputs, folder):
 
 def damage_something(script_flags, arguments, folder, rng):
     """Damage an argument or an input file; return a description."""
-    paths = sorted(
-        path for path in folder.rglob("*") if path.is_file() and "events.out" not in path.name
-    )
+    files = (path for path in folder.rglob("*") if path.is_file())
+    paths = sorted(path for path in files if "events.out" not in path.name)
     if paths and rng.random() < 0.6:
         return bad_files.damage(str(rng.choice(paths)), rng)
     flag = rng.choice([x for x in script_flags if x.name not in _NETWORK])

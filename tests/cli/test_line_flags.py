@@ -94,9 +94,7 @@ def test_answers_that_cannot_be_printed(start):
         with start(stdin=subprocess.PIPE, stdout=full) as process:
             stderr = process.communicate(b"a\n")[1].decode()
         assert process.returncode == 1
-        assert stderr == (
-            "echo.py: error: cannot write to standard output (No space left on device)\n"
-        )
+        assert stderr.startswith("echo.py: error: cannot write to standard output (No space")
     with start(stdin=subprocess.PIPE, preexec_fn=lambda: os.close(1)) as process:
         stderr = process.communicate(b"a\n")[1].decode()
     assert process.returncode == 1

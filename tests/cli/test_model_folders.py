@@ -8,66 +8,41 @@ import pytest
 import bert_tf
 from bert_tf.configs.model import ModelConfig
 from bert_tf.errors import UserError
-from bert_tf.modeling import (
-    BertClassifier,
-    BertModel,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertSpanLabeler,
-    BertTokenClassifier,
-)
 from bert_tf.tasks import registry
 from tests.common import WORDS, enlarge_weights, tiny, write_hugging_face
 from tests.data.pretraining_helpers import write_records
 from tests.serving.conftest import assert_alike
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The paths of a Hugging Face folder without vocab.txt and of a record file."""
-    folder = tmp_path_factory.mktemp("folders")
-    model = BertPretrainer(tiny(vocab_size=len(WORDS)))
-    hf = write_hugging_face(folder / "hf", model, do_lower_case=False, strip_accents=True)
-    (folder / "hf" / "vocab.txt").unlink()
-    write_records(folder / "data.tfrecord", 4)
-    return hf, str(folder / "data.tfrecord")
-
-
 @pytest.mark.slow
-def test_pretraining_run_has_the_vocabulary_of_its_model(run_script, folders, tmp_path):
-    hf, data = folders
+def test_pretraining_run_has_the_vocabulary_of_its_model(run_script, tmp_path):
+    """It is in the tokenizer.json of a Hugging Face folder without vocab.txt."""
     run = tmp_path / "run"
+    model = bert_tf.BertPretrainer(tiny(vocab_size=len(WORDS)))
+    hf = write_hugging_face(tmp_path / "hf", model, do_lower_case=False, strip_accents=True)
+    (tmp_path / "hf" / "vocab.txt").unlink()
+    write_records(tmp_path / "data.tfrecord", 4)
     log = run_script(
-        "run_pretraining", f"--input_file={data}", f"--init_checkpoint={hf}", "--do_train",
+        "run_pretraining", f"--input_file={tmp_path}/data.tfrecord", f"--model={hf}", "--do_train",
         f"--output_dir={run}", "--num_train_steps=1", "--max_seq_length=8", "--num_warmup_steps=0",
         "--max_predictions_per_seq=2", "--train_batch_size=4",
         "--distribution_strategy=one_device",
     )  # fmt: skip
-    assert f"from {hf}: bert_config_file (config.json), vocab_file (tokenizer.json)\n" in log
+    found = "bert_config_file (config.json), vocab_file (tokenizer.json)"
+    assert f"from {hf}: {found}\n" in log
     assert (run / "vocab.txt").read_text().split() == WORDS
     expected = {"do_lower_case": False, "strip_accents": True}
     settings = json.loads((run / "tokenizer_config.json").read_text())
     assert {name: settings[name] for name in expected} == expected
 
 
-def test_model_is_a_folder(run_script, folders, capsys):
-    hf, _ = folders
-    log = run_script(
-        "bert-tf fill-mask", f"--model={hf}", "--text=a [MASK]", "--max_seq_length=8",
-        "--distribution_strategy=one_device",
-    )  # fmt: skip
-    found = "bert_config_file (config.json), vocab_file (tokenizer.json), do_lower_case=False"
-    assert f"from {hf}: {found}, strip_accents=True" in log
-    assert "[MASK]" in capsys.readouterr().out
-
-
 ANSWERS = [
-    (BertClassifier, "BertForSequenceClassification", "a b", "label"),
-    (BertModel, "BertModel", "a b", "vectors"),
-    (BertMultipleChoice, "BertForMultipleChoice", "a\tb\tc d", "choice"),
-    (BertTokenClassifier, "BertForTokenClassification", "a b", "entities"),
-    (BertSpanLabeler, "BertForQuestionAnswering", "a\tb c d", "answer"),
-    (BertPretrainer, "BertForMaskedLM", "a [MASK]", "best"),
+    (bert_tf.BertClassifier, "BertForSequenceClassification", "a b", "label"),
+    (bert_tf.BertModel, "BertModel", "a b", "vectors"),
+    (bert_tf.BertMultipleChoice, "BertForMultipleChoice", "a\tb\tc d", "choice"),
+    (bert_tf.BertTokenClassifier, "BertForTokenClassification", "a b", "entities"),
+    (bert_tf.BertSpanLabeler, "BertForQuestionAnswering", "a\tb c d", "answer"),
+    (bert_tf.BertPretrainer, "BertForMaskedLM", "a [MASK]", "best"),
 ]
 ANSWERS[1:] = [pytest.param(*values, marks=pytest.mark.slow) for values in ANSWERS[1:]]
 
@@ -99,7 +74,7 @@ def test_hugging_face_folder_answers(run_script, tmp_path, model_class, name, li
 
 def test_run_keeps_its_options_with_weights_elsewhere(run_script, tmp_path):
     run, best, moved = (tmp_path / name for name in ("run", "run/best", "moved"))
-    hf = write_hugging_face(tmp_path / "hf", BertModel(tiny(vocab_size=len(WORDS))))
+    hf = write_hugging_face(tmp_path / "hf", bert_tf.BertModel(tiny(vocab_size=len(WORDS))))
     for folder, length in ((run, 8), (best, 6)):
         options = {"labels": ["x", "y"], "max_seq_length": length}
         bert_tf.TextClassifier.from_preset(hf, **options).save_to_preset(folder)

@@ -5,10 +5,9 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification import examples, schemes
 from bert_tf.tasks.token_classification import served as serving
-from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.tokenization.graph import GraphTokenizer
+from bert_tf.tasks.token_classification.options import Tags, TokenClassificationConfig
 from tests.common import read_results, write_vocab
 from tests.tasks.conftest import make_run
 
@@ -111,14 +110,11 @@ def test_documents_must_be_marked(run, tmp_path):
 
 
 def test_words_of_a_text(tmp_path):
-    tokenizer = GraphTokenizer(str(write_vocab(tmp_path, WORDS)), do_lower_case=False)
-    for text, expected in CHUNKS.items():
-        ids, starts, ends = tokenizer.tokenize_with_offsets([text])
-        is_start = serving.WordTable(False).starts(tf.constant([text]), ids, starts).numpy()
-        words = []
-        for flag, i, j in zip(is_start, *(x.values.numpy() for x in (starts, ends)), strict=True):
-            words.append([i, j] if flag else [words.pop()[0], j])
-        assert "|".join(text[i:j] for i, j in words) == expected
+    tags, vocab_file = Tags(("X",), "none", "none"), str(write_vocab(tmp_path, WORDS))
+    config = TokenClassificationConfig(vocab_file=vocab_file, tags=tags, do_lower_case=False)
+    rows = [("", text, ()) for text in CHUNKS]
+    for _, (text, *edges, _) in examples._split_texts(rows, config):
+        assert "|".join(text[i:j] for i, j in zip(*edges, strict=True)) == CHUNKS[text]
 
 
 def test_tags_begin_spans_as_in_python():

@@ -53,9 +53,7 @@ def test_only_own_lines(script, inputs, run_alone, tmp_path, monkeypatch):
     ("devices", "visible", "is_expected"),
     [([], None, True), ([], "0", True), ([], "-1", False), (["GPU:0"], None, False)],
 )
-def test_a_gpu_that_tensorflow_cannot_use(
-    monkeypatch, caplog, tmp_path, devices, visible, is_expected
-):
+def test_a_gpu_that_cannot_be_used(monkeypatch, caplog, tmp_path, devices, visible, is_expected):
     """bert_tf reports the GPU instead of TensorFlow's messages."""
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: devices)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -147,7 +147,6 @@ def test_plain_lines_are_no_table(answer, name, data, inputs):
         ("a.csv", "foo,x\n", {"text_columns": ["1"], "header": "no"}, {}),
         ("a.csv", "x,y\n", {"header": "no"}, {}),
         ("a.csv", "x\n", REVIEWS, {"header": "no"}),
-        ("a.tsv", "x\n", {}, {"header": "no"}),
         # Lines do not have column names.
         ("a.txt", "date\tMessage\n1\tx\n", {}, {"header": "yes", "text_columns": ["Message"]}),
         ("a.txt", "n\treview\n1\tx\n", REVIEWS, {"header": "yes"}),
@@ -167,16 +166,11 @@ def test_headers(answer, name, data, columns, options):
 @pytest.mark.parametrize(
     ("name", "data", "options", "message"),
     [
-        ("a.csv", "n,review\n1,a\n2\n", {}, r"a\.csv, line 3: found 1 column, .* in column 2"),
-        ("a.csv", "review\n", {}, "no examples"),
         ("a.csv", "review\na\n", {"output": "out.tsv"}, r"`output_file`.* comma.* \.tsv"),
         ("a.csv", "b,x\n", {"text_columns": ["1"]}, "`header=yes` or `header=no`"),
         ("a.csv", "n,review\n", {"text_columns": ["x"]}, "line 1: found n, review, expected x;"),
         ("a.csv", "n,review\na,b\n", {"text_columns": ["n", "review"]}, "n, review, expected"),
-        ("a.csv", "text,text_b\na,b\n", {"text_columns": ["text", "text_b"]}, "text_b, expected"),
         ("a.csv", "Name,Feedback,Stars\na,x,5\nb,x,1\n", {}, "`text_columns=NAME`.*`header=no`"),
-        ("a.tsv", "n\tFeedback\n1\tx\n", {}, "line 1: found n, Feedback"),
-        ("a.csv", "a,b,x\n", {"header": "no"}, "line 1: found 3 columns without a header"),
         ("a.csv", "review,prediction\na,b\n", {}, "already has a column 'prediction'"),
     ],
 )

@@ -34,10 +34,7 @@ def random_text(rng, num_documents):
 def write_records(path, count, length=8, schema=records.PRETRAINING):
     """Write records of random words, with two masks each if the schema has masks."""
     lengths = {"S": length, "P": 2}
-    columns = {
-        name: np.ones((count, lengths.get(feature.length, feature.length)), feature.dtype)
-        for name, feature in schema.items()
-    }
+    columns = {name: np.ones((count, *x.shape(lengths)), x.dtype) for name, x in schema.items()}
     columns["input_ids"] = np.random.default_rng(0).integers(5, 15, (count, length))
     path.write_bytes(tfrecord.frame_records(tfrecord.examples(columns)))
 

@@ -1,20 +1,17 @@
 """Files of records, and records serialized by TensorFlow, for comparison."""
 
-import contextlib
-
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records, tfrecord
 
 
-@contextlib.contextmanager
-def writing(paths, schema):
-    """Yield a function that adds an example; they are written to the files in turn."""
-    examples = []
-    yield examples.append
+def write_examples(paths, schema, examples):
+    """Write examples to one or more files in turn; return the path of the first one."""
+    examples = list(examples)
     with tfrecord.writing(paths) as write:
         write(records.serialize(schema, examples) if examples else [])
+    return paths[0]
 
 
 def serialized_by_tensorflow(values):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.data import input_pipeline, records, tfrecord
 from bert_tf.data.dynamic_masking import DynamicMasking
-from tests.data.record_helpers import writing
+from tests.data.record_helpers import write_examples
 
 SCHEMA = {
     "input_ids": records.Feature("int64", "S"),
@@ -20,11 +20,9 @@ LENGTHS = {"S": 4, "P": 2}
 
 def _write(path, numbers):
     """Write a record with `label_ids` for each number; return the path."""
-    with writing([str(path)], SCHEMA) as write:
-        for number in numbers:
-            ids = np.arange(4) + number
-            write({"input_ids": ids, "weights": np.ones(2, "float32"), "label_ids": number})
-    return str(path)
+    weights = np.ones(2, "float32")
+    values = ({"input_ids": np.arange(4) + x, "weights": weights, "label_ids": x} for x in numbers)
+    return write_examples([str(path)], SCHEMA, values)
 
 
 @pytest.fixture
@@ -108,10 +106,9 @@ BUCKET_SCHEMA = {"input_mask": records.Feature("int64", "S"), "label_ids": SCHEM
 
 def test_bucketed_batches_have_similar_lengths_in_random_order(tmp_path):
     """96 records with 1 to 40 tokens in random order, in batches of 8."""
-    path = str(tmp_path / "x.tfrecord")
-    with writing([path], BUCKET_SCHEMA) as write:
-        for number, length in enumerate(np.random.default_rng(0).integers(1, 41, 96)):
-            write({"input_mask": np.arange(40) < length, "label_ids": number})
+    masks = np.arange(40) < np.random.default_rng(0).integers(1, 41, (96, 1))
+    values = [{"input_mask": mask, "label_ids": number} for number, mask in enumerate(masks)]
+    path = write_examples([str(tmp_path / "x.tfrecord")], BUCKET_SCHEMA, values)
 
     def batches(first_step=0, bucket=True):
         data = input_pipeline.TrainingInput(
@@ -157,18 +154,6 @@ def _streams(shards, count=4, **options):
     )
 
 
-def test_streams_are_parts_of_each_batch(shards):
-    whole = np.array(_numbers(_streams(shards).batches().take(40)))
-    for stream in range(4):
-        numbers = whole[:, 6 * stream : 6 * stream + 6].ravel()
-        counts = [10 + stream, 14 + stream]
-        first = numbers[: sum(counts)]  # the first epoch
-        assert sorted(first) == [100 * (stream + 4 * i) + j for i in (0, 1)
-                                 for j in range(counts[i])]  # fmt: skip
-    # Each stream has its own order.
-    assert len({tuple(whole[0, i : i + 6] // 400) for i in range(0, 24, 6)}) > 1
-
-
 @pytest.mark.parametrize(
     ("count", "workers", "replicas", "bucket"),
     [
@@ -183,9 +168,10 @@ def test_the_rows_are_the_same_on_any_number_of_hosts(shards, count, workers, re
     if bucket:
         data.schema = BUCKET_SCHEMA
         for i, path in enumerate(shards):
-            with writing([path], BUCKET_SCHEMA) as write:
-                for j in range(10 + i):
-                    write({"input_mask": np.arange(4) < j % 4, "label_ids": 100 * i + j})
+            write_examples([path], BUCKET_SCHEMA, (
+                {"input_mask": np.arange(4) < j % 4, "label_ids": 100 * i + j}
+                for j in range(10 + i)
+            ))  # fmt: skip
     whole = _numbers(data.batches().take(6))
     shares = []
     for worker in range(workers):
@@ -198,8 +184,13 @@ def test_the_rows_are_the_same_on_any_number_of_hosts(shards, count, workers, re
 
 
 def test_a_host_reads_only_the_files_of_its_streams(shards):
-    """File i belongs to stream i mod 4, which fills a quarter of each batch."""
+    """File i belongs to stream i mod 4, which fills a quarter of each batch in its own order."""
     whole = _numbers(_streams(shards).batches().take(12))
+    for stream, rows in enumerate(np.split(np.array(whole), 4, axis=1)):
+        files = [(i, 10 + i) for i in (stream, stream + 4)]
+        numbers = [100 * i + j for i, count in files for j in range(count)]
+        assert sorted(rows.ravel()[: len(numbers)]) == numbers  # the first epoch
+    assert len({tuple(x // 400 for x in whole[0][i : i + 6]) for i in range(0, 24, 6)}) > 1
     for files in (["0145", "2367"], ["0145", "1256", "2367"]):
         size = 24 // len(files)
         for host, read in enumerate(files):
@@ -214,11 +205,10 @@ def test_masks_of_streams_are_the_same_on_any_number_of_hosts(shards):
     vocab = {"[CLS]": 1000, "[SEP]": 1001, "[MASK]": 1002, "a": 1003, "b": 1004}
     schema = records.pretraining_schema(False, has_masks=False)
     for i, path in enumerate(shards):
-        with writing([path], schema) as write:
-            for j in range(10):
-                ids = np.arange(4) + 40 * i + 4 * j
-                others = {"input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-                write({"input_ids": ids, **others})
+        rows = np.arange(40).reshape(10, 4) + 40 * i
+        mask = np.ones(4, int)
+        values = [{"input_ids": x, "input_mask": mask, "segment_ids": 0 * mask} for x in rows]
+        write_examples([path], schema, values)
     data = _streams(shards, masking=DynamicMasking(vocab, LENGTHS, 0.5, 0))
     data.schema = schema
     whole = list(data.batches(3).take(2).as_numpy_iterator())
@@ -279,10 +269,8 @@ def test_identity_of_an_evaluation_changes_with_what_it_reads(tmp_path):
 
 
 def test_evaluation_keeps_is_real_example_of_the_records(tmp_path):
-    path = str(tmp_path / "x.tfrecord")
     schema = {"x": records.Feature("int64", 1), "is_real_example": records.Feature("int64", None)}
-    with writing([path], schema) as write:
-        for is_real in (1, 0, 1):
-            write({"x": [5], "is_real_example": is_real})
+    values = [{"x": [5], "is_real_example": is_real} for is_real in (1, 0, 1)]
+    path = write_examples([str(tmp_path / "x.tfrecord")], schema, values)
     (batch,) = input_pipeline.EvaluationInput([path], schema, {}, 4).batches()
     np.testing.assert_array_equal(batch["is_real_example"], [1, 0, 1, 0])

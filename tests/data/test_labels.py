@@ -47,20 +47,16 @@ ONE = [
     (NUMBERS, [0, 3, "01", "1.0", "0.50", True, "１"], Fails("one of 1, 2, 10, 0.5")),
     (("0.1", "0"), [np.float32(0.1), pd.Series([0.1], dtype="float32")], "0.1"),
     (("-1", "0"), [-0.0, np.float32(-0.0)], "0"),
-    (("-1", "0"), [-1, -1.0, "-1"], "-1"),
     (("01", "02"), [1, 1.0, 0, True], Fails("one of 01, 02")),
     (("1.0", "5.0"), [1.0, "1.0", np.float32(1)], "1.0"),
     (("False", "True"), [True, "True", np.bool_(True), 1], "True"),
-    (("false", "true"), [True], Fails("one of false, true; convert")),
     # A row has a probability for each label.
     (WORDS, [[0, 1], (0.0, 1.0), [False, True], np.eye(2)[1]], "pos"),
-    (BINARY, [[0, 1]], "1"),
     (WORDS, [[0.25, 0.75], np.float32([0.25, 0.75]), tf.constant([0.25, 0.75])], (0.25, 0.75)),
     (WORDS, [[0.2505, 0.75]], (0.2505, 0.75)),
     (WORDS, [[0.26, 0.75], [1, 1], [0, 0], [-0.5, 1.5], [float("nan"), 1.0]], Fails("sum to 1")),
     (WORDS, [[0, 0, 1], []], Fails("[03] numbers, .* 2 labels")),
     # Labels of a training set before they are known
-    ((), ["1", 1, 1.0], "1"),
     ((), [True, "True"], "True"),
     ((), [1e21], "1" + 21 * "0"),
     ((), [[0, 1], ["a", "b"]], Fails("multi_label|0 labels")),
@@ -187,7 +183,6 @@ def test_targets(task_type, label, expected):
         ("classification", "balanced", ["y", "y"], (1, 1)),  # no "x"
         (MULTI, "balanced", [("x",), ("x",), ("x", "y")], (1, 2)),
         ("classification", ["1"], [], Fails("x, y")),
-        ("classification", "much", [], Fails("x, y")),
         ("classification", {"z": 1}, [], Fails("'z'")),
         ("classification", {"x": -1}, [], Fails(r"-1\.0.* x, y")),
         ("classification", {"x": 1, 0: 2}, [], Fails("twice")),

@@ -1,4 +1,4 @@
-"""Instances equal the 2018 release's for the same seed; every objective makes valid instances."""
+"""Instances equal the 2018 release's; other objectives and masks of training are valid."""
 
 import collections
 import dataclasses
@@ -14,13 +14,19 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import tokenization
-from bert_tf.data import pretraining, records
+from bert_tf.data import dynamic_masking, input_pipeline, pretraining, records
 from bert_tf.data.pretraining import compiled
 from bert_tf.data.pretraining.writing import warn_about_limits
-from bert_tf.errors import UserError
 from tests import golden_inputs
-from tests.common import write_vocab
-from tests.data.pretraining_helpers import TOKENS, feature_rows, random_text, read_corpus, unpacked
+from tests.common import read_results, write_model, write_vocab
+from tests.data.pretraining_helpers import (
+    TOKENS,
+    feature_rows,
+    random_text,
+    read_corpus,
+    unpacked,
+    write_records,
+)
 
 VOCAB = {token: index for index, token in enumerate(TOKENS)}
 
@@ -109,15 +115,6 @@ def test_records_of_the_release(golden, manifest, tmp_path):
         for path in (path, str(golden / "short.tfrecord"))
     )
     assert written == expected
-
-
-def test_invalid_config():
-    for name, value in (
-        ("max_seq_length", 4), ("max_predictions_per_seq", 0), ("dupe_factor", 0),
-        ("masked_lm_prob", 1.5), ("short_seq_prob", -0.1), ("max_ngram", 0), ("objective", "nps"),
-    ):  # fmt: skip
-        with pytest.raises(UserError, match=rf"^`{name}.*{value}"):
-            pretraining.InstanceConfig(**{name: value})
 
 
 # Features of bert_tf: other objectives, n-grams, and words separated by spaces.
@@ -233,3 +230,84 @@ def test_words_between_spaces(tmp_path):
                 assert position + 1 in one.positions
                 num_together += 1
     assert num_together > 20
+
+
+# Masks drawn during training.
+
+
+LENGTHS = {"S": 32, "P": 5}
+
+
+@pytest.mark.slow
+def test_masks_of_batches(corpus, tmp_path):
+    config = pretraining.InstanceConfig(
+        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, dynamic_masking=True
+    )
+    instances = pretraining.create_instances(corpus, VOCAB, config)
+    schema = records.pretraining_schema(has_masks=False)
+    columns = pretraining.columns(instances, 0, len(instances), corpus, VOCAB, config)
+    assert set(columns) == set(schema)
+    path = str(tmp_path / "unmasked.tfrecord")
+    pretraining.write([path], instances, corpus, VOCAB, config)
+    masking = dynamic_masking.DynamicMasking(VOCAB, LENGTHS, 0.15, seed=3)
+    data = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3, masking=masking)
+    unmasked = input_pipeline.TrainingInput([path], schema, LENGTHS, 8, 3)
+    num_steps = 60
+    assert len(instances) < 8 * num_steps  # includes a second epoch
+    batches = list(data.batches().take(num_steps).as_numpy_iterator())
+    originals = list(unmasked.batches().take(num_steps).as_numpy_iterator())
+    actions = collections.Counter()
+    for batch, original in zip(batches, originals, strict=True):
+        assert set(batch) == set(records.PRETRAINING)
+        for row in range(8):
+            _check_row({name: x[row] for name, x in batch.items()}, original, row, actions)
+    total = sum(actions.values())
+    assert actions["mask"] / total == pytest.approx(0.8, abs=0.04)
+    assert actions["keep"] / total == pytest.approx(0.1, abs=0.03)
+
+    # Masks depend on the step, not on skipped steps.
+    later = next(iter(data.batches(first_step=7).as_numpy_iterator()))
+    assert all((later[name] == batches[7][name]).all() for name in later)
+    # Each evaluation draws the same masks, on any number of replicas.
+    evaluation = input_pipeline.EvaluationInput([path], schema, LENGTHS, 8, masking=masking)
+    first, again = (list(evaluation.batches().as_numpy_iterator()) for _ in range(2))
+    parts = evaluation.batches(tf.distribute.InputContext(1, 0, 3)).batch(3).as_numpy_iterator()
+    for a, b, c in zip(first, again, parts, strict=True):
+        assert all((x == b[name]).all() for name, x in a.items())
+        assert all((x == np.concatenate(c[name])[:8]).all() for name, x in a.items())
+
+
+def _check_row(values, original, row, actions):
+    """Check the masks of an example against the unmasked example, and count the replacements."""
+    ids, masked = original["input_ids"][row], values["input_ids"]
+    count = int(values["masked_lm_weights"].sum())
+    assert count == min(5, max(1, round(0.15 * original["input_mask"][row].sum())))
+    positions = values["masked_lm_positions"]
+    assert not positions[count:].any() and not values["masked_lm_ids"][count:].any()
+    positions = positions[:count]
+    assert positions.tolist() == sorted(set(positions.tolist()))
+    assert (values["masked_lm_ids"][:count] == ids[positions]).all()
+    assert not np.isin(ids[positions], [VOCAB["[CLS]"], VOCAB["[SEP]"]]).any()
+    others = np.setdiff1d(np.arange(32), positions)
+    assert (ids[others] == masked[others]).all()
+    for position in positions:
+        if masked[position] == VOCAB["[MASK]"]:
+            actions["mask"] += 1
+        else:
+            actions["keep" if masked[position] == ids[position] else "random"] += 1
+
+
+@pytest.mark.slow
+def test_run_pretraining_without_pairs_and_masks(run_script, tmp_path):
+    schema = records.pretraining_schema(has_next_sentence=False, has_masks=False)
+    write_records(tmp_path / "data.tfrecord", 16, 12, schema)
+    model = write_model(tmp_path, words=TOKENS, num_hidden_layers=1, vocab_size=len(TOKENS))
+    run_script(
+        "run_pretraining", f"--input_file={tmp_path}/data.tfrecord", f"--output_dir={tmp_path}/out",
+        *model, "--do_train", "--do_eval", "--objective=none", "--dynamic_masking",
+        "--max_seq_length=12", "--max_predictions_per_seq=2", "--num_train_steps=2",
+        "--num_warmup_steps=1", "--train_batch_size=4", "--eval_batch_size=5",
+        "--distribution_strategy=one_device",
+    )  # fmt: skip
+    found = read_results(tmp_path / "out/eval_results.txt")
+    assert list(found) == ["global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"]

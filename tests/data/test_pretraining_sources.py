@@ -60,8 +60,6 @@ def test_format_and_field(tmp_path):
          ["J.R.R. Tolkien met Ph.D. Smith of the U.S. Army.", "E.g. this."]),
         ("." * 50_000 + " A", ["." * 50_000, "A"]),  # would take minutes in quadratic time
         ("a\x0cb\x85c\u2028d\r\ne", ["a\x0cb\x85c\u2028d", "e"]),
-        ("a line\nand another", ["a line", "and another"]),
-        ("Wait... what? yes.", ["Wait... what? yes."]),
         ("我喜欢北京。你呢？好！", ["我喜欢北京。", "你呢？", "好！"]),
         ("  \n ", []),
     ],
@@ -70,12 +68,7 @@ def test_sentence_splitting(text, split):
     assert corpus.split_sentences(text) == split
 
 
-def gzipped(text, cut):
-    data = gzip.compress(text)
-    return data[: len(data) - cut] if cut else data[:20] + b"\0\0\0" + data[23:]
-
-
-LONG = b"".join(b"line %d of many\n" % (i * i) for i in range(5000))
+PACKED = gzip.compress(b"".join(b"line %d of many\n" % (i * i) for i in range(5000)))
 
 
 @pytest.mark.parametrize(
@@ -83,12 +76,10 @@ LONG = b"".join(b"line %d of many\n" % (i * i) for i in range(5000))
     [
         ("a.jsonl", b'{"text": "a"}\n{"txt": 1, "id": 2}\n', ", line 2: .*'txt': 1.*'text'"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": \n', ", line 3: .*JSON"),
-        ("a.jsonl", b'{"text": ' + b"1" * 5000 + b"}\n", ", line 1: "),
-        ("a.jsonl", b"[1]\n", r", line 1: .*\[1\]"),
         ("a.jsonl", b'{"text": [1]}\n', r", line 1: .*\[1\].*'text'"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', ", line 2: .*byte 14 is 0xe9"),
-        ("a.txt.gz", gzipped(LONG, 200), ": cannot be read"),
-        ("a.txt.gz", gzipped(LONG, 0), ": cannot be read"),
+        ("a.txt.gz", PACKED[:-200], ": cannot be read"),
+        ("a.txt.gz", PACKED[:20] + b"\0\0\0" + PACKED[23:], ": cannot be read"),
         ("a.txt", None, "cannot be read"),
         ("", None, "cannot be read"),
     ],

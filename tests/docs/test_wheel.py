@@ -59,9 +59,7 @@ def test_contents(root, wheel):
             "[console_scripts]", "bert-tf", "=", "bert_tf.__main__:main"
         ]  # fmt: skip
     library = (path.relative_to(root) for path in (root / "bert_tf").rglob("*"))
-    expected = {
-        path.as_posix() for path in library if path.suffix and path.parent.name != "__pycache__"
-    }
+    expected = {x.as_posix() for x in library if x.suffix and x.parent.name != "__pycache__"}
     assert {name for name in names if name.startswith("bert_tf/")} == expected
     scripts = {pathlib.PurePath(name).name for name in names if ".data/scripts/" in name}
     assert scripts == SCRIPTS
@@ -103,25 +101,3 @@ def test_import_without_tensorflow(root, tmp_path):
     assert done.returncode and done.stderr.splitlines()[-1].startswith(
         "ImportError: bert_tf requires TensorFlow, which is not installed: pip install "
     )
-
-
-@pytest.mark.slow  # the contents of the wheel are checked above
-def test_installed_commands_run(wheel, tmp_path):
-    target = tmp_path / "installed"
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
-               f"--target={target}", str(wheel)]  # fmt: skip
-    run_python(*install)
-    installed = {path.name for path in (target / "bin").iterdir() if path.is_file()}
-    assert installed == SCRIPTS | {"bert-tf"}
-
-    def run(*arguments):
-        return run_python(*arguments, cwd=tmp_path, PYTHONPATH=str(target))
-
-    for script in SCRIPTS:
-        assert "--helpfull" in run(target / "bin" / script, "--help")
-    # Learning a vocabulary reads the tokenizer's character table.
-    (tmp_path / "text.txt").write_text("a fine inn\n" * 9)
-    run(target / "bin" / "bert-tf", "vocab", "learn", "--input_file=text.txt",
-        "--vocab_file=vocab.txt", "--vocab_size=200")  # fmt: skip
-    read = "import bert_tf; bert_tf.FullTokenizer('vocab.txt'); print(bert_tf.__file__)"
-    assert run("-c", read).startswith(str(target))

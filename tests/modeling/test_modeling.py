@@ -24,14 +24,6 @@ def test_equals_the_release():
         np.testing.assert_allclose(value, expected[name], atol=2e-5, rtol=0, err_msg=name)
 
 
-def test_attention_probabilities():
-    batch = features()
-    for probs in BertModel(TINY, with_attention_probs=True)(batch)["attention_probs"]:
-        np.testing.assert_allclose(np.sum(probs, -1), np.ones((3, 2, 8)), atol=1e-6)
-        padded = np.broadcast_to(batch["input_mask"][:, None, None, :] == 0, probs.shape)
-        assert np.array(probs)[padded].max() == 0.0
-
-
 def test_inputs_that_may_be_omitted(tmp_path):
     """By default the mask is 1 and segments are 0, also in `fit` and in users' models."""
     bert, ids = BertModel(TINY), features()["input_ids"]

@@ -14,6 +14,7 @@ from bert_tf.data import records
 from bert_tf.tasks.token_vectors.task import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
 from bert_tf.training.tensorflow_engine import TensorFlowEngine
+from tests.pipelines.conftest import model_outputs
 from tests.pipelines.pipeline_texts import LINES, TOKENS, encode
 from tests.training.training_helpers import mirrored
 
@@ -51,7 +52,7 @@ WEIGHTS = [0.5, 0.25, 1.0, 2.0, 0.75]
 
 
 @pytest.mark.parametrize("is_weighted", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_layer_combinations(deep_model_folder, deep_outputs, is_weighted):
+def test_layer_combinations(deep_model_folder, is_weighted):
     def weighted_sum(layers):
         weights = WEIGHTS[: len(layers)] if is_weighted else [1 / len(layers)] * len(layers)
         return np.einsum("l,lth->th", weights, np.array(layers))
@@ -65,6 +66,7 @@ def test_layer_combinations(deep_model_folder, deep_outputs, is_weighted):
         "weighted_sum_all": lambda layers, _: weighted_sum(layers),
     }
     assert set(expected) == set(LAYER_COMBINATIONS)
+    deep_outputs = model_outputs(deep_model_folder)[:2]
     for name in LAYER_COMBINATIONS:
         weights = None
         if is_weighted:
@@ -72,11 +74,9 @@ def test_layer_combinations(deep_model_folder, deep_outputs, is_weighted):
                 continue
             weights = WEIGHTS[: 4 if "four" in name else 5]
         pipeline = vectors(deep_model_folder, layer_combination=name, layer_weights=weights)
-        for text, outputs in zip(pipeline.predict(LINES[:2]), deep_outputs[:2], strict=True):
+        for text, outputs in zip(pipeline.predict(LINES[:2]), deep_outputs, strict=True):
             assert text.layers == [name]
-            np.testing.assert_allclose(
-                text.values[:, 0], expected[name](*outputs), atol=2e-5, rtol=0
-            )
+            np.testing.assert_allclose(text.values[:, 0], expected[name](*outputs), atol=2e-5)
 
 
 def test_words(model_folder, outputs, caplog):
@@ -136,12 +136,9 @@ def test_attention_equals_transformers(transformers, model_folder, tmp_path):
         ids, segment_ids = encode(tokens)
         inputs = {"input_ids": np.array([ids]), "segment_ids": np.array([segment_ids])}
         probabilities = [x.numpy() for x in attention(inputs)["attention_probs"]]
+        options = {"token_type_ids": torch.tensor([segment_ids]), "output_attentions": True}
         with torch.no_grad():
-            expected = model(
-                torch.tensor([ids]),
-                token_type_ids=torch.tensor([segment_ids]),
-                output_attentions=True,
-            ).attentions
+            expected = model(torch.tensor([ids]), **options).attentions
         expected = [x.numpy() for x in expected]
         np.testing.assert_allclose(probabilities, expected, atol=1e-5, rtol=0)
 

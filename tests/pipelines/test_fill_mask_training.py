@@ -34,7 +34,7 @@ def test_fit(encoder_folder, tmp_path):
 def test_long_texts_are_split(encoder_folder):
     """No token is lost."""
     fill_mask = make(encoder_folder, max_seq_length=8)  # two sequences per text
-    features = fill_mask.features(fill_mask.run_data({"train": TEXTS}, {}), "train")
+    features = fill_mask.features(fill_mask.run_data({"train": TEXTS}), "train")
     ids = records.parse(features.in_memory("reading"), features.schema, features.axes)["input_ids"]
     tokens = [token for row in ids.numpy() for token in row[row > 0][1:-1]]
     pieces = fill_mask.tokenizer.encode_batch(TEXTS)
@@ -44,7 +44,7 @@ def test_long_texts_are_split(encoder_folder):
 def test_a_seed_gives_the_same_masks(encoder_folder):
     fill_mask, runs = make(encoder_folder), []
     for seed in (0, 0, 1):
-        data = fill_mask.run_data({"train": TEXTS}, {"seed": seed})
+        data = fill_mask.run_data({"train": TEXTS}, seed=seed)
         objective, features = fill_mask.objective(data), fill_mask._features(data, "train")
         batches, num_steps, _ = fill_mask._batches(features, objective, FitConfig(batch_size=8))
         batches = batches.take(2 * num_steps).as_numpy_iterator()

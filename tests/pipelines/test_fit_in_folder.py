@@ -92,8 +92,6 @@ def test_callbacks_and_the_best_checkpoint(dropout_folder, tmp_path):
     ("options", "named"),
     [
         ({"steps_per_epoch": 1}, "`steps_per_epoch`"),
-        ({"shuffle": False}, "`shuffle`"),
-        ({"initial_epoch": 1}, "`initial_epoch`"),
         ({"batch_size": 99}, "batch_size=99`"),
         ({"train_batch_size": 8}, "`train_batch_size`.* `batch_size`"),
         ({"output_dir": None, "num_train_epochs": 2}, "`num_train_epochs`.* `epochs`"),
@@ -112,12 +110,3 @@ def test_what_cannot_be_combined(encoder_folder, tmp_path, options, named):
     with pytest.raises(bert_tf.UserError, match=named):
         classifier.fit(TEXTS, LABELS, **{"output_dir": str(tmp_path / "run"), **options})
     assert not (tmp_path / "run").exists()
-
-
-def test_accumulation_requires_a_loss_of_single_examples(dropout_folder, tmp_path):
-    encoder = bert_tf.SentenceEncoder.from_preset(dropout_folder, max_seq_length=8)
-    options = {"output_dir": str(tmp_path / "run"), "gradient_accumulation_steps": 2}
-    with pytest.raises(
-        bert_tf.UserError, match=r"`gradient_accumulation_steps` requires the `loss`"
-    ):
-        encoder.fit((TEXTS, TEXTS), batch_size=4, **options)

@@ -74,14 +74,8 @@ def make_preset(name, folder, tmp_path):
 
 
 def numbers(value):
-    """Yield the numbers in nested lists and dicts with their paths."""
-    if isinstance(value, dict):
-        value = [value[key] for key in sorted(value)]
-    if isinstance(value, list):
-        for x in value:
-            yield from numbers(x)
-    elif isinstance(value, (int, float)):
-        yield float(value)
+    """Return the numbers in nested lists and dicts."""
+    return [x for x in keras.tree.flatten(value) if isinstance(x, (int, float))]
 
 
 @pytest.mark.slow
@@ -97,8 +91,8 @@ def test_jax_gives_the_numbers_of_tensorflow(name, encoder_folder, tmp_path):
     assert found.pop("backend") == "jax" and expected.pop("backend") == "tensorflow"
     paths = found.pop("path"), expected.pop("path")
     row = found.pop("row"), expected.pop("row")
-    np.testing.assert_allclose(list(numbers(found)), list(numbers(expected)), atol=2e-5)
-    answers = [list(numbers(bert_tf.serving.Predictor(path)([row[1]]))) for path in paths]
+    np.testing.assert_allclose(numbers(found), numbers(expected), atol=2e-5)
+    answers = [numbers(bert_tf.serving.Predictor(path)([row[1]])) for path in paths]
     np.testing.assert_allclose(*answers, atol=2e-5)
 
 
@@ -117,7 +111,7 @@ def test_devices_of_jax_make_the_same_steps(name, encoder_folder, tmp_path):
         results.append(json.loads(run_python(*arguments, **environment).splitlines()[-1]))
     # Reported losses count a filled batch as a full batch.
     keys = ["answers", "run"] if name == "TextClassifier" else ["answers", "run", "history"]
-    one, four = (list(numbers({key: x[key] for key in keys})) for x in results)
+    one, four = (numbers({key: x[key] for key in keys}) for x in results)
     np.testing.assert_allclose(four, one, atol=1e-5)
 
 

@@ -9,7 +9,6 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.tasks.sentence_embedding.settings import encoder_settings
-from bert_tf.tokenization.settings import resolve_settings
 from tests.common import QUICK_RUN, WORDS, tiny, write_files
 from tests.pipelines.conftest import write_release_folder
 
@@ -23,15 +22,6 @@ def test_wrong_presets(model_folder, tmp_path):
         pipeline.from_preset(tmp_path, load_weights=False, **given)
         with pytest.raises(bert_tf.UserError, match="`preset`: found none in the folder"):
             pipeline.from_preset(tmp_path, **given)
-    assert checkpoints.resolve(model_folder) == checkpoints.resolve(str(model_folder))
-
-
-def test_files_and_settings(model_folder):
-    model_files = checkpoints.resolve(model_folder)
-    cased = checkpoints.resolve(model_files, do_lower_case=False)
-    assert cased.tokenizer_settings == resolve_settings(do_lower_case=False)
-    assert checkpoints.resolve(model_folder, do_lower_case=False) == cased
-    assert checkpoints.resolve(cased) == cased
 
 
 @pytest.mark.parametrize(
@@ -54,12 +44,6 @@ def test_casing_of_a_published_model(model_folder, tmp_path, caplog, name, do_lo
     settings = {"do_lower_case": not do_lower_case}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     assert checkpoints.resolve(folder).do_lower_case is not do_lower_case
-
-
-def test_unknown_casing_is_reported(model_folder, caplog):
-    tokenizer = checkpoints.resolve(model_folder).tokenizer
-    assert tokenizer.basic_tokenizer.do_lower_case
-    assert f"{model_folder} " in caplog.text and "`do_lower_case=True`" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -91,22 +75,6 @@ def test_settings_of_a_sentence_transformers_folder(tmp_path, caplog, modules, p
     settings = encoder_settings(str(tmp_path), {"layer": -1})
     assert (settings["pooling"], settings["prompt"]) == expected
     assert "similarity_fn_name dot" in caplog.text
-    caplog.set_level("INFO", "bert_tf")
-    assert encoder_settings(str(tmp_path), {"layer": 0, "prompt": ""})["layer"] == 0
-    assert f"`layer=0` overrides the setting: {tmp_path} has -1" in caplog.text
-
-
-def test_folders_that_tensorflow_reads_as_patterns(model_folder, tmp_path):
-    classifier = bert_tf.TextClassifier.from_preset(model_folder, ["x", "y"])
-    folder = tmp_path / "a*"
-    for call in (
-        classifier.save_to_preset,
-        classifier.export,
-        lambda path: classifier.fit(["a"], ["x"], output_dir=path, batch_size=1),
-    ):
-        with pytest.raises(bert_tf.UserError, match=r"(folder|_dir)`: .*a\* contains \*"):
-            call(folder)
-    assert not folder.exists()
 
 
 def test_a_loaded_model_no_longer_needs_its_folder(model_folder, tmp_path, monkeypatch, eagerly):

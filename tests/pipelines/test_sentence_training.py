@@ -126,7 +126,7 @@ def test_scores_are_those_of_scikit_learn():
         search_scores(queries[:1], documents, [[30]])
 
 
-def test_fit_on_pairs(encoder_folder, tmp_path):
+def test_fit_on_pairs(encoder_folder):
     encoder = make(encoder_folder)
     search = functools.partial(encoder.evaluate_search, TEXTS, SHUFFLED, [[i] for i in range(48)])
     before = search()["mrr@10"]
@@ -135,10 +135,6 @@ def test_fit_on_pairs(encoder_folder, tmp_path):
     history = encoder.fit((TEXTS * 4, SHUFFLED * 4), **options).history
     assert history["loss"][-1] < history["loss"][0] and "val_loss" in history
     assert search()["mrr@10"] > before + 0.2
-    encoder.save_to_preset(tmp_path / "saved")
-    loaded = bert_tf.SentenceEncoder.from_preset(str(tmp_path / "saved"))
-    np.testing.assert_allclose(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
-    np.testing.assert_allclose(loaded.predict(TEXTS[0]), encoder.encode(TEXTS)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [None, pytest.param("cosine", marks=pytest.mark.slow)])
@@ -188,10 +184,8 @@ def test_two_devices_make_the_same_steps(encoder_folder):
 @pytest.mark.slow
 def test_an_optimizer_made_outside_fits_the_default_strategy(encoder_folder, monkeypatch):
     """On one device the pipeline uses the strategy in which users create optimizers."""
-    monkeypatch.setattr(
-        "bert_tf.training.strategy.make_strategy",
-        lambda **_: tf.distribute.OneDeviceStrategy("/cpu:0"),
-    )
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    monkeypatch.setattr("bert_tf.training.strategy.make_strategy", lambda **_: strategy)
     encoder = bert_tf.SentenceEncoder.from_preset(str(encoder_folder), max_seq_length=8)
     encoder.compile(bert_tf.optimization.AdamWeightDecay(1e-3))
     history = encoder.fit((TEXTS[:4], SHUFFLED[:4]), batch_size=4, verbose=0)

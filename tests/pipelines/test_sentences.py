@@ -132,25 +132,6 @@ def test_layers(model_folder, outputs, tmp_path):
         encoder.encode(lines, prompt="b")
 
 
-@pytest.mark.slow
-def test_reranking_from_the_command_line(run_script, model_folder, tmp_path, capsys):
-    classifier = bert_tf.TextClassifier.from_preset(
-        str(model_folder), labels=["no", "yes"], max_seq_length=12
-    )
-    classifier.save_to_preset(tmp_path / "relevance")
-    (tmp_path / "lines.txt").write_text("a b\nc d\ne f\n")
-    run_script(
-        "bert-tf embed", f"--init_checkpoint={model_folder}", f"--input_file={tmp_path}/lines.txt",
-        "--query=a c", f"--rerank_model={tmp_path}/relevance", "--num_nearest=2",
-        "--max_seq_length=12", "--num_candidates=3",
-    )  # fmt: skip
-    lines = capsys.readouterr().out.splitlines()
-    rows = [line.split(maxsplit=2) for line in lines if line.startswith("  ")]
-    pairs = [("a c", x) for x in ("a b", "c d", "e f")]
-    scores = sorted((x["probabilities"]["yes"] for x in classifier.predict(pairs)), reverse=True)
-    assert [row[0] for row in rows] == [f"{x:.3f}" for x in scores[:2]]
-
-
 def test_nearest_neighbors():
     rng = np.random.default_rng(0)
     queries = (vectors := rng.normal(size=(3000, 8)))[:100]

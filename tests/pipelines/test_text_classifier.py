@@ -88,7 +88,6 @@ def test_forms_of_answers(trained, encoder_folder):
         "threshold": lambda: classifier.predict(TEXTS, threshold=0.3),
         "threshold=50": lambda: several.predict(TEXTS, threshold=50),
         "top_k=0": lambda: classifier.predict(TEXTS, top_k=0),
-        "top_k=-1": lambda: scorer.rank("a", TEXTS, top_k=-1),
         "top_k": lambda: scorer.predict(TEXTS, top_k=1),
         "documents": lambda: scorer.rank("a", "b c"),
         "label": lambda: classifier.rank("a", TEXTS),

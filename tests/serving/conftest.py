@@ -1,7 +1,6 @@
 """Exported models for the serving tests."""
 
 import functools
-import os
 
 import numpy as np
 import pytest
@@ -50,15 +49,3 @@ def exported(vocab_file, tmp_path_factory):
         return serving.Predictor(serving.export(servable, str(tmp_path_factory.mktemp(task))))
 
     return export
-
-
-@pytest.fixture(scope="session")
-def predictor(exported):
-    """The `Predictor` of a classifier with the inputs `text` and `numbers`."""
-    return exported("classification")
-
-
-@pytest.fixture(scope="session")
-def classifier(predictor):
-    """The folder with the versions of that model."""
-    return os.path.dirname(predictor.path)

@@ -18,11 +18,31 @@ from tests.common import TINY
 
 LENGTH = TINY.max_position_embeddings
 
-TASKS = ["encoder", "sentence_embedding", "fill_mask", "classification", "multi_label",
-         "regression", "question_answering", "token_classification", "multiple_choice"]  # fmt: skip
-
 # The classifier has two numeric features in addition to its text.
 NUMBERS = (NumericFeature("x", 1.0, 2.0), NumericFeature("y", 0.0, 1.0))
+
+TEXT = {"num_texts": 1}
+
+# The class of each task's configuration, and its options.
+CONFIGS = {
+    "encoder": (TokenVectorsConfig, {}),
+    "sentence_embedding": (
+        SentenceEmbeddingConfig, {"pooling": "mean", "layer": -2, "normalize": False}
+    ),
+    "fill_mask": (FillMaskConfig, {"num_best": 3}),
+    "classification": (
+        ClassificationConfig, {**TEXT, "labels": ("no", "yes"), "numeric_features": NUMBERS}
+    ),
+    "multi_label": (
+        ClassificationConfig, {**TEXT, "labels": ("x", "y", "z"), "task_type": "multi_label"}
+    ),
+    "regression": (ClassificationConfig, {**TEXT, "task_type": "regression"}),
+    "question_answering": (QuestionAnsweringConfig, {"doc_stride": 3, "max_query_length": 4}),
+    "token_classification": (
+        TokenClassificationConfig, {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2")}
+    ),
+    "multiple_choice": (MultipleChoiceConfig, {}),
+}  # fmt: skip
 
 TEXTS = ["a b", "c", "", "a b c d e f g h i j a b c d e f", "\ud55c a\u0301", "ab abc"]
 
@@ -35,34 +55,10 @@ def randomized(model, seed=1):
     return model
 
 
-def task_config(task, vocab_file, **changes):
-    """Return the `TaskConfig` of a task in `TASKS`."""
-    common = {
-        "bert_config": TINY, "vocab_file": vocab_file, "do_lower_case": True,
-        "max_seq_length": LENGTH,
-    }  # fmt: skip
-    if task == "question_answering":
-        values = {"doc_stride": 3, "max_query_length": 4, **changes}
-        return QuestionAnsweringConfig(**common, **values)
-    if task == "token_classification":
-        values = {"tags": Tags(("O", "B-X", "I-X"), "iob2", "iob2"), **changes}
-        return TokenClassificationConfig(**common, **values)
-    if task == "multiple_choice":
-        return MultipleChoiceConfig(**common, **changes)
-    if task == "sentence_embedding":
-        return SentenceEmbeddingConfig(**common, pooling="mean", layer=-2, normalize=False)
-    if task == "encoder":
-        return TokenVectorsConfig(**common)
-    if task == "fill_mask":
-        return FillMaskConfig(**common, num_best=3)
-    values = {
-        "classification": {"labels": ("no", "yes"), "numeric_features": NUMBERS},
-        "multi_label": {"labels": ("x", "y", "z")},
-        "regression": {},
-    }[task]
-    return ClassificationConfig(
-        **common, **{"task_type": task, "num_texts": 1, **values, **changes}
-    )
+def task_config(task, vocab_file):
+    """Return the `TaskConfig` of a task in `CONFIGS`."""
+    config_class, options = CONFIGS[task]
+    return config_class(TINY, vocab_file, do_lower_case=True, max_seq_length=LENGTH, **options)
 
 
 @functools.cache

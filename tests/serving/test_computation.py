@@ -52,9 +52,8 @@ def test_half_precision_is_that_of_keras(max_constant_bytes, vocab_file, monkeyp
         assert model.compute_dtype == compute_type and model.variable_dtype == weight_type
         pooled = call(inputs)["pooled_output"]
         assert pooled.dtype == compute_type
-        np.testing.assert_allclose(
-            tf.cast(pooled, tf.float32), tf.cast(expected, tf.float32), atol=0.05
-        )
+        values = (tf.cast(x, tf.float32) for x in (pooled, expected))
+        np.testing.assert_allclose(*values, atol=0.05)
     assert mixed.variable_dtype == "float32"
 
 

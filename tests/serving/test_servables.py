@@ -21,7 +21,7 @@ from bert_tf.tasks.token_vectors.task import encoder_servable
 from tests.common import tiny
 from tests.serving import serving_models
 from tests.serving.conftest import BUCKETS, assert_alike
-from tests.serving.serving_models import LENGTH, TASKS, TEXTS, make_servable, padded_ids, rows_of
+from tests.serving.serving_models import CONFIGS, LENGTH, TEXTS, make_servable, padded_ids, rows_of
 
 # With test_predict.py, these tasks cover all code.
 SENTENCES = ("classification", "token_classification")
@@ -30,9 +30,9 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
            b"[CLS] [SEP] [MASK]", "a\u0301\u200b\ufeff b".encode()]  # fmt: skip
 
 
-def each(*quick, of=TASKS):
+def each(*quick):
     """Parametrize a test by task; the default suite has those of `quick`."""
-    marks = {task: () if task in quick else pytest.mark.slow for task in of}
+    marks = {task: () if task in quick else pytest.mark.slow for task in CONFIGS}
     return pytest.mark.parametrize("task", [pytest.param(x, marks=y) for x, y in marks.items()])
 
 
@@ -207,37 +207,28 @@ def test_a_text_graph_has_two_operations_of_tensorflow_text(task, exported):
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def quantized(vocab_file, tmp_path_factory):
-    """A function from a weight type to (bytes of the variables, outputs for some ids)."""
+@pytest.mark.parametrize(
+    ("weights", "share", "tolerance"),
+    [pytest.param("bfloat16", 0.55, 0.02, marks=pytest.mark.slow), ("int8", 0.35, 0.1)],
+)
+def test_smaller_weights(weights, share, tolerance, vocab_file, tmp_path):
     keras.utils.set_random_seed(0)
     model = bert_tf.BertModel(tiny(hidden_size=64, intermediate_size=256))
     config = serving_models.task_config("encoder", vocab_file)
     ids = tf.constant([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
     inputs = {"input_ids": ids, "input_mask": tf.sign(ids), "segment_ids": tf.zeros_like(ids)}
-
-    def export(weights):
-        serving_config = configs.ServingConfig(inputs="ids", weights=weights, warm_up=False)
+    sizes, outputs = [], []
+    for kind in ("float32", weights):
+        serving_config = configs.ServingConfig(inputs="ids", weights=kind, warm_up=False)
         servable = encoder_servable(model, config, serving_config)
-        folder = serving.export(servable, str(tmp_path_factory.mktemp(weights)))
-        size = os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001")
+        folder = serving.export(servable, str(tmp_path / kind))
+        sizes.append(os.path.getsize(f"{folder}/variables/variables.data-00000-of-00001"))
         serve = tf.saved_model.load(folder).signatures["serving_default"]
-        return size, serve(**inputs)["sequence_output"].numpy()
-
-    size, outputs = export("float32")
+        outputs.append(serve(**inputs)["sequence_output"])
     # Each weight is stored once, plus the names.
-    assert size < 4 * model.count_params() + 100_000
-    return lambda weights: (*export(weights), size, outputs)
-
-
-@pytest.mark.parametrize(
-    ("weights", "share", "tolerance"),
-    [pytest.param("bfloat16", 0.55, 0.02, marks=pytest.mark.slow), ("int8", 0.35, 0.1)],
-)
-def test_smaller_weights(weights, share, tolerance, quantized):
-    size, outputs, full_size, expected = quantized(weights)
-    assert size < share * full_size
-    assert 1e-4 < np.abs(outputs - expected).max() < tolerance
+    assert sizes[0] < 4 * model.count_params() + 100_000
+    assert sizes[1] < share * sizes[0]
+    assert 1e-4 < np.abs(outputs[1] - outputs[0]).max() < tolerance
 
 
 @pytest.mark.parametrize("weight_type", ["int8", "bfloat16"])

@@ -1,7 +1,5 @@
 """Classification tasks and batches for several test modules."""
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.data import records
@@ -49,24 +47,3 @@ def first_batch(features, length_multiple=None):
     schema, lengths, _ = features.record_format(small_config()).values()
     batch = records.parse(serialized, schema, lengths)
     return records.trim(batch, schema, length_multiple) if length_multiple else batch
-
-
-def make_objective_and_batch(task_type, num_labels):
-    """Return an objective of `OBJECTIVES` and a batch of four examples with labels."""
-    rng = np.random.default_rng(0)
-    labels = {
-        "classification": rng.integers(0, num_labels, 4).astype("int32"),
-        "regression": rng.normal(size=4).astype("float32"),
-        "multi_label": rng.integers(0, 2, (4, num_labels)).astype("float32"),
-    }
-    batch = {
-        "input_ids": rng.integers(0, 30, (4, 6)).astype("int32"),
-        "input_mask": np.ones((4, 6), "int32"),
-        "segment_ids": np.zeros((4, 6), "int32"),
-    }
-    keras.utils.set_random_seed(1)
-    objective = OBJECTIVES[task_type](BertClassifier(small_config(), num_labels))
-    for weights in objective.model.trainable_variables[-2:]:
-        weights.assign(rng.normal(size=weights.shape))  # makes the answers differ
-    batch[objective.label_name] = labels[task_type]
-    return objective, {name: tf.constant(value) for name, value in batch.items()}

@@ -14,9 +14,10 @@ from bert_tf.data import features as features_module
 from bert_tf.io import files, processes
 from bert_tf.tasks.classification.examples import Example, make_features
 from bert_tf.tasks.classification.options import ClassificationConfig
-from tests.common import QUICK_RUN, TINY, WORDS, write_model, write_vocab
+from tests.common import TINY, WORDS, write_vocab
 from tests.squad_helpers import letters
-from tests.tasks.task_helpers import first_batch, small_config
+from tests.tasks.conftest import make_run
+from tests.tasks.task_helpers import SMALL, first_batch
 
 A, B = (Example("", text, None, label) for text, label in (("a b", "x"), ("c", "y")))
 
@@ -39,7 +40,6 @@ def cache(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"max_seq_length": 7}, "max_seq_length changed"),
         ({"max_seq_length": 7, "labels": ("y", "x")}, "max_seq_length, labels changed"),
         ({"examples": (A, B, A)}, "data, examples changed"),
         ({"examples": (A, dataclasses.replace(B, label="x"))}, "data changed"),
@@ -163,14 +163,13 @@ def test_a_class_makes_the_records_of_the_script(
     pipeline_class, command, file, text = RUNS[name]
     path = tmp_path / file
     path.write_text(text) if text else letters(path, has_negative=True)
-    script, *flags = f"{command} --do_train --train_file={path} --output_dir={tmp_path}/out".split()
-    run_script(script, *flags, *QUICK_RUN, *write_model(tmp_path))
+    script, *flags = command.split()
+    make_run(run_script, script, tmp_path)("--do_train", f"--train_file={path}", *flags)
     (run,) = experiments
     pipeline = pipeline_class(types.SimpleNamespace(), run.data.config)
     columns = [columns_of(path), *[None] * (len(pipeline.arguments) - 1)]
-    data = pipeline.run_data(
-        {"train": pipeline.make_examples(columns, pipeline.arguments, "train")}, {}
-    )
+    examples = {"train": pipeline.make_examples(columns, pipeline.arguments, "train")}
+    data = pipeline.run_data(examples)
 
     def features(limit=10**9):
         monkeypatch.setattr(features_module, "_MIN_FOR_PROCESSES", limit)
@@ -199,12 +198,9 @@ SOFT = [[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]
 def test_labels_may_be_distributions(run_script, experiments, eagerly, tmp_path):
     """Files and lists have the same records; the loss is the softmax cross entropy."""
     (tmp_path / "data.csv").write_text("text,y,x\na,0.75,0.25\nb c,0,1\nd,.5,.5\n")
-    model = write_model(tmp_path, small_config(initializer_range=0.5))
-    run_script(
-        "run_classifier", "--task_name=csv", f"--train_file={tmp_path}/data.csv",
-        "--label_column=x,y",
-        f"--output_dir={tmp_path}/out", *model, "--do_train", *QUICK_RUN,
-    )  # fmt: skip
+    model = {**SMALL, "initializer_range": 0.5}
+    run = make_run(run_script, "run_classifier", tmp_path, **model)
+    run("--do_train", f"--train_file={tmp_path}/data.csv", "--label_column=x,y")
     (run,) = experiments
     batch = first_batch(run.task.features(run.data, "train"))
     np.testing.assert_array_equal(batch["label_values"], SOFT)

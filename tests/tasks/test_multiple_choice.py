@@ -1,6 +1,5 @@
 """Multiple choice: reading, a run from files to a SavedModel, equality with transformers."""
 
-import csv
 import random
 
 import numpy as np
@@ -12,30 +11,28 @@ from bert_tf.data.tables import open_table
 from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceData
 from bert_tf.tasks.multiple_choice.task import examples_of_table
-from tests.common import features, read_results, read_table, write_files
+from tests.common import features, read_table, write_files
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test
 from tests.tasks.task_helpers import SMALL, small_config
 
-HEADER = [
-    "", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source",
-    "ending0", "ending1", "ending2", "ending3", "label",
-]  # fmt: skip
+HEADER = (
+    ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
+)
 
 
 def write_swag(path, count, seed, with_label=True):
     """Write a file in SWAG's format, where the right ending has an "e"; return the labels."""
     rng = random.Random(seed)
-    with open(path, "w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER if with_label else HEADER[:-1])
-        labels = []
-        for i in range(count):
-            endings = [" ".join(rng.choices("abcd", k=rng.randint(1, 3))) for _ in range(4)]
-            labels.append(rng.randrange(4))
-            endings[labels[-1]] += " e"
-            row = [i, f"v{i}", i, "f, g", "f", "g", "gold", *endings]
-            writer.writerow([*row, labels[-1]] if with_label else row)
+    labels = [rng.randrange(4) for _ in range(count)]
+    lines = [HEADER]
+    for i, label in enumerate(labels):
+        endings = [" ".join(rng.choices("abcd", k=rng.randint(1, 3))) for _ in range(4)]
+        endings[label] += " e"
+        lines.append(f'{i},v{i},{i},"f, g",f,g,gold,{",".join(endings)},{label}')
+    if not with_label:
+        lines = [line.rpartition(",")[0] for line in lines]
+    path.write_text("\n".join(lines), encoding="utf-8-sig")
     return labels
 
 
@@ -51,7 +48,7 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
     out = tmp_path / "out"
     train = ["--num_train_epochs=12", "--learning_rate=5e-3", "--train_batch_size=16",
              "--max_seq_length=14", "--do_lower_case=false"]  # fmt: skip
-    examples, _ = examples_of_table(open_table(f"{tmp_path}/test.csv"), MultipleChoiceData(), False)
+    examples = examples_of_table(open_table(f"{tmp_path}/test.csv"), MultipleChoiceData(), False)
     log, _, _ = run_task_test(
         make_run(run_script, "run_multiple_choice", tmp_path, **MODEL), run_script, tmp_path,
         [f"--data_dir={tmp_path}"], train,
@@ -61,18 +58,16 @@ def test_from_files_to_a_saved_model(run_script, tmp_path):
         output="probabilities",
     )  # fmt: skip
     assert "startphrase; endings ending0, ending1, ending2, ending3" in log
-    assert read_results(out / "eval_results.txt")["global_step"] == "48"
     header, *rows = read_table(out / "test_predictions.tsv")
     assert header == ["id", "prediction", "ending0", "ending1", "ending2", "ending3"]
     assert [row[0] for row in rows] == [str(i) for i in range(6)]
     assert sum(row[1] == str(label) for row, label in zip(rows, labels, strict=True)) >= 5
 
 
-@pytest.mark.parametrize("bias", [pytest.param(0.0, marks=pytest.mark.slow), 3.0])
-def test_equals_transformers(transformers, tmp_path, bias):
+def test_equals_transformers(transformers, tmp_path):
     """The bias in transformers' head adds the same value to all choices of an example."""
-    model = bert_tf.BertMultipleChoice(small_config(initializer_range=0.5))
-    tensors = {name: v.numpy() for name, v in checkpoints.weights(model).items()}
+    bias, model = 3.0, bert_tf.BertMultipleChoice(small_config(initializer_range=0.5))
+    tensors = checkpoints.tensors(model)
     folder = str(tmp_path / "model")
     written = checkpoints.write_hugging_face(folder, tensors, model.config)
     assert written == "BertForMultipleChoice"
@@ -93,13 +88,14 @@ def test_any_columns_in_any_number(tmp_path):
         context_columns=("q", "p"), ending_columns=("yes", "no"), label_column="key",
         id_column="name",
     )  # fmt: skip
-    (example,), endings = examples_of_table(open_table(str(path)), config)
-    assert endings == ("yes", "no")
+    (example,) = examples_of_table(open_table(str(path)), config)
+    assert example.names == ("yes", "no")
     assert (example.context, example.endings) == ('"a b', ("c", "d"))
     assert (example.label, example.id, example.where) == (1, "x", f"{path}, line 2")
     (tmp_path / "a.jsonl").write_text('{"context": "a", "endings": ["b", "c"]}\n')
-    _, endings = examples_of_table(open_table(f"{tmp_path}/a.jsonl"), MultipleChoiceData(), False)
-    assert endings == ("endings[0]", "endings[1]")
+    path = tmp_path / "a.jsonl"
+    (example,) = examples_of_table(open_table(str(path)), MultipleChoiceData(), False)
+    assert example.names == ("endings[0]", "endings[1]")
 
 
 ROWS = "context,ending1,ending0,ending2,label\n"
@@ -114,9 +110,7 @@ ROWS = "context,ending1,ending0,ending2,label\n"
         (ROWS + "a,b,c,d\n", "line 2: .* 4 .* 5"),
         (ROWS, r"bad\.csv"),
         ("context,ending0,label\n", "line 1: .*ending0.*`ending_columns`"),
-        ("context,ending2,ending1,label\n", "line 1: .*ending1, ending2.*`ending_columns`"),
         ("context,ending0,ending2,label\n", "line 1: .*ending0, ending2.*`ending_columns`"),
-        ("text,ending0,ending1,label\n", "line 1: .*`context_columns`"),
         ("context,ending0,ending1\n", "line 1: .*`label_column`"),
         ("context,ending0,ending1,label,label\n", "line 1: .*label"),
     ],
@@ -130,7 +124,7 @@ def test_errors_name_the_line_and_the_column(tmp_path, text, named):
 def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
     write_files(tmp_path, some__csv=ROWS + "a,b,c,d,9\na,b,c,d,2\na,b,,d,0\n")
     config = MultipleChoiceData(skip_bad_rows=True)
-    (example,), endings = examples_of_table(open_table(str(tmp_path / "some.csv")), config)
-    assert endings == ("ending0", "ending1", "ending2")
+    (example,) = examples_of_table(open_table(str(tmp_path / "some.csv")), config)
+    assert example.names == ("ending0", "ending1", "ending2")
     assert (example.endings, example.label, example.id) == (("c", "b", "d"), 2, "1")
     assert "bad rows skipped: 2, the first: " in caplog.text

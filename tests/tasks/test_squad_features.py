@@ -1,18 +1,27 @@
-"""Windows of questions and contexts, their records and answers equal the release's, in parallel."""
+"""SQuAD: questions of files, windows and answers equal the release's, tokens of answers."""
 
 import functools
+import gzip
 import hashlib
+import itertools
 import json
 
+import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf.data import records
-from bert_tf.tasks.question_answering import decoding, features
+from bert_tf.tasks.question_answering import alignment, decoding, features
 from bert_tf.tasks.question_answering import examples as reading
+from bert_tf.tasks.question_answering.examples import (
+    Answer,
+    JsonSource,
+    TfdsQuestions,
+    validate_and_count,
+)
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
-from tests.common import read_results, write_model, write_vocab
-from tests.squad_helpers import letters, record_values, window_logits
+from tests.common import WORDS, read_results, write_model, write_tfds, write_vocab
+from tests.squad_helpers import dataset, letters, record_values, window_logits
 from tests.training.training_helpers import log, start_python, worker_environments
 
 
@@ -146,3 +155,214 @@ def test_two_workers_answer_as_one(root, tmp_path, monkeypatch):
     for name in ("train.tf_record", "eval.tf_record"):
         assert (two / name).read_bytes() == (one / name).read_bytes()
     assert "writing" not in log(tmp_path / "worker1"), "only the chief writes"
+
+
+# Questions of SQuAD JSON files, of rows, and of tensorflow-datasets.
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("[]", "empty"),
+        ('{"version": 1}', "line 1: context is missing"),
+        ('{"data": {}}', "data is {}"),
+        ('{"data": [{"a": 1},\n{"a" 2}', "line 2, character 6"),
+        ('{"data": []}\n{', "line 2, character 1"),
+        ('{"data": [\n["ab', "line 2, character 2.*truncated"),
+        (b'{"data": ["caf\xe9"]}', "byte 14"),
+        ('{"data": [{"paragraphs": [{"context": "", "qas": [{}]}]}]}', r"qas\[0\]: id is missing"),
+    ],
+)
+def test_invalid_json_is_located(tmp_path, text, where):
+    path = tmp_path / "data.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(bert_tf.UserError, match=rf"data\.json.*{where}"):
+        list(JsonSource(str(path), "x").paragraphs())
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start"), [("a", "a", 4), ("a b", " ", 1), ("", "a", 0)]
+)
+def test_data_without_valid_questions(tmp_path, context, text, start):
+    answers = [{"text": text, "answer_start": start}]
+    qas = [{"id": "1", "question": "a", "answers": answers}]
+    path = dataset(tmp_path / "data.json", [(context, qas)])
+    with pytest.raises(bert_tf.UserError, match=f"{path}: no valid questions"):
+        validate_and_count(JsonSource(str(path), "x"), "train")
+
+
+def rows_of(path):
+    """Return the questions of a file as rows of the `datasets` library."""
+    for article in read(path)["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                answers = question["answers"]
+                lists = {name: [x[name] for x in answers] for name in ("text", "answer_start")}
+                row = {"title": "x", "context": paragraph["context"], **question, "answers": lists}
+                row.pop("is_impossible", None)
+                yield row
+
+
+@pytest.mark.parametrize("has_negative", [False, True])
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.jsonl.gz", "rows.data"])
+def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
+    original, path = letters(tmp_path / "original.json", has_negative), tmp_path / name
+    rows = list(rows_of(original))
+    text = json.dumps(rows) if name == "rows.json" else "\n".join(map(json.dumps, rows))
+    if name == "rows.data":  # recognized by its content
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    sources = [JsonSource(str(x), "train_file") for x in (path, original)]
+    paragraphs, expected = (list(source.paragraphs()) for source in sources)
+    assert questions(sources[0]) == questions(sources[1])
+    assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
+    summaries = [validate_and_count(source, "train", has_negative) for source in sources]
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"id": None}, "id is missing"),
+        ({"answers": {"text": ["a"]}}, r"\(id 0d\)\.answers: answer_start is missing"),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "answer_start"),
+        ({"answers": ["b", 0.5]}, "answer_start is 0.5"),
+    ],
+)
+def test_invalid_rows_are_located(tmp_path, changes, named):
+    rows = list(rows_of(letters(tmp_path / "original.json")))
+    rows[1] = {**rows[1], **changes}
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
+        list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
+
+
+def test_texts_are_located_by_whole_words():
+    for context, answers, expected in (
+        ("The inn stands in Bonn.", "in", [("in", 15)]),
+        (
+            "1905, 5.5 or 5",
+            ["5", "05", "or  5", "x"],
+            [("5", 6), ("05", 2), ("or 5", 10), ("x", 14)],
+        ),
+        ("ba a a", ("a a", "b"), [("a a", 3), ("b", 0)]),
+        ("他在北京在，在", "在", [("在", 1)]),
+    ):
+        row = {"id": 1, "question": "?", "context": context, "answers": answers}
+        question = reading.question_of_row("`answers`", row)[1]
+        assert question.id == "1" and list(question.answers) == expected
+
+
+ANSWER = reading.Answer("a", 0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_impossible", "purpose", "error"),
+    [
+        (None, False, "train", "'answers'"),
+        ((ANSWER, ANSWER), False, "train", "found 2 answers"),
+        ((), False, "eval", "'answers'.*`version_2_with_negative`"),
+        ((ANSWER,), True, "eval", "`version_2_with_negative`"),
+    ],
+)
+def test_answers_that_a_purpose_needs(answers, is_impossible, purpose, error):
+    question = reading.Question("f.json: qas[0]", "1", "x", answers, is_impossible)
+    with pytest.raises(bert_tf.UserError, match=rf"f\.json: qas\[0\]: .*{error}"):
+        reading.check_answers(question, purpose, False)
+    unanswerable = question._replace(answers=None, is_impossible=True)
+    reading.check_answers(unanswerable, "train", True)
+    reading.check_answers(unanswerable._replace(answers=()), "eval", True)
+
+
+def questions(source):
+    return {
+        (paragraph.context, *question[1:])
+        for paragraph in source.paragraphs()
+        for question in paragraph.questions
+    }
+
+
+def test_tfds_questions_are_those_of_the_file(tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    file, text = JsonSource(str(letters(tmp_path / "v2.json", True)), "x"), tfds.features.Text()
+    answers = tfds.features.Sequence({"text": text, "answer_start": np.int32})
+    features = {"id": np.str_, "title": text, "context": text, "question": text,
+                "answers": answers, "is_impossible": np.bool_}  # fmt: skip
+    rows = [
+        (x.id, "", paragraph.context, x.text,
+         [{"text": text, "answer_start": start} for text, start in x.answers], x.is_impossible)
+        for paragraph in file.paragraphs()
+        for x in paragraph.questions
+    ]  # fmt: skip
+    splits = {"train": rows, "validation": rows[:3]}
+    write_tfds(tmp_path, "squad/v2.0", features, splits, version="3.0.0")
+    source = TfdsQuestions("squad/v2.0", "train", str(tmp_path))
+    assert questions(source) == questions(file)
+    # Consecutive questions share a paragraph.
+    paragraphs = list(source.paragraphs())
+    assert all(a.context != b.context for a, b in itertools.pairwise(paragraphs))
+    assert sum(len(paragraph.questions) for paragraph in paragraphs) == len(rows)
+    assert validate_and_count(source, "train", True).questions == len(rows)
+    with pytest.raises(bert_tf.UserError, match=r"squad/v2.0, train, example \d+ \(id \de\)"):
+        validate_and_count(source, "train")
+    source = TfdsQuestions("squad/v2.0", "dev", str(tmp_path), "validation[:2]")
+    assert len(questions(source)) == 2 and source.name == "squad/v2.0, validation[:2]"
+    write_tfds(tmp_path, "other", {"context": text}, {"train": [("a",)]})
+    with pytest.raises(bert_tf.UserError, match="other, train, example 0: id is missing"):
+        list(TfdsQuestions("other", "train", str(tmp_path)).paragraphs())
+
+
+# Alignment of answers and tokens, by words as in the release and by characters.
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    hangul = ["\u1112", "##\u1161", "##\u11ab"]
+    words = [*WORDS, *"([.,:-)]", "##d", "##e", *hangul]
+    return bert_tf.FullTokenizer(str(write_vocab(tmp_path, words)))
+
+
+@pytest.mark.parametrize(
+    ("context", "first", "last", "by_words", "by_characters"),
+    [
+        # Both alignments find the answer within the words.
+        ("a (B-C), d", 2, 4, "B-C", "B-C"),
+        ("A\u00c9 b", 0, 1, "A\u00c9", "A\u00c9"),  # a composed accented character
+        # The release joins words with one space.
+        ("a  b\tc", 0, 2, "a b c", "a  b\tc"),
+        ("a\u00a0b c", 0, 1, "a\u00a0b", "a\u00a0b"),
+        # The tokenizer removes or splits these characters.
+        ("(a\u200bb)", 1, 2, "(a\u200bb)", "a\u200bb"),
+        ("(\ud55c) a", 1, 3, "(\ud55c)", "\ud55c"),
+        ("(e\u0301) a", 1, 1, "(e\u0301)", "e\u0301"),
+        # A token outside the vocabulary.
+        ("a-x b", 0, 2, "a-x", "a-x"),
+        # The first occurrence of the text rather than the token's.
+        ("a.da", 3, 3, "a", "a"),
+    ],
+)
+def test_text_of_tokens(tokenizer, context, first, last, by_words, by_characters):
+    context = alignment.Context(context, tokenizer)
+    assert context.token_text(first, last, by_offsets=False)[0] == by_words
+    assert context.token_text(first, last, by_offsets=True) == (by_characters, None)
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "by_words", "by_characters"),
+    [
+        ("a (B-C), d", Answer("B-C", 3), (2, 4), (2, 4)),
+        ("a ab", Answer("b", 3), (1, 2), (2, 2)),  # "##b" is not the token "b"
+        ("a.a", Answer("a", 2), (0, 0), (2, 2)),  # the first equal token
+        ("a b", Answer("c", 0), None, None),
+        ("a b", Answer("b", -1), None, None),
+        ("a  b", Answer("a  b", 0), (0, 1), (0, 1)),
+        ("a  b", Answer("a b", 0), None, None),
+        ("a\u00a0b", Answer("a\u00a0b", 0), None, (0, 1)),
+    ],
+)
+def test_tokens_of_an_answer(tokenizer, context, answer, by_words, by_characters):
+    context = alignment.Context(context, tokenizer)
+    assert context.find_answer_tokens(answer, by_offsets=False) == by_words
+    assert context.find_answer_tokens(answer, by_offsets=True) == by_characters

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from bert_tf import tokenization
+from tests import common
 from tests.tokenization import hard_strings
 
 
@@ -75,11 +76,11 @@ def script_vocab(seed, tmp_path_factory):
     for lower in (True, False):
         rng = random.Random(f"{seed} {lower}")
         pieces |= dict.fromkeys(hard_strings.vocabulary(lower, rng))
-    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-    return hard_strings.write_vocabulary(path, [*pieces, "twice"])
+    folder = tmp_path_factory.mktemp("vocab")
+    return str(common.write_vocab(folder, [*pieces, "twice"]))
 
 
 @pytest.fixture
 def write_vocab(tmp_path):
     """A function that writes a list of pieces as a vocabulary and returns its path."""
-    return lambda pieces: hard_strings.write_vocabulary(tmp_path / "vocab.txt", pieces)
+    return lambda pieces: str(common.write_vocab(tmp_path, pieces))

@@ -102,12 +102,6 @@ def vocabulary(do_lower_case, rng):
     return [*pieces, "twice"]
 
 
-def write_vocabulary(path, pieces):
-    """Write a vocabulary file; return its path as a str."""
-    path.write_bytes("\n".join(pieces).encode() + b"\n")
-    return str(path)
-
-
 def digest(encode_batch, pieces, context):
     """Return the sha256 of the tokens of every code point in a context, one line each.
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_tf.data import records
-from tests.data.record_helpers import writing
+from tests.data.record_helpers import write_examples
 from tests.training.training_helpers import Batches, run
 
 
@@ -19,11 +19,9 @@ def record_paths(tmp_path_factory):
     """Three files of pre-training records with different sizes."""
     folder = tmp_path_factory.mktemp("records")
     paths = [str(folder / f"{i}.tfrecord") for i in range(3)]
-    with writing(paths, records.PRETRAINING) as write:
-        for step in range(11):
-            batch = Batches().make(step)
-            for row in range(4):
-                write({name: value[row] for name, value in batch.items()})
+    batches = map(Batches().make, range(11))
+    rows = [{name: x[i] for name, x in batch.items()} for batch in batches for i in range(4)]
+    write_examples(paths, records.PRETRAINING, rows)
     return paths
 
 

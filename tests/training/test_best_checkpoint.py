@@ -11,15 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints, configs, training
 from bert_tf.training.pretraining import PretrainingObjective
-from tests.training.training_helpers import (
-    Batches,
-    SomeBatches,
-    assert_same,
-    config,
-    make_adam,
-    one_device,
-    tensors,
-)
+from tests.training import training_helpers as helpers
 
 
 class ScriptedObjective(PretrainingObjective):
@@ -39,13 +31,13 @@ def run_scripted(output_dir, script, steps, start=0, **options):
     keras.utils.set_random_seed(7)
 
     def make_objective():
-        objective = ScriptedObjective(config(0.1))
+        objective = ScriptedObjective(helpers.config(0.1))
         objective.script, objective.num_evaluations = script, start
         return objective
 
-    loop = training.Loop(make_objective, training.Engine(one_device()), str(output_dir))
+    loop = training.Loop(make_objective, training.Engine(helpers.one_device()), str(output_dir))
     train = configs.TrainConfig(eval_steps=2, **options)
-    loop.train(Batches(), make_adam(loop), steps, train, SomeBatches())
+    loop.train(helpers.Batches(), helpers.make_adam(loop), steps, train, helpers.SomeBatches())
     return loop
 
 
@@ -67,7 +59,7 @@ def scripted(tmp_path_factory):
 
 def test_best_checkpoint_is_kept(scripted):
     expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
-    expected["data"] = SomeBatches.identity
+    expected["data"] = helpers.SomeBatches.identity
     assert read_record(scripted) == expected
     assert sorted(os.listdir(scripted / "best")) == [  # the folder of the run has no config either
         "best.json",
@@ -76,13 +68,11 @@ def test_best_checkpoint_is_kept(scripted):
         "model.ckpt-4.index",
     ]
     at_4 = checkpoints.ReleaseCheckpoint(str(scripted / "model.ckpt-4"))
-    best = tensors(scripted / "best")
+    best = helpers.tensors(scripted / "best")
     assert not any("adam" in name for name in best), "only weights are kept"
     for name, value in best.items():
         np.testing.assert_array_equal(value, at_4.tensor(name))
-    loop = training.Loop(
-        lambda: ScriptedObjective(config(0.1)), training.Engine(one_device()), str(scripted)
-    )
+    loop = helpers.make_loop(scripted, ScriptedObjective, 0.1)
     loop.load_best("accuracy")
     assert loop.step == 4
     weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
@@ -97,7 +87,7 @@ def test_run_that_was_stopped_early_stays_stopped(scripted, caplog):
 
 def test_run_of_the_release_is_resumed(scripted, tmp_path, caplog):
     """A folder of the release has weights, moments and the step, but no state of bert_tf."""
-    values = tensors(scripted)
+    values = helpers.tensors(scripted)
     assert any(name.startswith("bert_tf/") for name in values)
     values = {name: x for name, x in values.items() if not name.startswith("bert_tf/")}
     checkpoints.write(str(tmp_path / "model.ckpt-8"), values)
@@ -117,11 +107,9 @@ def evaluated_steps(output_dir):
 
 @pytest.mark.slow
 def test_evaluation_does_not_change_the_training(scripted, tmp_path):
-    loop = training.Loop(
-        lambda: PretrainingObjective(config(0.1)), training.Engine(one_device()), str(tmp_path)
-    )
-    loop.train(Batches(), make_adam(loop), 8)
-    assert_same(scripted, tmp_path)
+    loop = helpers.make_loop(tmp_path, PretrainingObjective, 0.1)
+    loop.train(helpers.Batches(), helpers.make_adam(loop), 8)
+    helpers.assert_same(scripted, tmp_path)
     assert evaluated_steps(scripted) == [2, 4, 6, 8]
 
 
@@ -136,8 +124,6 @@ def test_interrupted_evaluation_runs_again(tmp_path):
 
 
 def test_without_a_best_checkpoint_is_an_error(tmp_path):
-    loop = training.Loop(
-        lambda: ScriptedObjective(config()), training.Engine(one_device()), str(tmp_path)
-    )
+    loop = helpers.make_loop(tmp_path, ScriptedObjective)
     with pytest.raises(bert_tf.UserError, match="best_metric"):
         loop.load_best("accuracy")

@@ -1,7 +1,6 @@
 """Checkpoints of a run: which are kept, damaged checkpoints, the record of the best."""
 
 import json
-import types
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.training import checkpointing
-from tests.common import TINY
 from tests.training.training_helpers import tensors
 
 
@@ -21,17 +19,6 @@ def test_checkpoints_are_kept_and_named_as_in_the_release(plain_run):
     assert names["global_step"] == 20
     assert "bert/encoder/layer_0/output/dense/kernel/adam_v" in names
     assert not list(plain_run.glob("*tmp*"))
-
-
-def test_a_frozen_model_is_saved_whole_and_only_its_head_trained():
-    model = bert_tf.BertClassifier(TINY, 2)
-    optimizer = types.SimpleNamespace(slots={}, step=tf.Variable(0))
-    names = set(checkpointing.run_state(model, optimizer))
-    assert sum(name.startswith("bert_tf/seed_") for name in names) == 8
-    model.freeze()
-    assert set(checkpointing.run_state(model, optimizer)) == names
-    trained = checkpointing.weights(model, trainable_only=True)
-    assert set(trained) == {"output_weights", "output_bias"}
 
 
 def test_damaged_newest_checkpoint_is_skipped(tmp_path, caplog):
@@ -121,15 +108,6 @@ def test_best_of_later_steps_is_forgotten_when_a_run_is_reset(tmp_path, caplog):
     evaluate(best, 8, 0.2)
     assert read_record(tmp_path) == (6, 0.3, [8])
     assert resume(tmp_path, step=6).since == []
-
-
-def test_record_of_a_different_metric_or_damaged_is_an_error(tmp_path):
-    evaluate(checkpointing.BestCheckpoint(str(tmp_path), "loss"), 2, 0.1)
-    with pytest.raises(bert_tf.UserError, match=r"`best_metric=accuracy`.*checkpoint by 'loss'"):
-        checkpointing.BestCheckpoint(str(tmp_path), "accuracy")
-    (tmp_path / "best" / "best.json").write_text("{")
-    with pytest.raises(bert_tf.UserError, match=r"best\.json, line 1: invalid JSON"):
-        checkpointing.BestCheckpoint(str(tmp_path), "loss")
 
 
 def test_latest_is_named_by_the_file_or_has_the_highest_step(tmp_path, caplog):

@@ -11,22 +11,11 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import training
 from bert_tf.data import input_pipeline, records
 from bert_tf.io import files
 from bert_tf.training import checkpointing
 from bert_tf.training.loop import PreemptionHandler
-from bert_tf.training.pretraining import PretrainingObjective
-from tests.training.training_helpers import (
-    Batches,
-    assert_same,
-    config,
-    make_adam,
-    one_device,
-    run,
-    start,
-    tensors,
-)
+from tests.training import training_helpers as helpers
 
 # Saves often and returns to the host after each step, so signals can arrive in any state.
 OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0, "eval_steps": 50,
@@ -36,23 +25,18 @@ OPTIONS = {"steps": 150, "save": 3, "dropout": 0.1, "seconds_per_loop": 0.0, "ev
 @pytest.mark.slow
 def test_length_of_the_host_loop_has_no_effect(plain_run, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
-    run(tmp_path, 20)
-    assert_same(plain_run, tmp_path)
+    helpers.run(tmp_path, 20)
+    helpers.assert_same(plain_run, tmp_path)
 
 
 def test_nan_stops_the_run(tmp_path):
-    loop = training.Loop(
-        lambda: PretrainingObjective(config()), training.Engine(one_device()), str(tmp_path)
-    )
-    with pytest.raises(
-        bert_tf.UserError,
-        match=r"is (nan|inf) at step (\d+); "
-        "there is no checkpoint yet; .*`learning_rate`",
-    ):
-        loop.train(Batches(), make_adam(loop, 1e30), 50)
+    loop = helpers.make_loop(tmp_path)
+    message = r"is (nan|inf) at step (\d+); there is no checkpoint yet; .*`learning_rate`"
+    with pytest.raises(bert_tf.UserError, match=message):
+        loop.train(helpers.Batches(), helpers.make_adam(loop, 1e30), 50)
     # The weights are not finite, and the next training starts at step 0.
     with pytest.raises(bert_tf.UserError, match=r"is (nan|inf) at step 1; "):
-        loop.train(Batches(), make_adam(loop), 1)
+        loop.train(helpers.Batches(), helpers.make_adam(loop), 1)
 
 
 def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatch):
@@ -64,10 +48,10 @@ def test_folder_of_a_running_process_is_an_error(plain_run, tmp_path, monkeypatc
         incomplete.write_text("of a run that was killed")
         monkeypatch.setattr(checkpointing, "_LOCKED", set())  # act as a different process
         with pytest.raises(bert_tf.UserError, match=rf"`output_dir`.*PID {os.getpid()}\)"):
-            run(tmp_path, 20)
+            helpers.run(tmp_path, 20)
         monkeypatch.undo()
     before = {path.name for path in tmp_path.iterdir()} - {temporary.name, incomplete.name}
-    run(tmp_path, 20)  # nothing to do
+    helpers.run(tmp_path, 20)  # nothing to do
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
@@ -88,9 +72,7 @@ def test_files_in_flight_stay_without_locks(monkeypatch, is_training):
     monkeypatch.setattr(files, "size_and_time", size_and_time)
     for age in ("new", "old"):
         with checkpointing.exclusive_directory(f"{folder}/{age}", is_training=is_training):
-            left = tf.io.gfile.glob(f"{folder}/{age}/*m*.ckpt*") + tf.io.gfile.glob(
-                f"{folder}/{age}/best/*m*.ckpt*"
-            )
+            left = tf.io.gfile.glob([f"{folder}/{age}/{x}*m*.ckpt*" for x in ("", "best/")])
         assert len(left) == (1 if age == "old" and is_training else 4)
 
 
@@ -115,7 +97,7 @@ def test_signals_are_requests_until_the_second_ctrl_c():
 
 def kill_after_a_checkpoint(folder, options):
     """Start a run that does not end, and kill it at a random time."""
-    process = start(folder, options)
+    process = helpers.start(folder, options)
     while process.poll() is None and not any(folder.glob("model.ckpt-*.index")):
         time.sleep(0.01)
     time.sleep(random.uniform(0.0, 0.4))
@@ -133,12 +115,12 @@ def test_killed_run_is_resumed_exactly(record_paths, tmp_path, monkeypatch, capl
     monkeypatch.setattr("bert_tf.training.loop.SECONDS_PER_LOOP", 0.0)
     caplog.set_level("INFO", "bert_tf")
     options = {name: x for name, x in short.items() if name != "seconds_per_loop"}
-    options["steps"] = max(30, int(tensors(killed)["global_step"]) + 3)
+    options["steps"] = max(30, int(helpers.tensors(killed)["global_step"]) + 3)
     for folder in (killed, whole):
         keras.utils.set_random_seed(7)
         lengths = {"S": 8, "P": 1}
         data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 4, 3)
-        run(folder, data=data, **options)
+        helpers.run(folder, data=data, **options)
     assert f"weights: resumed from {killed}/model.ckpt-" in caplog.text
-    assert_same(whole, killed)
-    assert_same(whole / "best", killed / "best")
+    helpers.assert_same(whole, killed)
+    helpers.assert_same(whole / "best", killed / "best")

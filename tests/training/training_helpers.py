@@ -105,6 +105,11 @@ def make_engine(strategy=None):
     return training.Engine(strategy or one_device())
 
 
+def make_loop(output_dir, objective_class=PretrainingObjective, dropout=0.0):
+    """Return a `Loop` of a small model on one device."""
+    return training.Loop(lambda: objective_class(config(dropout)), make_engine(), str(output_dir))
+
+
 def make_adam(loop, rate=1e-3):
     """Return an optimizer for a `Loop`."""
     with loop.engine.scope():

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from bert_tf.data.pretraining.instances import KEEP, PACKED_POSITION
+
 # Number of instances to draw in one call.
 _BLOCK_SIZE = 5_000
 
@@ -27,29 +29,16 @@ class _Masking(NamedTuple):
     counts: np.ndarray  # int64 (S + 1,), the number of masks by sequence length
     tokens: np.ndarray  # int64 (V,), packed like masks
     mask: int
-    keep: int
-    position: int  # factor of a position
     is_continuation: np.ndarray  # bool (T,), whether a token is masked with the one before it
-
-    @classmethod
-    def of(cls, masker, corpus, config):
-        if masker is None:
-            empty = np.zeros(1, np.int64)
-            return cls(False, empty, empty, 0, 0, 0, np.zeros(1, bool))
-        by_words = config.do_whole_word_mask
-        is_continuation = masker.is_continuation if by_words else np.zeros(len(corpus.ids), bool)
-        return cls(True, *masker.tables(), is_continuation)
-
-
-def covers(config):
-    """Return whether `draw` can be used with an `InstanceConfig`."""
-    return config.objective == "nsp" and config.max_ngram == 1
 
 
 def draw(corpus, documents, config, masker, rng, parts, on_progress):
-    """Compiled equivalent of `instances._draw`, if `covers(config)`."""
+    """Compiled equivalent of `instances._draw` for `objective` "nsp" without n-grams."""
     documents = np.array(documents)
-    masking = _Masking.of(masker, corpus, config)
+    masking = _Masking(False, *np.zeros((2, 1), np.int64), 0, np.zeros(1, bool))
+    if masker:
+        arrays = np.array(masker.counts), np.array(masker.packed_tokens)
+        masking = _Masking(True, *arrays, masker.packed_mask, masker.is_continuation)
     version, words, gauss = rng.getstate()
     state = np.array(words, np.uint32)
     # The next document, its next sentence and its target length; both are 0 at its beginning.
@@ -161,11 +150,11 @@ def _draw_masks(bounds, masking, words, masks, state):
             if _random(state) < 0.8:
                 replacement = masking.mask
             elif _random(state) < 0.5:
-                replacement = masking.keep
+                replacement = KEEP + 1
             else:
                 replacement = masking.tokens[_below(len(masking.tokens), state)]
             position = index + (1 if index < a_length else 2)
-            masks[count] = position * masking.position + replacement
+            masks[count] = position * PACKED_POSITION + replacement
             count += 1
     masks[:count].sort()
     return count

@@ -4,7 +4,7 @@ import collections
 import json
 import re
 from array import array
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +16,6 @@ from bert_tf.io import files, json_files
 
 # Number of characters to tokenize at a time.
 _CHUNK_SIZE = 500_000
-
-# Little-endian types of `Block`'s fields.
-_DTYPES = ("<i4", "<i4", "<i4", "?", "<i4")
 
 
 class Document(NamedTuple):
@@ -55,15 +52,15 @@ class TextFileSource:
             "split_sentences": self._split,
         }
 
-    def documents(self):
-        """Yield each `Document` that has text; raise UserError for malformed JSON."""
-        for file in range(self.num_files):
-            yield from self.read_documents(file)
+    def documents(self, files=None):
+        """Yield each `Document` that has text; raise UserError for malformed JSON.
 
-    def read_documents(self, file):
-        documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
-        for number, (lines, is_raw) in enumerate(documents):
-            yield Document(file, number, lines, is_raw)
+        `files` are the indices of files, by default all.
+        """
+        for file in range(self.num_files) if files is None else files:
+            documents = self._read_json(file) if self.is_json(file) else self._read_text(file)
+            for number, (lines, is_raw) in enumerate(documents):
+                yield Document(file, number, lines, is_raw)
 
     def is_json(self, file):
         name = self.paths[file].lower().removesuffix(".gz")
@@ -167,33 +164,14 @@ def cumulative_offsets(lengths):
 
 
 class Block(NamedTuple):
-    """Tokenized documents: T tokens in N sentences in D documents."""
+    """Tokenized documents: integers of T tokens in N sentences in D documents."""
 
-    ids: np.ndarray  # int32 (T,), all tokens
-    sentences: np.ndarray  # int32 (N,), the number of tokens of each sentence
-    documents: np.ndarray  # int32 (D,), the number of sentences of each document
-    # bool (T,), whether a token continues a word of the text; (0,) if "##" marks such tokens
+    ids: np.ndarray  # (T,), all tokens
+    sentences: np.ndarray  # (N,), the number of tokens of each sentence
+    documents: np.ndarray  # (D,), the number of sentences of each document
+    # 0 or 1 (T,), whether a token continues a word of the text; (0,) if "##" marks such tokens
     is_continuation: np.ndarray
-    empty_lines: np.ndarray  # int32 (1,), the number of lines without a token, which were skipped
-
-    def write(self, writer):
-        writer.write(np.array([len(part) for part in self], "<i8").tobytes())
-        for part in self:
-            writer.write(part.tobytes())
-
-    @classmethod
-    def read_all(cls, data):
-        """Return all blocks in a file's bytes; ValueError if they are truncated."""
-        blocks, offset = [], 0
-        while offset < len(data):
-            parts = []
-            lengths = np.frombuffer(data, "<i8", len(_DTYPES), offset)
-            offset += lengths.nbytes
-            for length, dtype in zip(lengths.tolist(), _DTYPES, strict=True):
-                parts.append(np.frombuffer(data, dtype, length, offset))
-                offset += parts[-1].nbytes
-            blocks.append(cls(*parts))
-        return blocks
+    empty_lines: np.ndarray  # (1,), the number of lines without a token, which were skipped
 
 
 class Corpus(NamedTuple):
@@ -202,16 +180,15 @@ class Corpus(NamedTuple):
     ids: np.ndarray  # int32 (T,), all tokens
     sentences: np.ndarray  # int64 (N + 1,), the start of each sentence in `ids`, and T
     documents: np.ndarray  # int64 (D + 1,), the start of each document in `sentences`, and N
-    is_continuation: np.ndarray  # see `Block`
+    is_continuation: np.ndarray  # bool (T,) or (0,), see `Block`
     empty_lines: int  # the number of lines without a token, which were skipped
 
     @classmethod
     def from_blocks(cls, blocks):
-        empty = Block(*(np.zeros(0, dtype) for dtype in _DTYPES))
-        columns = zip(empty, *blocks, strict=True)
+        columns = zip(np.zeros((5, 0), np.int32), *blocks, strict=True)
         ids, sentences, documents, is_continuation, empty_lines = map(np.concatenate, columns)
         starts = map(cumulative_offsets, (sentences, documents))
-        return cls(ids, *starts, is_continuation, int(empty_lines.sum()))
+        return cls(ids, *starts, is_continuation.astype(bool), int(empty_lines.sum()))
 
 
 def tokenize_chunk(tokenizer, by_spaces, chunk):
@@ -228,21 +205,15 @@ def tokenize_chunk(tokenizer, by_spaces, chunk):
     shards = collections.defaultdict(lambda: (*map(array, "iiib"), array("i", [0])))
     for (shard, *_), lines in zip(chunk, texts, strict=True):
         ids, sentences, documents, is_continuation, num_empty = shards[shard]
-        before = len(sentences)
-        for _ in lines:
-            line_ids, line_is_continuation = next(encoded)
-            if line_ids:
-                ids.extend(line_ids)
-                is_continuation.extend(line_is_continuation)
-                sentences.append(len(line_ids))
-        count = len(sentences) - before
-        num_empty[0] += len(lines) - count
-        if count:
-            documents.append(count)
-    return [
-        (shard, Block(*(np.frombuffer(x, t) for x, t in zip(parts, _DTYPES, strict=True))))
-        for shard, parts in sorted(shards.items())
-    ]
+        with_tokens = [pair for pair in islice(encoded, len(lines)) if pair[0]]
+        for line_ids, line_is_continuation in with_tokens:
+            ids.extend(line_ids)
+            is_continuation.extend(line_is_continuation)
+            sentences.append(len(line_ids))
+        num_empty[0] += len(lines) - len(with_tokens)
+        if with_tokens:
+            documents.append(len(with_tokens))
+    return [(shard, Block(*map(np.asarray, parts))) for shard, parts in sorted(shards.items())]
 
 
 def _encode_words(lines, tokenizer):
@@ -279,5 +250,4 @@ def read_corpus(source, tokenizer, by_spaces=False):
     with console.progress("tokenizing", source) as on_progress:
         chunks = iter_chunks(source.documents(), 1, on_progress)
         tokenized = (tokenize_chunk(tokenizer, by_spaces, chunk) for chunk in chunks)
-        corpus = Corpus.from_blocks([block for blocks in tokenized for _, block in blocks])
-    return corpus
+        return Corpus.from_blocks([block for blocks in tokenized for _, block in blocks])

@@ -73,15 +73,16 @@ def create_instances(
     documents = [(bounds[index], bounds[index + 1]) for index in order]
     masker = None if config.dynamic_masking else Masker(corpus, vocab, config)
     parts = array("q"), array("i"), array("q")
-    draw = compiled.draw if compiled and compiled.covers(config) else _draw
+    draw = compiled.draw if compiled else _draw
     for _ in range(config.dupe_factor):
         draw(corpus, documents, config, masker, rng, parts, on_progress)
     return Instances(*parts, rng)
 
 
 def find_compiled(num_tokens, config):
-    """Return the module `compiled`, or None if it cannot be loaded or would not save time."""
-    if config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
+    """Return the module `compiled`, or None if it cannot be used or would not save time."""
+    is_covered = config.objective == "nsp" and config.max_ngram == 1
+    if not is_covered or config.dupe_factor * num_tokens < _MIN_TOKENS_TO_COMPILE:
         return None
     try:
         from bert_tf.data.pretraining import compiled
@@ -228,34 +229,31 @@ class Masker:
         self._config = config
         if max(vocab.values()) + 1 >= PACKED_POSITION:
             raise UserError(f"`vocab_file`: expected token ids less than {PACKED_POSITION - 1}")
-        self._packed_mask = mask_id(vocab) + 1
-        self._packed_tokens = [index + 1 for index in vocab.values()]
+        self.packed_mask = mask_id(vocab) + 1
+        self.packed_tokens = [index + 1 for index in vocab.values()]
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
         # The number of tokens to mask, by sequence length.
-        self._counts = [
+        self.counts = [
             min(config.num_to_mask(length), config.max_predictions_per_seq)
             for length in range(config.max_seq_length + 1)
         ]
+        # Whether each token is masked with the one before it, bool (T,).
         if config.word_boundaries == "spaces":
             self.is_continuation = corpus.is_continuation
         elif config.do_whole_word_mask:
-            is_continuation = np.zeros(max(vocab.values()) + 1, bool)
-            is_continuation[[i for token, i in vocab.items() if token.startswith("##")]] = True
-            self.is_continuation = is_continuation[corpus.ids]
+            pieces = [index for token, index in vocab.items() if token.startswith("##")]
+            self.is_continuation = np.isin(corpus.ids, pieces)
+        else:
+            self.is_continuation = np.zeros(len(corpus.ids), bool)
         # Cumulative probabilities of n-gram lengths, where length n has the weight 1 / n.
         weights = list(accumulate(1 / n for n in range(1, config.max_ngram + 1)))
         self._ngrams = [weight / weights[-1] for weight in weights]
-
-    def tables(self):
-        """Return the values that `compiled` needs."""
-        counts, tokens = np.array(self._counts), np.array(self._packed_tokens)
-        return counts, tokens, self._packed_mask, KEEP + 1, PACKED_POSITION
 
     def __call__(self, bounds, rng):
         """Return a list of packed masks for the `bounds` of a and b, sorted by position."""
         a_start, a_end, b_start, b_end = bounds
         a_length, b_length = a_end - a_start, b_end - b_start
-        count = self._counts[a_length + b_length + (3 if b_length else 2)]
+        count = self.counts[a_length + b_length + (3 if b_length else 2)]
         if self._is_plain:
             chosen = [*range(1, 1 + a_length), *range(2 + a_length, 2 + a_length + b_length)]
             shuffle(chosen, rng, count)
@@ -264,29 +262,20 @@ class Masker:
             chosen = self._choose_ngrams(self._words(*bounds), 2 + a_length, count, rng)
         else:
             chosen = self._choose_words(self._words(*bounds), count, rng)
-        random, tokens, mask, keep = rng.random, self._packed_tokens, self._packed_mask, KEEP + 1
+        random, tokens, mask, masked = rng.random, self.packed_tokens, self.packed_mask, []
         # 80% become [MASK], 10% stay, 10% become a random token.
-        masked = [
-            position * PACKED_POSITION
-            + (
-                mask
-                if random() < 0.8
-                else keep
-                if random() < 0.5
-                else tokens[randbelow(len(tokens), rng)]
-            )
-            for position in chosen
-        ]
-        masked.sort()
-        return masked
+        for position in chosen:
+            if random() < 0.8:
+                replacement = mask
+            else:
+                replacement = KEEP + 1 if random() < 0.5 else tokens[randbelow(len(tokens), rng)]
+            masked.append(position * PACKED_POSITION + replacement)
+        return sorted(masked)
 
     def _words(self, a_start, a_end, b_start, b_end):
         words = []
         b_first = 2 + a_end - a_start
         for first, start, end in ((1, a_start, a_end), (b_first, b_start, b_end)):
-            if not self._config.do_whole_word_mask:
-                words += [[position] for position in range(first, first + end - start)]
-                continue
             flags = self.is_continuation[start:end].tolist()
             for position, is_continuation in enumerate(flags, first):
                 # If b starts within a word, its tokens join the last word of a, as in the release.

@@ -95,7 +95,7 @@ class Shards:
             console.info("all %d shards exist", self.num_shards)
         else:
             files.check_writable(self._metadata_path, "output_file")
-        if not is_complete or self._work_dir.exists():
+        if not is_complete or files.exists(self._work_dir.path):
             with self._work_dir.locked():
                 # Another process may have created them since.
                 metadata = self._read_metadata()
@@ -134,7 +134,7 @@ class Shards:
             create_missing()
         except UserError:
             # Without results there is nothing to resume.
-            if not self.existing() and not self._work_dir.has_sizes():
+            if not self.existing() and not self._work_dir.read_sizes():
                 self._work_dir.remove()
                 files.remove(self._metadata_path)
             raise
@@ -195,15 +195,16 @@ class Shards:
     def _write_tokens(self, num_processes):
         """Write the tokens of all shards if they are missing; return their sizes."""
         if sizes := self._work_dir.read_sizes():
+            console.info("reusing the tokens in %s", self._work_dir.path)
             return sizes
-        with self._work_dir.writing_tokens() as writer:
+        with self._work_dir.writing_tokens() as add:
             with console.progress("tokenizing", self.source) as on_progress:
                 chunks = iter_chunks(self.source.documents(), self.num_shards, on_progress)
                 for blocks in processes.map_in_processes(self.tokenize, chunks, num_processes):
                     for shard, block in blocks:
-                        writer.add(shard, block)
+                        add(shard, block)
             self.check_unchanged()
-        return writer.sizes
+        return self._work_dir.read_sizes()
 
     def _create_missing(self, num_processes):
         sizes = self._write_tokens(num_processes)
@@ -223,7 +224,7 @@ class Shards:
 
     def _create_from_tokens(self, item):
         shard, size, num_tokens = item
-        self.create_shard(shard, self._work_dir.read_blocks(shard, size), num_tokens)
+        self.create_shard(shard, self._work_dir.read_blocks(shard, size[1]), num_tokens)
 
     def create_shard(self, shard, blocks, num_tokens=None):
         """Create a shard from its `Block`s, in the order of its documents.
@@ -282,7 +283,10 @@ def create_with_beam(shards, runner, options):
             )
             pipeline.run().wait_until_finish()
         except Exception as error:  # its class depends on the runner
-            message = _extract_user_error(error)
+            # Beam wraps the `UserError` of a worker.
+            pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
+            match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
+            message = match and match[1]
             if type(error).__name__ == "KilledWorker":  # of Dask
                 message = (
                     "several workers that processed the same part were lost; run the command "
@@ -296,16 +300,9 @@ def create_with_beam(shards, runner, options):
     return shards.create_with(create)
 
 
-def _extract_user_error(error):
-    """Return the message of a worker's `UserError`, which Beam wraps, or None."""
-    pattern = r"(?:UserError|DamagedFile): (.+?)(?: \[while running .*)?$"
-    match = re.search(pattern, f"{type(error).__name__}: {error}", re.MULTILINE)
-    return match and match[1]
-
-
 def _tokenize_file(file, shards, missing):
     """Yield (shard, ((file, chunk), `Block`)) for missing shards."""
-    documents = shards.source.read_documents(file)
+    documents = shards.source.documents([file])
     for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
         for shard, block in shards.tokenize(chunk):
             if shard in missing:

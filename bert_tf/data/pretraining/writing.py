@@ -22,10 +22,12 @@ from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.packing import pack_segments
 from bert_tf.tokenization.settings import UNK
 
+_PROGRAM = "create_pretraining_data.py"
+
 # Number of instances to serialize at a time.
 _BATCH_SIZE = 250
 
-# Bytes of tokens to buffer before writing.
+# Bytes of tokens of all shards to buffer before writing.
 _BUFFER_SIZE = 16_000_000
 
 # The other files, and partial ones; the user's files stay.
@@ -47,18 +49,15 @@ def columns(instances, first, last, corpus, vocab, config):
         features["next_sentence_labels"] = segments[:, 4:]
     if not config.dynamic_masking:
         rows = np.arange(len(chosen))[:, None]
-        starts, ends = instances.starts[chosen, None], instances.starts[chosen + 1, None]
-        slots = starts + np.arange(config.max_predictions_per_seq)[None]
-        is_used = slots < ends
-        slots = np.where(is_used, slots, 0)
-        positions, replacements = unpack_masks(instances.masks[slots])
-        positions = np.where(is_used, positions, 0)
-        labels = np.where(is_used, ids[rows, positions], 0)
-        replacements = np.where(replacements == KEEP, labels, replacements)
-        slot_rows = np.broadcast_to(rows, positions.shape)
-        ids[slot_rows[is_used], positions[is_used]] = replacements[is_used]
+        slots = instances.starts[chosen, None] + np.arange(config.max_predictions_per_seq)
+        is_used = slots < instances.starts[chosen + 1, None]
+        # 0 keeps the token at position 0.
+        masks = np.where(is_used, instances.masks.take(slots, mode="clip"), 0)
+        positions, replacements = unpack_masks(masks)
+        labels = ids[rows, positions]
+        ids[rows, positions] = np.where(replacements == KEEP, labels, replacements)
         features["masked_lm_positions"] = positions
-        features["masked_lm_ids"] = labels
+        features["masked_lm_ids"] = np.where(is_used, labels, 0)
         features["masked_lm_weights"] = is_used.astype(np.float32)
     return features
 
@@ -196,9 +195,6 @@ class WorkDir:
     def __init__(self, path, num_shards, fingerprint):
         self.path, self._num_shards, self._fingerprint = path, num_shards, fingerprint
 
-    def exists(self):
-        return files.exists(self.path)
-
     @contextlib.contextmanager
     def locked(self):
         """Create and lock the folder; delete its contents if they belong to different shards."""
@@ -224,16 +220,11 @@ class WorkDir:
 
     def remove(self):
         self._clear()
-        # Remove the lock last, because another process may use the folder afterwards.
-        for path in map(self._join, ("made_of.json", ".lock")):
-            if files.exists(path):
-                files.remove(path)
-        if "://" in self.path:
-            if not files.list_folder(self.path):
-                files.remove(self.path)
-            return
-        with contextlib.suppress(OSError):  # that process may have written files
-            os.rmdir(self.path)
+        if files.exists(path := self._join("made_of.json")):
+            files.remove(path)
+        processes.remove_unused(self.path)
+        if "://" in self.path and not files.list_folder(self.path):
+            files.remove(self.path)
 
     def _clear(self):
         """Remove tokens and counts; the sizes first, so that no run uses partial tokens."""
@@ -251,15 +242,14 @@ class WorkDir:
 
     def shards_with_counts(self):
         names = set(files.list_folder(self.path))
-        paths = map(self._counts_path, range(self._num_shards))
-        return {shard for shard, path in enumerate(paths) if os.path.basename(path) in names}
+        return {shard for shard in range(self._num_shards) if f"{shard:05d}.json" in names}
 
     def read_counts(self):
         fields = dict.fromkeys(Counts._fields, json_files.Count)
 
         def read_shard(shard):
             path = self._counts_path(shard)
-            values = json_files.read(path, fields, "create_pretraining_data.py")
+            values = json_files.read(path, fields, _PROGRAM)
             return Counts(**{name: values[name] for name in fields})
 
         return tfrecord.map_files(read_shard, range(self._num_shards), "reading the counts")
@@ -267,75 +257,55 @@ class WorkDir:
     def _counts_path(self, shard):
         return self._join(f"{shard:05d}.json")
 
-    def has_sizes(self):
-        return os.path.exists(self._join("sizes.json"))
-
     def read_sizes(self):
-        """Return [tokens, sentences] of each shard, or None."""
+        """Return the numbers of tokens and of integers in the file of each shard, or None."""
         path = self._join("sizes.json")
-        if not self.has_sizes():
-            return None
-        console.info("reusing the tokens in %s", self.path)
         sizes = list[list[json_files.Count]]
-        return json_files.read(path, sizes, "create_pretraining_data.py")
+        return json_files.read(path, sizes, _PROGRAM) if files.exists(path) else None
 
     @contextlib.contextmanager
     def writing_tokens(self):
-        """Yield a `TokenWriter`; its tokens are complete if the block succeeds."""
-        folder = self._join("tokens")
+        """Yield a function that appends a `Block` to a shard; complete if the context succeeds."""
+        folder, num_shards = self._join("tokens"), self._num_shards
         if os.path.exists(folder):
             files.remove(folder)
         files.make_folder(folder)
+        sizes, buffers = np.zeros((num_shards, 2), int), [bytearray() for _ in range(num_shards)]
+
+        def add(shard, block):
+            # The lengths of the parts, then the parts.
+            values = np.concatenate([list(map(len, block)), *block])
+            sizes[shard] += len(block.ids), len(values)
+            buffers[shard] += values.astype("<i4").tobytes()
+            if len(buffers[shard]) >= _BUFFER_SIZE // num_shards:
+                flush(shard)
+
+        def flush(shard):
+            path = os.path.join(folder, f"{shard:05d}")
+            with files.naming_errors(f"{path}: cannot be written"), open(path, "ab") as writer:
+                writer.write(buffers[shard])
+            buffers[shard].clear()
+
         try:
-            writer = TokenWriter(folder, self._num_shards)
-            yield writer
-            writer.flush()
-            files.write_text(self._join("sizes.json"), to_json(writer.sizes))
+            yield add
+            for shard in range(num_shards):
+                flush(shard)
+            files.write_text(self._join("sizes.json"), to_json(sizes.tolist()))
         except BaseException:
             files.Local.rmtree(folder, ignore_errors=True)
             raise
 
     def read_blocks(self, shard, size):
-        """Return the `Block`s of a shard; raise DamagedFile if they do not match `size`."""
+        """Return the `Block`s of a shard; raise DamagedFile if its file has not `size` integers."""
         path = self._join("tokens", f"{shard:05d}")
-        blocks = []
-        with contextlib.suppress(ValueError, FileNotFoundError), open(path, "rb") as reader:
-            blocks = Block.read_all(reader.read())
-        num_tokens = sum(len(block.ids) for block in blocks)
-        num_sentences = sum(len(block.sentences) for block in blocks)
-        if [num_tokens, num_sentences] != size:
+        rest = np.fromfile(path, "<i4") if os.path.exists(path) else ()
+        if len(rest) != size:
             raise DamagedFile(f"{path}: the tokens are damaged; remove {self.path}")
+        blocks = []
+        while len(rest):
+            *parts, rest = np.split(rest[5:], np.cumsum(rest[:5]))
+            blocks.append(Block(*parts))
         return blocks
-
-
-class TokenWriter:
-    """Buffered writer of blocks to one file per shard in an empty folder."""
-
-    def __init__(self, folder, num_shards):
-        self.sizes = [[0, 0] for _ in range(num_shards)]
-        self._folder = folder
-        self._blocks = [[] for _ in range(num_shards)]
-        self._num_buffered = 0
-
-    def add(self, shard, block):
-        size = self.sizes[shard]
-        size[0] += len(block.ids)
-        size[1] += len(block.sentences)
-        self._blocks[shard].append(block)
-        self._num_buffered += sum(part.nbytes for part in block)
-        if self._num_buffered >= _BUFFER_SIZE:
-            self.flush()
-
-    def flush(self):
-        """Write the buffered blocks; raise UserError if the disk is full."""
-        for shard, blocks in enumerate(self._blocks):
-            if blocks:
-                path = os.path.join(self._folder, f"{shard:05d}")
-                with files.naming_errors(f"{path}: cannot be written"), open(path, "ab") as writer:
-                    for block in blocks:
-                        block.write(writer)
-                blocks.clear()
-        self._num_buffered = 0
 
 
 def to_json(value):

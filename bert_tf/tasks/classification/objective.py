@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from bert_tf.serving.answers import all_probable, most_probable
 from bert_tf.training import results
 from bert_tf.training.objective import Objective, argmax
 
@@ -34,10 +35,8 @@ class ClassificationObjective(Objective):
         """Return a dict of answers for float32 logits (B, L); `nn` is tf.nn in a served graph."""
         return {"probabilities": getattr(nn, cls.activation)(logits)}
 
-    @staticmethod
-    def decide(predictions):
-        """Return the predicted label ids (...) for a dict of arrays (..., L) of `answers`."""
-        return predictions["probabilities"].argmax(-1)
+    # A function from a dict of arrays (..., L) of `answers` to the predicted label ids (...).
+    decide = staticmethod(most_probable)
 
     def losses(self, outputs, batch, weights, training=True):
         losses = self.example_losses(outputs, batch, training)
@@ -123,12 +122,9 @@ class MultiLabelObjective(ClassificationObjective):
     task_type = "multi_label"
     activation = "sigmoid"
     label_name = "label_values"
+    decide = staticmethod(all_probable)
     loss_names = ("multi_label_loss",)
     metrics_used = ("accuracy", "f1_micro", "f1_macro")
-
-    @staticmethod
-    def decide(predictions):
-        return (predictions["probabilities"] >= 0.5).astype("float32")
 
     def class_factors(self, batch):
         return 1.0  # `example_losses` applies the weights to each label

@@ -54,7 +54,6 @@ class ClassificationData(TfdsOptions, TableOptions):
         "Column of the label, or a column for each label, of 0 and 1 (multi_label) or of "
         "probabilities.",
     )
-    id_column: str | None = option(None, "Column that identifies predictions.")
     label_separator: str = option(",", "Separator between the labels in a cell.")
     header: str = option(
         "auto",
@@ -74,7 +73,6 @@ class ClassificationData(TfdsOptions, TableOptions):
     dev_seed: Annotated[int, Limits(0, 2**32 - 1)] = option(
         0, "Random seed for the held-out rows, independent of the training seed."
     )
-    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
     class_weights: tuple[str, ...] = option(
         (),
         "Label weights in the training loss: balanced, or a number per label in the order of their "

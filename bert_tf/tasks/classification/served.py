@@ -1,13 +1,9 @@
 """Servable for text classification and regression."""
 
-import itertools
-
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.errors import UserError
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import all_outputs, json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.classification.examples import normalize
 from bert_tf.tasks.classification.objective import OBJECTIVES
@@ -114,35 +110,3 @@ def _classify_documents(prepared, config, texts, numbers):
     (logits,) = windows.map(predict_windows, [(tf.float32, (None, config.num_outputs))])
     pool = tf.math.segment_max if settings.pooling == "max" else tf.math.segment_mean
     return pool(logits, windows.texts)
-
-
-def classification_answer(outputs, metadata):
-    """Return the most probable label or the labels above the threshold, and all probabilities.
-
-    A regression has the score and the logits.
-    """
-    if metadata["task"] == "regression":
-        return all_outputs(outputs, metadata)
-    probabilities = _by_label(outputs, metadata)
-    decided = OBJECTIVES[metadata["task"]].decide(outputs)
-    if metadata["task"] == "multi_label":
-        labels = list(itertools.compress(probabilities, decided))
-        return {"labels": labels, "probabilities": probabilities}
-    return {"label": metadata["labels"][decided], "probabilities": probabilities}
-
-
-def label_columns(answer):
-    """Return the columns that an answer adds to a table."""
-    if "score" in answer:
-        return {"prediction": answer["score"]}
-    prediction, probabilities = answer.values()
-    return {"prediction": prediction, "probabilities": probabilities}
-
-
-def _by_label(outputs, metadata):
-    values, labels = json_value(outputs["probabilities"]), metadata.get("labels", ())
-    if len(labels) != len(values):
-        raise UserError(
-            f"the model has {len(values)} labels, expected {len(labels)} as in its model.json"
-        )
-    return dict(zip(labels, values, strict=True))

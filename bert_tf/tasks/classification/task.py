@@ -43,11 +43,7 @@ from bert_tf.tasks.classification.options import (
     ClassificationData,
     TrainedOn,
 )
-from bert_tf.tasks.classification.served import (
-    classification_answer,
-    classification_servable,
-    label_columns,
-)
+from bert_tf.tasks.classification.served import classification_servable
 from bert_tf.training import results
 from bert_tf.training.objective import RunData
 
@@ -98,12 +94,9 @@ class TextClassifier(Task):
     config_class, data_class = ClassificationConfig, ClassificationData
     arguments = ("texts", "labels", "sample_weight")
     fit_options = ("class_weight",)
-    preset_options = ("num_classes", "num_texts")
     # By the task type.
     objectives: ClassVar = OBJECTIVES
-    exported: ClassVar = {name: {"task_type": name} for name in OBJECTIVES}
     make_servable = staticmethod(classification_servable)
-    answer, table_columns = staticmethod(classification_answer), staticmethod(label_columns)
     config: ClassificationConfig
 
     @property
@@ -119,10 +112,17 @@ class TextClassifier(Task):
         )  # fmt: skip
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
-        labels, num_classes, num_texts, task_type = map(
-            options.get, ("labels", "num_classes", "num_texts", "task_type")
-        )
+    def preset_config(
+        cls,
+        pretrained,
+        trained,
+        *,
+        labels=None,
+        num_classes=None,
+        num_texts=None,
+        task_type=None,
+        **options,
+    ):
         checkpoint = pretrained.checkpoint
         if "numeric_as" in options and not (trained and trained.numeric_features):
             raise UserError("`numeric_as` requires `numeric_columns`")
@@ -139,8 +139,7 @@ class TextClassifier(Task):
         labels = _choose_labels(labels, task_type, trained, checkpoint)
         if num_texts is None:
             num_texts = trained.num_texts if trained else 1
-        values = {"num_texts": num_texts, "task_type": task_type, "labels": labels}
-        return {name: x for name, x in options.items() if name != "num_classes"} | values
+        return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
 
     @classmethod
     def read_data(cls, data_options, options, pretrained, splits, trained=None):
@@ -165,24 +164,15 @@ class TextClassifier(Task):
             trained_on=trained.trained_on if trained else trained_on,
         )
         warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
-        return RunData(examples, config, reader.files, {
-            "class_weights": data_options.class_weights or None,
-            "metrics": dataset.metrics,
-            "label_separator": data_options.label_separator,
-            "report": data_options.report,
-        })  # fmt: skip
+        weights = _class_weights(data_options.class_weights, config, examples, "class_weights")
+        return RunData(examples, config, data_options, reader.files, weights, dataset.metrics)
 
     def features(self, data, split):
         return make_features(data.examples[split], self.tokenizer, data.config)
 
-    def objective(self, data, pad_to_max_length=False):
-        options, config = data.options, data.config
-        name = "class_weight" if "class_weight" in options else "class_weights"
-        weights = options.get(name) if "train" in data.examples else None
-        if weights is not None:
-            labels, train = Labels(config.labels, config.task_type), data.examples["train"]
-            weights = labels.weights(weights, [example.label for example in train], name)
-        return self.objectives[config.task_type](self.model, options.get("metrics", ()), weights)
+    def objective(self, data):
+        objective = self.objectives[data.config.task_type]
+        return objective(self.model, data.metrics, data.class_weights)
 
     def start_training(self, data):
         """Set the bias of a new regression head to the mean of the training scores."""
@@ -203,7 +193,7 @@ class TextClassifier(Task):
         return results.report(*objective.labels_and_predicted(predictions), self.config.labels)
 
     def result_columns(self, objective, data, predictions, split):
-        labels, separator = self.config.labels, data.options.get("label_separator", ",")
+        labels, separator = self.config.labels, getattr(data.options, "label_separator", ",")
         predicted = results.label_texts(objective.decide(predictions), labels, separator)
         return predicted, labels, predictions[objective.answer_name]
 
@@ -375,11 +365,13 @@ class TextClassifier(Task):
         weights = check_numbers(weights, names[2], len(examples))
         return [dataclasses.replace(x, weight=y) for x, y in zip(examples, weights, strict=True)]
 
-    def run_data(self, examples, options):
+    def run_data(self, examples, class_weight=None):
         num_texts = self._num_texts([*itertools.chain(*examples.values())])
         config = dataclasses.replace(self.config, trained_on=TrainedOn(), num_texts=num_texts)
+        weights = _class_weights(class_weight, config, examples, "class_weight")
         metrics = CUSTOM_METRICS[config.task_type]
-        return RunData(examples, config, options={"metrics": metrics, **options})
+        options = ClassificationData()
+        return RunData(examples, config, options, class_weights=weights, metrics=metrics)
 
     def _num_texts(self, examples):
         if all(x.text_b is None for x in examples):
@@ -388,6 +380,14 @@ class TextClassifier(Task):
             return self.config.num_texts
         self.config.bert_config.check_num_texts(2)
         return 2
+
+
+def _class_weights(weights, config, examples, argument):
+    """Return the weights of the labels in the training loss, None if they are equal."""
+    if weights in (None, ()) or "train" not in examples:
+        return None
+    labels = Labels(config.labels, config.task_type)
+    return labels.weights(weights, [x.label for x in examples["train"]], argument)
 
 
 def _best(probabilities, count=None):

@@ -10,7 +10,7 @@ from keras import ops
 
 from bert_tf import console
 from bert_tf.configs.base import check_value
-from bert_tf.configs.task import TaskConfig
+from bert_tf.configs.task import DataOptions, TaskConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
 from bert_tf.data.columns import ANY_TEXT, RowErrors, header_and_rows, required_text
@@ -20,10 +20,10 @@ from bert_tf.data.features import Features, encode_batches, make_records
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.models import INPUTS, BertPretrainer
+from bert_tf.serving.answers import best_words
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, read_pairs
+from bert_tf.tasks.streams import TextStream
 from bert_tf.tokenization.packing import pack_pair
 from bert_tf.tokenization.settings import MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
@@ -31,6 +31,14 @@ from bert_tf.training.pretraining import PretrainingObjective
 
 _UNMASKED = records.pretraining_schema(has_next_sentence=False, has_masks=False)
 _MASKED = records.pretraining_schema(has_next_sentence=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FillMaskData(DataOptions):
+    """The options of `FillMask.fit`."""
+
+    masked_lm_prob: float = 0.15
+    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +72,7 @@ def _mask(masking, axes, serialized, first):
 _MAX_MASKS = 20
 
 
-def best_words(logits, config, count=None, targets=None):
+def top_words(logits, config, count=None, targets=None):
     """Return the probabilities and ids (B, P, K) of the K best words, best first.
 
     K is `count`, by default `config.num_best`; `targets` are the ids of the possible words.
@@ -100,7 +108,7 @@ def fill_mask_servable(model, config, serving_config):
         inputs = {name: inputs[name] for name in INPUTS}
         inputs["masked_lm_positions"] = positions.to_tensor()
         logits = prepared.call(inputs)["masked_lm_logits"]
-        probabilities, best = best_words(logits, config)
+        probabilities, best = top_words(logits, config)
         return {
             "words": tf.where(is_mask, tf.gather(tf.constant(words), best), ""),
             "probabilities": tf.where(is_mask, probabilities, 0.0),
@@ -113,21 +121,6 @@ def fill_mask_servable(model, config, serving_config):
         "fill_mask", prepared, prepared.with_tokenizer(serve_ids, "text"), serve_ids,
         sample_text=sample_text, has_variable_width=True,
     )  # fmt: skip
-
-
-def fill_mask_answer(outputs, metadata):
-    """Return the best words of each mask of a text, without padding."""
-    size = int((outputs["probabilities"][:, 0] != 0).sum())
-    columns = (json_value(outputs[name][:size]) for name in ("words", "probabilities"))
-    return {"best": mask_answers(*columns)}
-
-
-def mask_answers(words, probabilities):
-    """Return a list of dicts for each mask, as a pipeline of transformers does."""
-    return [
-        [{"token_str": word, "score": score} for word, score in zip(*best, strict=True)]
-        for best in zip(words, probabilities, strict=True)
-    ]
 
 
 # Positions per record; each needs V probabilities in memory. Texts with more have several records.
@@ -174,12 +167,11 @@ class FillMask(TextStream):
     """
 
     name = "fill_mask"
-    config_class, preset_options = FillMaskConfig, FillMaskConfig.UNSAVED
+    config_class, data_class = FillMaskConfig, FillMaskData
     arguments = ("texts",)
     fit_options, evaluate_options = ("masked_lm_prob", "seed"), ("masked_lm_prob",)
-    pretrained_head, uses_all_weights = "cls/predictions/", False
+    pretrained_head = "cls/predictions/"
     make_servable = staticmethod(fill_mask_servable)
-    answer = staticmethod(fill_mask_answer)
     config: FillMaskConfig
 
     def __init__(self, model: BertPretrainer, config: FillMaskConfig):
@@ -240,7 +232,7 @@ class FillMask(TextStream):
         count = (len(ids) or self.config.num_best) if top_k is None else top_k
 
         def best_of(outputs, batch):
-            found = best_words(outputs["masked_lm_logits"], self.config, count, ids)
+            found = top_words(outputs["masked_lm_logits"], self.config, count, ids)
             return dict(zip(("probabilities", "ids"), found, strict=True))
 
         found = self._run(
@@ -251,7 +243,7 @@ class FillMask(TextStream):
         num_unmasked = 0
         for (tokens, positions, length), arrays in found:
             words = map(self._names, arrays["ids"][:length])
-            best += mask_answers(words, arrays["probabilities"][:length].tolist())
+            best += best_words(words, arrays["probabilities"][:length].tolist())
             if len(best) == len(positions):
                 num_unmasked += not positions
                 yield MaskPredictions(self._names(tokens), positions, best)
@@ -261,8 +253,7 @@ class FillMask(TextStream):
 
     def _rows(self, texts):
         """Yield ((ids of a text, positions of its masks, number of masks here), features)."""
-        pairs = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
-        for _, features in self._pack(pairs):
+        for features in self._pack_pairs(texts):
             ids = features["input_ids"]
             positions = [i for i, x in enumerate(ids) if x == self._mask_id]
             for first in range(0, len(positions) or 1, _NUM_SLOTS):
@@ -287,8 +278,7 @@ class FillMask(TextStream):
         Training sequences are masked anew in each batch, others here.
         """
         tokenizer, limit = self.tokenizer, data.config.max_seq_length
-        probability = data.options.get("masked_lm_prob", 0.15)
-        size = limit - 2
+        probability, size = data.options.masked_lm_prob, limit - 2
         pieces = [
             ids[first : first + size]
             for ids in encode_batches(tokenizer, data.examples[split])
@@ -296,7 +286,7 @@ class FillMask(TextStream):
         ]
         num_slots = round((2 + max(map(len, pieces), default=0)) * probability)
         axes = {"S": limit, "P": max(1, num_slots)}
-        seed = data.options.get("seed", 0) if split == "train" else 0
+        seed = data.options.seed if split == "train" else 0
         masking = DynamicMasking(tokenizer.vocab, axes, probability, seed)
         options = {"tokenizer": tokenizer, "max_seq_length": limit}
         convert = functools.partial(make_records, _pack, _UNMASKED, limit, options)
@@ -308,5 +298,5 @@ class FillMask(TextStream):
             features.finish = functools.partial(_mask, masking, axes)
         return features
 
-    def objective(self, data, pad_to_max_length=False):
+    def objective(self, data):
         return PretrainingObjective(data.config.bert_config, has_pairs=False, model=self.model)

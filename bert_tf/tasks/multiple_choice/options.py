@@ -20,8 +20,6 @@ class MultipleChoiceData(TableOptions):
     label_column: str | None = option(
         None, "Column with the index of the correct ending, from 0. Default: label."
     )
-    id_column: str | None = option(None, "Column that identifies predictions.")
-    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,6 @@ from bert_tf.data.tables import as_text, open_table
 from bert_tf.errors import UserError, counted
 from bert_tf.modeling import BertMultipleChoice
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
-from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.base import Task
 from bert_tf.tasks.classification.objective import ClassificationObjective
@@ -38,6 +37,7 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
+      names: the columns of the endings.
       label: index of the correct ending; None in test sets.
       id: the id in the data, or the row number from 0.
     """
@@ -45,20 +45,28 @@ class Example:
     where: str
     context: str
     endings: tuple
-    label: int | None = None
-    id: str | None = None
+    names: tuple
+    label: int | None
+    id: str
 
 
 def examples_of_table(table, options, with_label=True):
-    """Return the list of `Example` of a `Table`, and the names of its endings."""
+    """Return the list of `Example` of a `Table`."""
     names, find, rows = header_and_rows(table)
     columns = _find_columns(table, names, find, options, with_label)
     make = functools.partial(_example, columns)
-    examples = RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
-    endings = columns.ending_columns
-    if len(endings) == 1:  # a column of lists
-        endings = tuple(f"{endings[0]}[{i}]" for i in range(len(examples[0].endings)))
-    return examples, endings
+    return RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
+
+
+def check_endings(examples):
+    """Raise UserError unless all examples have the same number of endings, which share a record."""
+    num_choices = len(examples[0].endings)
+    for example in examples:
+        if len(example.endings) != num_choices:
+            raise UserError(
+                f"{example.where}: found {len(example.endings)} endings, expected "
+                f"{num_choices} as in the first row"
+            )
 
 
 def _find_columns(table, names, find, options, with_label):
@@ -97,14 +105,17 @@ def _find_columns(table, names, find, options, with_label):
 
 def _example(columns, where, index, cells):
     def texts(names):
+        """Return pairs of the name of a column, or of an item of a list, and the text."""
         parts = [(name, cells[name]) for name in names]
         if len(parts) == 1 and isinstance(parts[0][1], list):
             parts = [(f"{parts[0][0]}[{i}]", x) for i, x in enumerate(parts[0][1])]
-        return tuple(required_text(text, name) for name, text in parts)
+        return [(name, required_text(text, name)) for name, text in parts]
 
-    context, endings = texts(columns.context_columns), texts(columns.ending_columns)
+    context = " ".join(text.strip() for _, text in texts(columns.context_columns))
+    endings = texts(columns.ending_columns)
     if len(endings) < 2:
         raise ValueError(f"found {counted(len(endings), 'ending')}, expected two or more")
+    names, endings = zip(*endings, strict=True)
     label = None
     if columns.label_column:
         label = cells[columns.label_column]
@@ -112,7 +123,7 @@ def _example(columns, where, index, cells):
             label = endings.index(label)
         label = int(Labels([str(i) for i in range(len(endings))]).read_cells([label]))
     row_id = as_text(cells[columns.id_column]) if columns.id_column else str(index)
-    return Example(where, " ".join(x.strip() for x in context), endings, label, row_id)
+    return Example(where, context, endings, names, label, row_id)
 
 
 def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
@@ -179,12 +190,6 @@ def multiple_choice_servable(model, config, serving_config):
     )
 
 
-def multiple_choice_answer(outputs, metadata):
-    """Return the index of the most probable ending, and the probability of each ending."""
-    choice = int(MultipleChoiceObjective.decide(outputs))
-    return {"choice": choice, "probabilities": json_value(outputs["probabilities"])}
-
-
 # Column names of the arguments of `fit`.
 _COLUMNS = ("context", "endings", "label")
 
@@ -211,7 +216,6 @@ class MultipleChoice(Task):
     config_class, data_class = MultipleChoiceConfig, MultipleChoiceData
     arguments = ("contexts", "endings", "labels")
     make_servable = staticmethod(multiple_choice_servable)
-    answer = staticmethod(multiple_choice_answer)
 
     @staticmethod
     def make_model(config, dtype=None):
@@ -219,25 +223,18 @@ class MultipleChoice(Task):
 
     @classmethod
     def read_data(cls, data_options, options, pretrained, splits, trained=None):
-        examples, endings, paths = {}, {}, []
+        examples, paths = {}, []
         for split in splits:
             path = getattr(data_options, f"{split}_file")
             paths.append(find_file(split, _FILES[split], data_options.data_dir, path))
             table = open_table(paths[-1], data_options.delimiter)
-            examples[split], endings[split] = examples_of_table(
-                table, data_options, split != "test"
-            )
-        return RunData(examples, options.with_model(pretrained), paths, {"endings": endings})
+            examples[split] = examples_of_table(table, data_options, split != "test")
+            check_endings(examples[split])
+        return RunData(examples, options.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
         examples, length = data.examples[split], data.config.max_seq_length
         num_choices = len(examples[0].endings)
-        for example in examples:
-            if len(example.endings) != num_choices:
-                raise UserError(
-                    f"{example.where}: found {len(example.endings)} endings, expected "
-                    f"{num_choices} as in the first row"
-                )
         return Features.of_examples(
             examples, records.CHOICE, convert_examples, self.tokenizer, data.config,
             ([e.context, e.endings, e.label] for e in examples),
@@ -247,12 +244,12 @@ class MultipleChoice(Task):
             unit=UNIT,
         )  # fmt: skip
 
-    def objective(self, data, pad_to_max_length=False):
+    def objective(self, data):
         return MultipleChoiceObjective(self.model)
 
     def result_columns(self, objective, data, predictions, split):
         choices = [str(number) for number in objective.decide(predictions)]
-        return choices, data.options["endings"][split], predictions["probabilities"]
+        return choices, data.examples[split][0].names, predictions["probabilities"]
 
     def predict(self, contexts: Any, endings: Any = None, batch_size: int | None = None) -> Any:
         """Choose the best ending for each context.
@@ -281,4 +278,7 @@ class MultipleChoice(Task):
 
     def make_examples(self, columns, names, split):
         table, _ = read_table(columns, names, _COLUMNS, 3 - (split == "test"))
-        return examples_of_table(table, MultipleChoiceData(), split != "test")[0]
+        examples = examples_of_table(table, MultipleChoiceData(), split != "test")
+        if split != "test":
+            check_endings(examples)
+        return examples

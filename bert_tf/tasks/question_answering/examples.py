@@ -82,7 +82,7 @@ class Paragraph(NamedTuple):
 class Questions(list):
     """Pairs (context, `Question`) in memory, with the interface of `JsonSource`."""
 
-    name = "`question`"
+    name, summary = "`question`", None
 
     def paragraphs(self):
         return group_by_context(self)
@@ -93,7 +93,11 @@ class JsonSource:
 
     The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
     `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
+
+    `summary` is the `DatasetSummary`, once the questions have been counted.
     """
+
+    summary = None
 
     def __init__(self, path, argument):
         """Raise UserError, naming `argument`, if the file does not exist."""
@@ -218,7 +222,9 @@ def _answers(value, context, where):
 
 
 class TfdsQuestions:
-    """The questions of a split in tensorflow-datasets, with the methods of `JsonSource`."""
+    """The questions of a split in tensorflow-datasets, with the interface of `JsonSource`."""
+
+    summary = None
 
     def __init__(self, name, split, data_dir=None, tfds_split=None):
         """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""

@@ -62,8 +62,6 @@ class QuestionAnswering(Task):
     name = "question_answering"
     config_class, data_class = QuestionAnsweringConfig, QuestionAnsweringData
     arguments = ("question", "context", "answers")
-    # "dev" is for both evaluation and prediction.
-    unit, predicted_split = "questions", "dev"
     make_servable = staticmethod(question_answering_servable)
     config: QuestionAnsweringConfig
 
@@ -72,7 +70,7 @@ class QuestionAnswering(Task):
         return BertSpanLabeler(config.bert_config, dtype=dtype)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
+    def preset_config(cls, pretrained, trained, **options):
         if trained or "doc_stride" in options:
             return options
         default, limit = QuestionAnsweringConfig, pretrained.bert_config.max_position_embeddings
@@ -100,16 +98,12 @@ class QuestionAnswering(Task):
         return _run_data(
             sources,
             options.with_model(pretrained),
-            {
-                "finds_threshold": finds_threshold,
-                "verbose": data_options.verbose_logging,
-                "num_processes": data_options.num_processes,
-            },
+            data_options,
             purpose="eval" if is_scored else "predict",
             paths=[x.name for x in sources.values() if not data_options.tfds_name],
         )
 
-    def run_data(self, examples, options):
+    def run_data(self, examples):
         sources = {}
         for split, pairs in examples.items():
             if split == "train":  # also for Keras' validation
@@ -118,42 +112,41 @@ class QuestionAnswering(Task):
                     for x, y in pairs
                 ]
             sources[split] = Questions(pairs)
-        return _run_data(sources, self.config, options)
+        return _run_data(sources, self.config, QuestionAnsweringData())
 
     def features(self, data, split):
+        source = data.examples[split]
         return make_features(
-            data.examples[split].paragraphs(), self.tokenizer, data.config, split == "train",
-            *data.options["summaries"][split], data.options.get("num_processes", 0),
+            source.paragraphs(), self.tokenizer, data.config, split == "train",
+            *source.summary, data.options.num_processes,
         )  # fmt: skip
 
     @staticmethod
-    def num_train_examples(data, features=None):
-        return data.options["summaries"]["train"].questions
+    def training_size(data, features=None):
+        return data.examples["train"].summary.questions, "questions"
 
-    def objective(self, data, pad_to_max_length=False):
+    def objective(self, data):
         extract = functools.partial(self._extract_answers, data)
-        mask_padding = not pad_to_max_length
+        mask_padding = not data.pad_to_max_length
         return QuestionAnsweringObjective(self.model, data.config, extract, mask_padding)
 
     def _extract_answers(self, data, predictions):
-        verbose = data.options.get("verbose", False)
-        source = data.examples["dev"]
+        verbose, source = data.options.verbose_logging, data.examples["dev"]
         return extract_answers(predictions, source, self.tokenizer, data.config, verbose)
 
     def write_results(self, objective, data, split, batches, folder, evaluates, predicts):
-        """Write predictions.json and its companion files; return the metrics.
+        """Write predictions.json and its companion files; return the metrics and the config.
 
         The config gets the threshold of `find_null_score_diff_threshold`.
         """
         extracted = self._extract_answers(data, batches)
         answers = Answers(data.config, extracted, keeps_all=predicts and folder)
-        if data.options["finds_threshold"]:
+        if data.options.find_null_score_diff_threshold:
             answers.find_threshold()
-            data.config = answers.config
         if predicts and folder:
             answers.write(folder)
         scores = answers.score().results() if evaluates else {}
-        return {f"eval_{name}": value for name, value in scores.items()}
+        return {f"eval_{name}": value for name, value in scores.items()}, answers.config
 
     def predict(
         self, question: Any, context: Any = None, batch_size: int = 8, top_k: int = 1
@@ -225,20 +218,19 @@ class QuestionAnswering(Task):
 
     def _validation(self, data, records, objective, batch_size):
         # The records of "dev" have no positions of answers.
-        data = self.run_data({"train": data.examples["dev"]}, {})
+        data = self.run_data({"train": data.examples["dev"]})
         features = self.features(data, "train")
         records = features, features.in_memory("reading answers")
         return super()._validation(data, records, objective, batch_size)
 
 
 def _run_data(sources, config, options, purpose="eval", paths=()):
-    """Validate the questions of each split; return their `RunData`, with "summaries" of them.
+    """Validate the questions of each split; return their `RunData`.
 
-    `purpose` is what the split "dev" is for, see `validate_and_count`.
+    `purpose` is what the split "dev" is for, see `validate_and_count`. A run evaluates and predicts
+    this split.
     """
     checks = config.version_2_with_negative, config.by_offsets
-    summaries = {
-        split: validate_and_count(source, purpose if split == "dev" else split, *checks)
-        for split, source in sources.items()
-    }
-    return RunData(sources, config, paths, {**options, "summaries": summaries})
+    for split, source in sources.items():
+        source.summary = validate_and_count(source, purpose if split == "dev" else split, *checks)
+    return RunData(sources, config, options, paths, predicted_split="dev")

@@ -47,8 +47,6 @@ class SentenceEmbeddingData(TableOptions):
         "Column with the similarity of a pair, a number. Default: score, similarity or label. "
         "Without this column, all pairs are similar.",
     )
-    id_column: str | None = option(None, "Column that identifies predictions.")
-    skip_bad_rows: bool = option(False, "Skip invalid rows instead of stopping.")
     loss: str | None = option(
         None,
         "contrastive: find the second text of a pair among all in the batch. cosent: rank pairs by "

@@ -21,7 +21,6 @@ from bert_tf.io import json_files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, check_layers
 from bert_tf.tasks.sentence_embedding.examples import ENDINGS, convert_examples, examples_of_table
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.objective import LOSS_OPTIONS, SentenceEmbeddingObjective
@@ -34,6 +33,7 @@ from bert_tf.tasks.sentence_embedding.options import (
 )
 from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
 from bert_tf.tasks.sentence_embedding.settings import encoder_settings
+from bert_tf.tasks.streams import TextStream, check_layers
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.objective import RunData
 
@@ -109,8 +109,6 @@ class SentenceEncoder(TextStream):
     config_class, data_class = SentenceEmbeddingConfig, SentenceEmbeddingData
     arguments = ("texts", "scores")
     fit_options = LOSS_OPTIONS
-    preset_options = ("prompts", "include_prompt")
-    uses_all_weights = False
     activation = "linear"
     make_servable = staticmethod(sentence_embedding_servable)
     config: SentenceEmbeddingConfig
@@ -122,7 +120,7 @@ class SentenceEncoder(TextStream):
         return SentenceEmbeddingModel(BertModel(config.bert_config, dtype=dtype), pooling)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
+    def preset_config(cls, pretrained, trained, **options):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
@@ -134,15 +132,11 @@ class SentenceEncoder(TextStream):
             paths.append(find_file(split, names, data_options.data_dir, path))
             table = open_table(paths[-1], data_options.delimiter)
             examples[split] = examples_of_table(table, data_options)
-        given, checkpoint = options.given_options(), pretrained.checkpoint
         if not trained:
-            pretrained_config = checkpoint and cls.config_class.load(pretrained.config_folder)
-            if pretrained_config:
-                options = pretrained_config.with_options(**given)
-            else:
-                options = options.with_options(**encoder_settings(checkpoint, given))
-        loss_options = {name: getattr(data_options, name) for name in LOSS_OPTIONS}
-        return RunData(examples, options.with_model(pretrained), paths, loss_options)
+            saved = pretrained.checkpoint and cls.config_class.load(pretrained.config_folder)
+            given = cls.preset_config(pretrained, saved, **options.given_options())
+            options = (saved or options).with_options(**given)
+        return RunData(examples, options.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
         examples, config = data.examples[split], data.config
@@ -156,8 +150,8 @@ class SentenceEncoder(TextStream):
             options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
         )  # fmt: skip
 
-    def objective(self, data, pad_to_max_length=False):
-        options = SentenceEmbeddingData(**data.options)
+    def objective(self, data):
+        options = data.options
         if options.mini_batch_size and keras.backend.backend() != "tensorflow":
             raise UserError("`mini_batch_size` requires the TensorFlow backend of Keras")
         scored = {split: x[0].score is not None for split, x in data.examples.items()}

@@ -6,7 +6,6 @@ Shapes: B texts, N words of all texts, E maximum number of entities in a text.
 import tensorflow as tf
 
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import json_value
 from bert_tf.serving.prepared_model import prepare_model, substrings
 from bert_tf.tasks.token_classification.examples import WordTable
 from bert_tf.tasks.token_classification.schemes import split_tag
@@ -118,11 +117,3 @@ def token_classification_servable(model, config, serving_config):
         metadata={"labels": config.tags.names},
         has_variable_width=True,
     )
-
-
-def token_classification_answer(outputs, metadata):
-    """Return the entities of a text, as dicts."""
-    names = ("entity", "label", "start", "end", "score")
-    rows = zip(*(json_value(outputs[name]) for name in names), strict=True)
-    entities = (dict(zip(names, row, strict=True)) for row in rows)
-    return {"entities": [entity for entity in entities if entity["start"] >= 0]}

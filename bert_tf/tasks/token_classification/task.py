@@ -30,10 +30,7 @@ from bert_tf.tasks.token_classification.options import (
 )
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, convert_tags
 from bert_tf.tasks.token_classification.scoring import classification_report
-from bert_tf.tasks.token_classification.served import (
-    token_classification_answer,
-    token_classification_servable,
-)
+from bert_tf.tasks.token_classification.served import token_classification_servable
 from bert_tf.training import results
 from bert_tf.training.objective import RunData
 
@@ -77,10 +74,8 @@ class TokenClassification(Task):
 
     name = "token_classification"
     config_class, data_class = TokenClassificationConfig, TokenClassificationData
-    fit_options, preset_options = ("class_weight",), ("labels", "scheme")
-    unit = "sequences"
+    fit_options = ("class_weight",)
     make_servable = staticmethod(token_classification_servable)
-    answer = staticmethod(token_classification_answer)
     config: TokenClassificationConfig
 
     @staticmethod
@@ -88,9 +83,7 @@ class TokenClassification(Task):
         return BertTokenClassifier(config.bert_config, len(config.tags.names), dtype)
 
     @classmethod
-    def preset_config(cls, pretrained, trained, options):
-        options = dict(options)
-        labels, scheme = (options.pop(name, None) for name in cls.preset_options)
+    def preset_config(cls, pretrained, trained, *, labels=None, scheme=None, **options):
         if scheme not in (None, "iob2", "iobes", "io", "none") or (scheme and labels is None):
             raise UserError(f"`scheme={scheme}`: expected iob2, iobes, io or none, with `labels`")
         if labels is not None:
@@ -140,28 +133,27 @@ class TokenClassification(Task):
                     "expected one at the start of each document"
                 )
         config = options.with_model(pretrained, tags=tags)
-        run_options = {"report": data_options.report, "output_scheme": data_options.output_scheme}
-        return RunData(sentences, config, source.files, run_options)
+        return RunData(sentences, config, data_options, source.files)
 
-    def run_data(self, examples, options):
+    def run_data(self, examples, class_weight=None):
         # `evaluate` and `predict` have only a "dev" split, `predict` without tags.
         tags = self.config.tags.of_data(examples.get("train") or examples["dev"])
-        return RunData(examples, dataclasses.replace(self.config, tags=tags), options=options)
+        weights = class_weight
+        if weights is not None:
+            converted = itertools.chain(*map(tags.convert, examples["train"]))
+            weights = Labels(tags.names).weights(weights, converted, "class_weight")
+        config = dataclasses.replace(self.config, tags=tags)
+        return RunData(examples, config, TokenClassificationData(), class_weights=weights)
 
     def features(self, data, split):
         return make_features(data.examples[split], self.tokenizer, data.config)
 
     @staticmethod
-    def num_train_examples(data, features=None):
-        return features and features.counts["records"]
+    def training_size(data, features=None):
+        return features and features.counts["records"], "sequences"
 
-    def objective(self, data, pad_to_max_length=False):
-        config, weights = data.config, data.options.get("class_weight")
-        if weights is not None:
-            converted = map(config.tags.convert, data.examples["train"])
-            labels = Labels(config.tags.names)
-            weights = labels.weights(weights, itertools.chain(*converted), "class_weight")
-        return TokenClassificationObjective(self.model, config, weights)
+    def objective(self, data):
+        return TokenClassificationObjective(self.model, data.config, data.class_weights)
 
     def report(self, objective, data, predictions):
         labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
@@ -170,7 +162,7 @@ class TokenClassification(Task):
     def write_predictions(self, objective, data, predictions, split, folder):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
         tags = data.config.tags
-        scheme = data.options["output_scheme"] or tags.data_scheme
+        scheme = data.options.output_scheme or tags.data_scheme
         predicted = [convert_tags(x, tags.scheme, scheme) for x in objective.tags(predictions)]
         path = results.result_file(folder, "test_predictions", split, ".txt")
         write_columns(path, data.examples[split], predicted)
@@ -208,7 +200,7 @@ class TokenClassification(Task):
         examples = self.make_examples((texts,), self.arguments, "test")
         if not examples:
             return texts
-        data = self.run_data({"dev": examples}, {})
+        data = self.run_data({"dev": examples})
         objective = self.objective(data)
         size = FitConfig.batch_size if batch_size is None else batch_size
         predictions = self._predictions(objective, self._features(data, "dev"), size)

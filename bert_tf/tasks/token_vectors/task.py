@@ -21,9 +21,8 @@ from bert_tf.errors import UserError, counted
 from bert_tf.io import files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
-from bert_tf.serving.predictor import all_outputs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.base import TextStream, check_layers, read_pairs
+from bert_tf.tasks.streams import TextStream, check_layers, read_pairs
 from bert_tf.tokenization.settings import INPUTS
 
 _SCHEMA = {name: records.PRETRAINING[name] for name in INPUTS}
@@ -69,13 +68,6 @@ def encoder_servable(model, config, serving_config):
     return Servable("encoder", prepared, serve_text, serve_ids, has_variable_width=True)
 
 
-def encoder_answer(outputs, metadata):
-    """Return the outputs without the padding of texts shorter than others in the batch."""
-    size = int(np.flatnonzero(outputs["tokens"])[-1]) + 1
-    cut = {name: outputs[name][:size] for name in ("tokens", "sequence_output")}
-    return all_outputs({**outputs, **cut}, metadata)
-
-
 class TextVectors(NamedTuple):
     """The vectors of one text.
 
@@ -103,9 +95,8 @@ class TokenVectors(TextStream):
     """
 
     name = "encoder"
-    config_class, preset_options = TokenVectorsConfig, TokenVectorsConfig.UNSAVED
+    config_class = TokenVectorsConfig
     make_servable = staticmethod(encoder_servable)
-    answer = staticmethod(encoder_answer)
     config: TokenVectorsConfig
 
     @staticmethod
@@ -164,8 +155,7 @@ class TokenVectors(TextStream):
 
     def _tokens(self, texts):
         """Yield ((tokens, None), features) for each text."""
-        rows = ((None, *map(self.tokenizer.encode, pair)) for pair in read_pairs(texts))
-        for _, features in self._pack(rows):
+        for features in self._pack_pairs(texts):
             yield (self.tokenizer.convert_ids_to_tokens(features["input_ids"]), None), features
 
     def _words(self, texts):
