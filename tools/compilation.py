@@ -21,6 +21,7 @@ from bert_tf.data import records
 from bert_tf.device_check.checks import vocabulary
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
+from bert_tf.modeling import attention
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
@@ -69,6 +70,7 @@ class Step:
         for name in ("gradient_accumulation_steps", "recompute"):
             if self._is_jax and getattr(train, name) != getattr(type(train), name):
                 raise UserError(f"`{name}` is not an option of `fit` on JAX")
+        attention.capability = lambda: compiler.capability if self._is_jax else 0.0
         self._replicas = _Replicas(compiler.count)
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():
