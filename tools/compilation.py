@@ -22,6 +22,7 @@ from bert_tf.data import records
 from bert_tf.device_check.checks import vocabulary
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
+from bert_tf.modeling import attention
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
@@ -67,6 +68,7 @@ class Step:
         check_length(lengths.max_seq_length, bert_config)
         self._config, self._compiler = train, compiler
         self._is_jax = keras.backend.backend() == "jax"
+        attention.capability = lambda: compiler.capability if self._is_jax else 0.0
         self._replicas = _Replicas(compiler.count)
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():

@@ -63,6 +63,7 @@ class Compiler:
       memory: the bytes that a program can use on each.
       versions: dict from package to version.
       is_gpu: whether they are GPUs.
+      capability: the compute capability of a GPU, 0.0 for a TPU.
     """
 
     def __init__(self, name, backend):
@@ -95,6 +96,7 @@ class Compiler:
         self._devices, self.count = topology.devices, len(topology.devices)
         # Tuning runs on the GPU.
         self._options = {"xla_gpu_autotune_level": "0"} if self.is_gpu else {}
+        self.capability = float("{}.{}".format(*GPUS[kind][-3:-1])) if self.is_gpu else 0.0
         if self.is_gpu:
             self.kind, self.memory = GPUS[kind][-1], int(GPUS[kind][-4] * float(_SHARES[backend]))
         else:
