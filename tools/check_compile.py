@@ -6,7 +6,7 @@ and which batch fits. A compilation takes minutes. tools/check_compile.md descri
     python -m tools.check_compile --device=v5e:2x2 --model=uncased_L-12_H-768_A-12 \
       --task=classification --train_batch_size=128 --dtype=bfloat16
 
-With KERAS_BACKEND=jax, it is the step of Keras' `fit` on JAX instead of the step of the scripts:
+With KERAS_BACKEND=jax, it is the step of the scripts on JAX:
 
     KERAS_BACKEND=jax python -m tools.check_compile --device=H100 --task=pretraining \
       --bert_config_file=bert_config.json --max_seq_length=512
@@ -56,7 +56,7 @@ def main():
     with console.at_level("ERROR", "bert_tf", "absl", "tensorflow"):
         step = Step(FLAGS.task, model.bert_config, lengths, train, optimizer, compiler)
     versions = {"bert_tf": bert_tf.__version__, **compiler.versions}
-    program = "fit on JAX" if backend == "jax" else "the scripts on TensorFlow"
+    program = f"the scripts on {'JAX' if backend == 'jax' else 'TensorFlow'}"
     report = {
         "versions": ", ".join(f"{name} {x}" for name, x in versions.items()),
         "devices": f"{compiler.count} x {compiler.kind}, {_size(compiler.memory)} for {backend}",

@@ -22,6 +22,7 @@ from bert_tf.data import records
 from bert_tf.device_check.checks import vocabulary
 from bert_tf.errors import UserError, reason
 from bert_tf.io import files, json_files
+from bert_tf.modeling import attention
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
@@ -67,14 +68,13 @@ class Step:
         check_length(lengths.max_seq_length, bert_config)
         self._config, self._compiler = train, compiler
         self._is_jax = keras.backend.backend() == "jax"
-        for name in ("gradient_accumulation_steps", "recompute"):
-            if self._is_jax and getattr(train, name) != getattr(type(train), name):
-                raise UserError(f"`{name}` is not an option of `fit` on JAX")
+        attention.capability = lambda: compiler.capability if self._is_jax else 0.0
         self._replicas = _Replicas(compiler.count)
         keras.config.disable_traceback_filtering()
         with self._replicas.scope(), _naming_layers():
             make = _fine_tuning if task in _SAMPLES else _pretraining
             self._objective, schema, sizes = make(task, bert_config, lengths, train.dtype_policy)
+            self._objective.model.skip_padding = False
             self._optimizer = make_optimizer(optimizer, 1000)
             self._program = self._of_jax() if self._is_jax else self._of_tensorflow()
         # TensorFlow exchanges the gradients of GPUs outside of the compiled program.
@@ -125,28 +125,23 @@ class Step:
         return plan
 
     def _of_jax(self):
-        """Return the function from shapes to the program of the step of Keras' `fit`."""
+        """Return the function from shapes to the program of the loop's step on JAX."""
         import jax
 
-        model, optimizer = self._objective.model, self._optimizer
-        model.objective = self._objective
-        model.compile(optimizer)
-        optimizer.build(model.trainable_variables)
-        state = [model.trainable_variables, model.non_trainable_variables, optimizer.variables]
-        state = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (*state, model.metrics_variables)
-        )
+        from bert_tf.training.jax_engine import JaxEngine
+
+        engine = JaxEngine(self._compiler.mesh)
+        engine.prepare(self._objective, self._optimizer, self._config, 1000)
 
         def program(shapes):
             batch = {name: jax.ShapeDtypeStruct(*x) for name, x in shapes.items()}
-            return self._compiler.divided(model.train_step, state, batch)
+            return self._compiler.lowered(engine.lower(batch))
 
         return program
 
     def _of_tensorflow(self):
         """Return the function from shapes of a replica to the program of the loop's step."""
         model = self._objective.model
-        model.skip_padding = False
         self._optimizer.build(weights(model, trainable_only=True))
         step = make_train_step(self._objective, self._optimizer, self._config, LossScale.of(model))
 

@@ -63,6 +63,7 @@ class Compiler:
       memory: the bytes that a program can use on each.
       versions: dict from package to version.
       is_gpu: whether they are GPUs.
+      capability: the compute capability of a GPU, 0.0 for a TPU.
     """
 
     def __init__(self, name, backend):
@@ -95,6 +96,7 @@ class Compiler:
         self._devices, self.count = topology.devices, len(topology.devices)
         # Tuning runs on the GPU.
         self._options = {"xla_gpu_autotune_level": "0"} if self.is_gpu else {}
+        self.capability = float("{}.{}".format(*GPUS[kind][-3:-1])) if self.is_gpu else 0.0
         if self.is_gpu:
             self.kind, self.memory = GPUS[kind][-1], int(GPUS[kind][-4] * float(_SHARES[backend]))
         else:
@@ -104,9 +106,10 @@ class Compiler:
         """Return the memory that the compiler of a TPU names when it gets too large a program."""
         import jax
 
-        huge = [jax.ShapeDtypeStruct((2**18, 2**20), np.float32)]
+        same = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
+        huge = jax.ShapeDtypeStruct((2**18, 2**20), np.float32, sharding=same)
         try:
-            self.divided(lambda state, batch: (0.0, [state[0] * 2]), huge, {})[1]()
+            self.lowered(jax.jit(lambda x: x * 2, donate_argnums=0).lower(huge))[1]()
             answer = "it compiled a program of 1 TiB"
         except Exception as error:  # the compilers have no class for it
             if limit := memory_limit(error):
@@ -114,19 +117,18 @@ class Compiler:
             answer = reason(error)
         raise UserError(f"`device={self.name}`: the compiler does not name its memory: {answer}")
 
-    def divided(self, function, state, batch):
-        """Return the text of a function of JAX, (state, batch) -> (results, new state).
+    @property
+    def mesh(self):
+        """The `jax.sharding.Mesh` of the devices."""
+        from jax.sharding import Mesh
 
-        The second value compiles it, and returns the planned memory and the compiled text. `state`
-        is the same on all devices and replaced; the rows of `batch` are divided over the devices.
+        return Mesh(np.array(self._devices), ("batch",))
+
+    def lowered(self, lowered):
+        """Return the text of a program that JAX has lowered for the mesh.
+
+        The second value compiles it, and returns the planned memory and the compiled text.
         """
-        import jax
-        from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-        mesh = Mesh(np.array(self._devices), ("batch",))
-        same, rows = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((), ("batch",)))
-        jitted = jax.jit(function, in_shardings=(same, rows), out_shardings=same, donate_argnums=0)
-        lowered = jitted.lower(state, batch)
 
         def compile():
             compiled = lowered.compile(compiler_options=self._options)

@@ -73,6 +73,8 @@ def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
                     raise UserError(f"KERAS_BACKEND={backend}: expected {expected}; unset it")
                 if backend == "jax" and importlib.util.find_spec("jax") is None:
                     raise UserError("KERAS_BACKEND=jax: JAX is not installed; see docs/devices.md")
+                if backend == "jax":
+                    tensorflow_start.cache_programs_of_jax()
                 tensorflow_start.import_tensorflow()
             _check_paths()
             main()

@@ -37,6 +37,16 @@ def import_quickly():
     return tensorflow
 
 
+def cache_programs_of_jax():
+    """Set the variables with which JAX caches compiled programs on disk, unless they are set.
+
+    Without a minimum of time, programs of less than a second are cached, too: a run has hundreds.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "bert_tf", "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
 # Parameters of glibc's `mallopt`, from <malloc.h>.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.modeling import cpu_graph
+from bert_tf.modeling import attention, cpu_graph
 from bert_tf.modeling.base import CALL_ARGUMENTS, ConfigLayer, register
 from bert_tf.modeling.token_layout import TokenLayout
 
@@ -355,21 +355,33 @@ class TransformerLayer(ConfigLayer):
         return self.output_norm(x + output, training=training, layout=layout), probs
 
     def _attend(self, x, tokens, input_mask, layout, training, seed):
-        """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S)."""
+        """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S).
+
+        The probabilities are None if they are not needed; see `attention`.
+        """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
 
-        def split(rows, layout):  # (T, H) -> (B, N, S, D)
-            # Values at padding affect no token and have no gradient.
-            return ops.transpose(layout.unpack(rows, heads), (0, 2, 1, 3))
-
-        query = split(self.query(x), layout.computed_layout)
-        key = ops.transpose(split(self.key(tokens), layout), (0, 1, 3, 2))
-        scores = ops.matmul(query, key)
+        # Values at padding affect no token and have no gradient.
+        query = layout.computed_layout.unpack(self.query(x), heads)
+        key, value = (layout.unpack(y(tokens), heads) for y in (self.key, self.value))
+        keeps_probs = self.with_probs or not attention.drops_probs(self.compute_dtype)
+        is_dropped = training and self.probs_dropout.rate > 0
+        if not keeps_probs and not is_dropped and attention.can_fuse(query, key):
+            return layout.pack(attention.fused(query, key, value, input_mask)), None
         # Not [:, None], which LiteRT does not support for an unknown length.
         is_padding = 1.0 - ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
-        # In this order, product, scale and mask are fused into one kernel on a CPU.
-        probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
-        dropped = self.probs_dropout(probs, training=training, seed=seed)
-        context = ops.matmul(dropped, split(self.value(tokens), layout))
-        return layout.computed_layout.pack(ops.transpose(context, (0, 2, 1, 3))), probs
+
+        def compute(query, key, value):
+            query, value = (ops.transpose(y, (0, 2, 1, 3)) for y in (query, value))
+            scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
+            # In this order, product, scale and mask are fused into one kernel on a CPU.
+            probs = ops.softmax(scores * (width**-0.5) + is_padding * MASKED_SCORE)
+            dropped = self.probs_dropout(probs, training=training, seed=seed)
+            return ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3)), probs
+
+        if keeps_probs or not training:
+            context, probs = compute(query, key, value)
+        else:
+            context, probs = keras.remat(lambda *heads: compute(*heads)[0])(query, key, value), None
+        return layout.computed_layout.pack(context), probs

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,8 @@ if _IS_TENSORFLOW:
 
     from bert_tf.modeling.objective_model import sum_over_replicas
 
-# Compiling the update pays for weights of at least this many elements.
+# Compiling the update pays for models with a weight of at least this many elements. In the norm,
+# smaller gradients are summed as a single tensor.
 COMPILED_SIZE = 2**14
 
 # "_norm" for the paths of Keras variables, such as "layer_0/attention_norm/gamma".
@@ -109,6 +111,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay
+        self.allows_xla = True
         if isinstance(exclude_from_weight_decay, str):
             exclude_from_weight_decay = (exclude_from_weight_decay,)
         # Keras has a method `exclude_from_weight_decay`.
@@ -196,22 +199,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
         super().apply(grads, trainable_variables)
 
-    def apply_reduced(self, gradients, is_finite=None, skipped_steps=0):
+    def apply_reduced(self, gradients, loss_scale=None, skipped_steps=0):
         """Make one step with the gradients of all replicas, in replica context.
 
         Args:
           gradients: dict from names to dense tensors, summed over the replicas. Weights without a
             gradient do not change.
-          is_finite: bool scalar; if False, only the step counter changes. None means True.
-          skipped_steps: number of earlier steps with `is_finite=False`, which the bias correction
+          loss_scale: the factor of the gradients, a float32 scalar. With it, only the step counter
+            changes if the norm is not finite.
+          skipped_steps: number of earlier steps without a finite norm, which the bias correction
             does not count.
 
         Returns:
-          The global norm of the gradients before clipping, a float32 scalar.
+          The global norm of the gradients without `loss_scale`, before clipping, a float32 scalar.
         """
         index = {name: i for i, name in enumerate(self._names)}
         gradients = {index[name]: gradient for name, gradient in gradients.items()}
-        norm = self._update_all(gradients, self.learning_rate, is_finite, skipped_steps)
+        norm = self._update_all(gradients, self.learning_rate, loss_scale, skipped_steps)
         self._iterations.assign_add(1)
         return norm
 
@@ -233,35 +237,35 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         has_replicas = _IS_TENSORFLOW and tf.distribute.get_strategy().num_replicas_in_sync > 1
         self._update_all(gradients, learning_rate, skip_nonfinite=has_replicas)
 
-    def _update_all(self, gradients, rate, is_finite=None, skipped_steps=0, skip_nonfinite=False):
+    def _update_all(self, gradients, rate, loss_scale=None, skipped_steps=0, skip_nonfinite=False):
         """Clip the reduced gradients (dict by index) and update the weights; return the norm."""
         gradients = {i: float32(gradient) for i, gradient in gradients.items()}
         norm = _global_norm(list(gradients.values()))
-        if skip_nonfinite:
+        scale, is_finite = 1.0, None
+        if loss_scale is not None:  # a power of 2, so that dividing later changes no bit
+            norm, scale = norm / loss_scale, 1.0 / loss_scale
+        if skip_nonfinite or loss_scale is not None:
             is_finite = ops.isfinite(norm)
-        scale = 1.0
         if self.global_clipnorm:
             # limit / max(norm, limit) is exactly 1 for small gradients, which stay bit-identical.
-            scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+            scale = scale * (self.global_clipnorm / ops.maximum(norm, self.global_clipnorm))
         rate = _as_tensor(rate)
         shared = (scale, rate, is_finite, self._bias_corrections(skipped_steps))
         if _IS_TENSORFLOW:
             replica = tf.distribute.get_replica_context()
             replica.merge_call(self._update_replicas, (gradients, *shared))
         else:
-            for i, gradient in gradients.items():
-                self._update(i, *self._weight_and_slots(i), gradient, *shared)
+            variables = {i: self._weight_and_slots(i) for i in gradients}
+            read = operator.attrgetter("value")
+            self._update(read, self.assign, variables, gradients, *shared)
         return norm
 
     def _update_replicas(self, strategy, gradients, *shared):
-        for i, gradient in gradients.items():
-            weight, *slots = map(_native, self._weight_and_slots(i))
-            strategy.extended.update(
-                weight,
-                functools.partial(self._update, i),
-                args=(*slots, gradient, *shared),
-                group=False,
-            )
+        variables = {i: list(map(_native, self._weight_and_slots(i))) for i in gradients}
+        # A single call for all weights; the first argument only names the devices.
+        weight, *_ = next(iter(variables.values()))
+        arguments = variables, gradients, *shared
+        strategy.extended.update(weight, self._update_replica, arguments, group=False)
 
     def _weight_and_slots(self, i):
         return self._trainable_variables[i], *(slots[i] for slots in self._slots)
@@ -274,39 +278,42 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # expm1, because 1 - 0.999 in float32 is off by 1e-5.
         return [-ops.expm1(step * math.log(beta)) for beta in (self.beta_1, self.beta_2)]
 
-    def _update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
-        # Memory bandwidth limits the update on a CPU. Compiled, it reads the weight once instead of
-        # 15 times and writes in place, which takes a quarter of the time.
-        is_large = _IS_TENSORFLOW and weight.shape.num_elements() >= COMPILED_SIZE
-        rate = rate * self._rate_factors[i]
-        arguments = gradient, scale, rate, is_finite, corrections, self._is_excluded[i]
-        if is_large and "CPU" in weight.device and may_compile():
+    def _update_replica(self, weight, variables, *arguments):
+        # Compiled, the update is a single operation, whose launch takes less time on a GPU than
+        # thousands. On a CPU, it reads each weight once instead of 15 times and writes in place.
+        sizes = [group[0].shape.num_elements() for group in variables.values()]
+        is_large, is_tpu = max(sizes) >= COMPILED_SIZE, "TPU" in weight.device
+        if is_large and self.allows_xla and not is_tpu and may_compile():
             # Handles: in the scope of a MirroredStrategy, a trace that takes variables always
             # updates the variables of its first call.
-            self._compiled([x.handle for x in (weight, m, v)], weight.dtype, *arguments)
+            handles = {i: [(x.handle, x.dtype) for x in xs] for i, xs in variables.items()}
+            self._compiled(handles, *arguments)
         else:
-            self._assign((weight, m, v), *arguments)
+            self._update(operator.methodcaller("read_value"), self.assign, variables, *arguments)
 
     # TensorFlow would save an ordinary attribute with the optimizer.
     @functools.cached_property
     def _compiled(self):
-        def update(handles, dtype, gradient, *arguments):
-            values = [tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for x in handles]
-            new_values = self._compute_update(*values, gradient, *arguments)
-            for handle, value in zip(handles, new_values, strict=True):
-                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(value, dtype))
+        def read(variable):
+            handle, dtype = variable
+            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
 
+        def assign(variable, value):
+            handle, dtype = variable
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(value, dtype))
+
+        update = functools.partial(self._update, read, assign)
         return tf.function(update, jit_compile=True, autograph=False)
 
-    def _assign(self, variables, *arguments):
-        values = [x.read_value() if _IS_TENSORFLOW else x.value for x in variables]
-        new_values = self._compute_update(*values, *arguments)
-        for variable, value in zip(variables, new_values, strict=True):
-            self.assign(variable, value)
+    def _update(self, read, assign, variables, gradients, *shared):
+        """Update weights and their moments; `variables` and `gradients` are dicts by index."""
+        for i, gradient in gradients.items():
+            new_values = self._compute_update(i, *map(read, variables[i]), gradient, *shared)
+            for variable, value in zip(variables[i], new_values, strict=True):
+                assign(variable, value)
 
-    def _compute_update(
-        self, weight, m, v, gradient, scale, rate, is_finite, corrections, is_excluded
-    ):
+    def _compute_update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
+        is_excluded, rate = self._is_excluded[i], rate * self._rate_factors[i]
         # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (float32(x) for x in (weight, m, v))
         # `scale` and `rate` are float32, and weights may be float64.
@@ -377,8 +384,15 @@ def _as_tensor(value):
 
 def _global_norm(gradients):
     if _IS_TENSORFLOW:
-        # In a float64 model, the gradients of the heads are float32.
-        return tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients])
+        # In a float64 model, the gradients of the heads are float32. Not compiled, because XLA sums
+        # a tensor on one core of a CPU.
+        large, small = [], []
+        for gradient in (tf.cast(x, tf.float32) for x in gradients):
+            is_small = (gradient.shape.num_elements() or COMPILED_SIZE) < COMPILED_SIZE
+            (small if is_small else large).append(gradient)
+        if small:
+            large.append(tf.concat([tf.reshape(x, [-1]) for x in small], 0))
+        return tf.linalg.global_norm(large)
     return ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
 
 

@@ -5,11 +5,13 @@ import functools
 import json
 import os
 import re
+import signal
 import socket
+import threading
 import time
 
 from bert_tf import console
-from bert_tf.errors import UserError, shown
+from bert_tf.errors import Stopped, UserError, reason, shown
 
 # Maximum time to wait for the other workers.
 WAIT_SECONDS = 600.0
@@ -111,3 +113,21 @@ def _follow(leader, own):
                 yield from map(json.loads, lines)
         yield [leader]
         time.sleep(1)
+
+
+@contextlib.contextmanager
+def keeping_handler():
+    """Restore the handler of SIGTERM, which TensorFlow and JAX replace when they connect."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():  # others cannot set it
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+
+
+def lost_worker(error):
+    """Return the `Stopped` to raise for an error because another worker was lost."""
+    return Stopped(
+        f"another worker was lost ({reason(error)}); unless its own output shows an error, "
+        "restart all workers, and the run resumes from its newest checkpoint",
+        Stopped.RESUME_ME,
+    )

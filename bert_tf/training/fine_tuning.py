@@ -139,7 +139,7 @@ class FineTuning(Run):
             xla = train.xla if config.do_train else False
             is_compiled = self.engine.compiles(xla, self.num_steps)
             length = task_config.max_seq_length
-            self.length_multiple = self.engine.length_multiple(length, is_compiled)
+            self.length_multiple = self.engine.length_multiple(length, is_compiled, self.num_steps)
         if train.bucket_by_length and self.length_multiple is None:
             console.warning("`bucket_by_length` has no effect on batches of `max_seq_length`")
         if config.do_train:  # last, because predictions read the config

@@ -1,47 +1,66 @@
 """`JaxEngine`: training steps and predictions on all devices of JAX.
 
-A batch is divided over the devices, and XLA inserts the sums over them. The state of a run is in
-the Keras variables of the model and the optimizer between two calls of `run_steps`.
+A batch is divided over the devices of all processes, and XLA inserts the sums over them. The state
+of a run is in the Keras variables of the model and the optimizer between two calls of `run_steps`.
+Each process has its own copy there, so that only steps, predictions and `mean` need all processes.
 """
 
+import atexit
 import contextlib
+import functools
 import itertools
+import os
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.interpreters import partial_eval
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.data import input_pipeline
-from bert_tf.errors import UserError
+from bert_tf.errors import Stopped, UserError, reason
 from bert_tf.training import checkpointing, cluster
+
+# With fewer steps, batches have one length, except on a CPU. On an H100, three more compilations of
+# BERT-Base take 100 s, and half of a step 5 ms.
+MIN_BUCKETED_STEPS = 20_000
 
 _TENSORFLOW = "requires the TensorFlow backend of Keras"
 
 
 class JaxEngine:
-    """Runs steps and predictions on the devices of JAX, in a single process.
+    """Runs steps and predictions on the devices of JAX.
 
     Attributes:
-      num_devices: the number of devices, which divide each batch.
+      num_devices: the number of devices of all processes, which divide each batch.
       row_multiple: the batches of Keras' `fit` must be a multiple of it.
+      is_multi_worker: whether several processes work together.
+      is_chief: whether this process writes the files of a run.
     """
 
-    is_multi_worker = False
-    is_chief = True
     # Each number of rows is compiled.
     has_any_batch_size = False
 
-    def __init__(self):
+    def __init__(self, mesh=None):
+        """Create an engine for a mesh, by default of a `keras.distribution` or the first device."""
         distribution = keras.distribution.distribution()
-        mesh = Mesh(jax.devices()[:1], "batch")
-        if distribution is not None:
+        if mesh is None and distribution is not None:
             mesh = distribution.device_mesh.backend_mesh
-        self.num_devices = self.row_multiple = mesh.devices.shape[0]
+        mesh = mesh or Mesh(jax.local_devices()[:1], "batch")
+        self._local = NamedSharding(mesh, PartitionSpec())
+        self.num_local_devices = self.row_multiple = mesh.devices.shape[0]
+        self.is_multi_worker = jax.process_count() > 1
+        self.is_chief = jax.process_index() == 0
+        if self.is_multi_worker:
+            # Each process reads consecutive rows of a batch.
+            mesh = Mesh(sorted(jax.devices(), key=lambda x: (x.process_index, x.id)), "batch")
+        self.num_devices = mesh.devices.shape[0]
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._rows = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
         self._parts = NamedSharding(mesh, PartitionSpec(None, mesh.axis_names[0]))
@@ -53,11 +72,10 @@ class JaxEngine:
         device = device or DeviceConfig()
         if device.distribution_strategy != "auto":
             raise UserError(f"`distribution_strategy={device.distribution_strategy}` {_TENSORFLOW}")
-        if len(cluster.read_tf_config()[0]) > 1:
-            raise UserError(f"TF_CONFIG lists several workers, which {_TENSORFLOW}")
         for name in ("tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"):
             if device.is_given(name):
                 console.warning("`%s` has no effect on JAX, which finds TPUs itself", name)
+        _connect(device.use_tpu)
         if device.use_tpu and (found := jax.default_backend()) != "tpu":
             raise UserError(f"`use_tpu`: JAX finds no TPU, only {found}; see docs/devices.md")
         return cls.default()
@@ -65,12 +83,17 @@ class JaxEngine:
     @classmethod
     def default(cls):
         """Return an engine for all devices, unless a `keras.distribution` is set."""
+        _connect()
         _hide_gpus_from_tensorflow()
-        devices = keras.distribution.list_devices()
+        devices = [f"{x.platform}:{x.id}" for x in jax.local_devices()]
         if keras.distribution.distribution() is None and len(devices) > 1:
-            keras.distribution.set_distribution(keras.distribution.DataParallel())
+            local = keras.distribution.DataParallel(devices=devices)
+            keras.distribution.set_distribution(local)
         engine = cls()
-        console.info("devices: %d x %s, JAX", engine.num_devices, devices[0].partition(":")[0])
+        kind, number = devices[0].partition(":")[0], jax.process_index()
+        workers = f" in {jax.process_count()} workers, this is worker {number}"
+        workers = workers if engine.is_multi_worker else ""
+        console.info("devices: %d x %s, JAX%s", engine.num_devices, kind, workers)
         return engine
 
     @classmethod
@@ -86,8 +109,14 @@ class JaxEngine:
         """Return whether training steps are compiled for each length."""
         return True
 
-    def length_multiple(self, max_seq_length, is_compiled):
-        """Return the multiple to pad batches to."""
+    def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
+        """Return the multiple to pad batches to; None for `max_seq_length`.
+
+        Batches must have the same length on all workers, which do not see each other's rows.
+        """
+        is_short = num_train_steps is not None and num_train_steps < MIN_BUCKETED_STEPS
+        if self.is_multi_worker or (is_short and jax.default_backend() != "cpu"):
+            return None
         return input_pipeline.length_multiple(max_seq_length, is_compiled)
 
     def can_skip_padding(self, is_compiled=False, reads_padding=False):
@@ -101,7 +130,7 @@ class JaxEngine:
         """
         import tensorflow as tf  # `dataset` is one of its datasets
 
-        count = self.num_devices
+        count = self.num_local_devices
         if count == 1:
             return dataset
 
@@ -126,6 +155,9 @@ class JaxEngine:
         model = objective.model
         weights = checkpointing.weights(model, trainable_only=True)
         optimizer.build(weights)
+        if self.is_multi_worker:  # random weights may differ
+            values = multihost_utils.broadcast_one_to_all(_read(None, model.variables))
+            jax.tree.map(lambda variable, x: variable.assign(x), model.variables, values)
         self._checkpoint = checkpointing.run_state(model, optimizer)
         is_weight, is_trained = ({id(x) for x in y} for y in (model.weights, weights.values()))
         seeds = [x for x in model.variables if id(x) not in is_weight]
@@ -142,6 +174,21 @@ class JaxEngine:
     def state(self):
         """Return the variables of a checkpoint, by name."""
         return self._checkpoint
+
+    def lower(self, batch):
+        """Return the program of a step, which JAX can compile, for the shapes of a batch.
+
+        `batch` is a dict of `jax.ShapeDtypeStruct`. The devices of the mesh need not be there.
+        """
+
+        def shapes(values, sharding):
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), values
+            )
+
+        state, totals, fixed = _read(None, self._state), self._totals(), _read(None, self._fixed)
+        same = (shapes(x, self._replicated) for x in (state, totals, fixed))
+        return self._step.lower(*same, shapes(batch, self._rows))
 
     def _make_step(self, objective, optimizer, config):
         """Return the function of one training step.
@@ -212,53 +259,79 @@ class JaxEngine:
 
     def batches(self, data, first_step):
         """Return an iterator over the batches of a `TrainingInput` from `first_step` on."""
-        return data.batches(first_step).as_numpy_iterator()
+        return data.batches(first_step, self._input_context()).as_numpy_iterator()
+
+    def _input_context(self):
+        """Return the share of this process in the batches, None for whole batches."""
+        import tensorflow as tf  # its datasets read the batches
+
+        count = jax.process_count()
+        share = tf.distribute.InputContext(count, jax.process_index(), count)
+        return share if self.is_multi_worker else None
+
+    def _on_all_devices(self, values):
+        """Return arrays on all devices from arrays that are equal in all processes."""
+        return jax.tree.map(
+            lambda x: _with_sharding(x, self._replicated), jax.device_put(values, self._local)
+        )
+
+    def _divided(self, batch):
+        """Return arrays of whole batches from the rows of this process."""
+        if not self.is_multi_worker:
+            return jax.device_put(batch, self._rows)
+        return jax.make_array_from_process_local_data(self._rows, batch)
 
     def run_steps(self, batches, count):
         """Make `count` steps with the next batches; see `TensorFlowEngine`.
 
         The host does not wait for the devices until it reads the results.
         """
-        state, fixed = jax.device_put(_read(None, (self._state, self._fixed)), self._replicated)
-        sums = dict.fromkeys(self._names, np.float32(0))
-        totals = {"sums": sums, "first_bad": np.int32(-1), "step": np.int32(0)}
-        totals = jax.device_put(totals, self._replicated)
+        state, fixed = self._on_all_devices(_read(None, (self._state, self._fixed)))
+        totals = self._on_all_devices(self._totals())
         try:
             for batch in itertools.islice(batches, count):
-                state, totals = self._step(state, totals, fixed, jax.device_put(batch, self._rows))
+                state, totals = self._step(state, totals, fixed, self._divided(batch))
         finally:
             # The steps have consumed the arrays that the variables had.
-            jax.tree.map(lambda variable, x: variable.assign(x), self._state, state)
+            jax.tree.map(
+                lambda variable, x: variable.assign(_with_sharding(x, self._local)),
+                self._state,
+                state,
+            )
         sums = {name: float(totals["sums"][name]) for name in self._names}
         return sums, int(totals["first_bad"])
 
+    def _totals(self):
+        sums = dict.fromkeys(self._names, np.float32(0))
+        return {"sums": sums, "first_bad": np.int32(-1), "step": np.int32(0)}
+
     def predict_step(self, objective):
-        """Return the function for `predict`, which makes the predictions of an objective."""
+        """Return the model and the function for `predict`, which makes its predictions."""
         model = objective.model
 
-        @jax.jit
+        @functools.partial(jax.jit, out_shardings=self._replicated)
         def predict(values, batch):
             with _with_values(model.variables, values):
-                return objective.predictions(model(batch, training=False), batch)
+                predictions = objective.predictions(model(batch, training=False), batch)
+            return {**predictions, "is_real_example": batch["is_real_example"]}
 
-        def step(batch):
-            values = jax.device_put([x.value for x in model.variables], self._replicated)
-            return predict(values, jax.device_put(batch, self._rows))
-
-        return step
+        return model, predict
 
     def predict(self, step, data):
         """Yield the predictions of all rows of each batch of an `EvaluationInput`, as arrays."""
+        model, function = step
+        values = self._on_all_devices([x.value for x in model.variables])
 
         def compute(batch):
             batch, size = self._fill(batch)
-            real = {"is_real_example": batch["is_real_example"]}
-            return {**step(batch), **real}, size
+            is_real = batch["is_real_example"] * (np.arange(len(batch["input_ids"])) < size)
+            batch["is_real_example"] = is_real.astype("int32")
+            return function(values, self._divided(batch))
 
-        running = map(compute, data.batches().as_numpy_iterator())
+        running = map(compute, data.batches(self._input_context()).as_numpy_iterator())
         # Copy the previous predictions to the host while the devices compute.
-        for (values, size), _ in itertools.pairwise(itertools.chain(running, [None])):
-            yield {name: np.asarray(x)[:size] for name, x in values.items()}
+        for outputs, _ in itertools.pairwise(itertools.chain(running, [None])):
+            yield {name: np.asarray(x) for name, x in outputs.items()}
 
     def compute_steps(self, function, model, spec):
         """Return two functions from a batch in memory to outputs; see `TensorFlowEngine`."""
@@ -277,22 +350,75 @@ class JaxEngine:
     def _fill(self, batch):
         """Repeat the last row of a dict of arrays until the devices divide it; return its size."""
         size = len(next(iter(batch.values())))
-        if missing := -size % self.num_devices:
+        if missing := -size % self.num_local_devices:
             rows = [*range(size), *[size - 1] * missing]
             batch = {name: x[rows] for name, x in batch.items()}
         return batch, size
 
     def mean(self, *values):
-        """Return the mean of each number over all workers, of which there is one."""
-        return values
+        """Return the mean of each number over all workers, which must call it together."""
+        if not self.is_multi_worker:
+            return values
+        with self.watched():
+            # JAX has no float64, in which the keys of files are exact.
+            words = np.array(values, np.float64).view(np.uint32)
+            words = multihost_utils.process_allgather(words)
+        return tuple(words.view(np.float64).mean(0).tolist())
 
+    @contextlib.contextmanager
     def watched(self):
-        """Return a context without effect, because there are no other workers."""
-        return contextlib.nullcontext()
+        """Raise `Stopped` instead of the errors of collectives when another worker is lost."""
+        try:
+            yield
+        except jax.errors.JaxRuntimeError as error:
+            if not self.is_multi_worker or "RESOURCE_EXHAUSTED" in str(error):
+                raise
+            atexit.register(_exit_alone)
+            raise cluster.lost_worker(error) from error
 
     def chief_first(self, write):
-        """Call `write` and return its result."""
-        return write()
+        """Call `write` on the chief and return its result; other workers wait until it is done."""
+        result = write() if self.is_chief else None
+        self.mean(0.0)
+        return result
+
+
+def _exit_alone():
+    """Exit without JAX, which would wait for the lost worker and then abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if jax.process_index() == 0:
+        time.sleep(10)  # JAX aborts workers that lose worker 0 before they notice the lost one
+    os._exit(Stopped.RESUME_ME)
+
+
+@functools.cache  # JAX knows whether it is connected, but not that it has no hosts to find
+def _connect(use_tpu=False):
+    """Join the workers of TF_CONFIG, or of a TPU; must precede the first operation of JAX."""
+    workers, own = cluster.read_tf_config()
+    is_listed = len(workers) > 1
+    if jax.distributed.is_initialized() or not (is_listed or use_tpu):
+        return
+    try:
+        if is_listed:
+            cluster.wait_for_workers(workers, own)
+            address, number = workers[0].split()[1], workers.index(own)
+            options = {"cluster_detection_method": "deactivate"}
+            with cluster.keeping_handler():
+                jax.distributed.initialize(address, len(workers), number, **options)
+        else:
+            # ValueError: a single host that is not in a cloud
+            with cluster.keeping_handler(), contextlib.suppress(ValueError):
+                jax.distributed.initialize()
+    except (RuntimeError, ValueError, OSError, OverflowError) as error:
+        name = "TF_CONFIG" if is_listed else "`use_tpu`"
+        raise UserError(f"{name}: cannot connect to other workers ({reason(error)})") from error
+
+
+def _with_sharding(x, sharding):
+    """Return an array with equal values on all devices as one of some of them, or of more."""
+    shards = [shard.data for shard in x.addressable_shards]
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, shards)
 
 
 def _with_values(variables, values):

@@ -157,6 +157,7 @@ def start_run_json(config, data_files, pretrained, command_line):
             "bert_tf": bert_tf.__version__,
             "tensorflow": tf.__version__,
             "keras": keras.__version__,
+            "backend": keras.backend.backend(),
             "python": platform.python_version(),
         },
         "command_lines": [*earlier.get("command_lines", ()), command_line],

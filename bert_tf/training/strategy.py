@@ -1,8 +1,5 @@
 """Strategies of `tf.distribute` for the devices of this machine, workers or a TPU."""
 
-import signal
-import threading
-
 import tensorflow as tf
 
 from bert_tf import console
@@ -67,11 +64,8 @@ def _make_multi_worker_strategy(workers, own):
         )
     try:
         cluster.wait_for_workers(workers, own)
-        handler = signal.getsignal(signal.SIGTERM)
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        # TensorFlow has replaced the handler. Only the main thread can restore it.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+        with cluster.keeping_handler():
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
         raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
     count = strategy.num_replicas_in_sync

@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.data import input_pipeline
-from bert_tf.errors import Stopped, reason
-from bert_tf.modeling import token_layout
+from bert_tf.modeling import cpu_graph, token_layout
 from bert_tf.modeling.objective_model import compute_gradients, sum_over_replicas
-from bert_tf.training import checkpointing, strategy
+from bert_tf.training import checkpointing, cluster, strategy
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
@@ -85,7 +84,7 @@ class TensorFlowEngine:
         """Return whether training steps are compiled for each length; see `use_xla`."""
         return strategy.use_xla(xla, self.strategy, num_train_steps)
 
-    def length_multiple(self, max_seq_length, is_compiled):
+    def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
         """Return the multiple to pad batches to; None for `max_seq_length`.
 
         A TPU compiles the step for a single length.
@@ -120,6 +119,7 @@ class TensorFlowEngine:
         with self.scope():
             optimizer.build(checkpointing.weights(model, trainable_only=True))
             loss_scale = LossScale.of(model)
+            optimizer.allows_xla = config.xla is not False or not cpu_graph.has_gpu()
             config = dataclasses.replace(config, xla=xla)
             step = make_train_step(objective, optimizer, config, loss_scale)
         self._run_steps = make_run_steps(step, objective, self.strategy, loss_scale)
@@ -210,11 +210,7 @@ class TensorFlowEngine:
         except _LOST as error:
             if not self.is_multi_worker:
                 raise
-            raise Stopped(
-                f"another worker was lost ({reason(error)}); unless its own output shows an error, "
-                "restart all workers, and the run resumes from its newest checkpoint",
-                Stopped.RESUME_ME,
-            ) from error
+            raise cluster.lost_worker(error) from error
 
     def chief_first(self, write):
         """Call `write` on the chief and return its result; other workers wait until it is done."""
@@ -277,9 +273,9 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
         gradients, losses = sum_over_replicas(sums)
         if loss_scale is None:
             return {**losses, _NORM: optimizer.apply_reduced(gradients)}
-        gradients, is_finite = loss_scale.unscale(gradients)
-        norm = optimizer.apply_reduced(gradients, is_finite, loss_scale.skipped_steps)
-        return {**losses, **loss_scale.update(is_finite, norm)}
+        scale = loss_scale.value.read_value()
+        norm = optimizer.apply_reduced(gradients, scale, loss_scale.skipped_steps)
+        return {**losses, **loss_scale.update(norm)}
 
     return train_step
 
@@ -364,18 +360,14 @@ class LossScale:
         """Return the loss scale of a Keras model, None if it does not compute in float16."""
         return cls() if model.compute_dtype == "float16" else None
 
-    def unscale(self, gradients):
-        """Divide reduced gradients by the scale; also return whether all are finite."""
-        gradients = {name: gradient / self.value for name, gradient in gradients.items()}
-        return gradients, tf.math.is_finite(tf.linalg.global_norm(list(gradients.values())))
-
-    def update(self, is_finite, norm):
-        """Adapt the scale after a step, in replica context; return a dict of results.
+    def update(self, norm):
+        """Adapt the scale to a step's `norm`, in replica context; return a dict of results.
 
         The norm of a skipped step is reported as 0, because a lower scale may fix it. At the lowest
         scale, the cause is elsewhere, so `skipped_steps` is 0 and the norm is unchanged.
         """
         scale, good_steps = self.value.read_value(), self.good_steps.read_value() + 1
+        is_finite = tf.math.is_finite(norm)
         is_scale_too_large = ~is_finite & (scale > MIN_SCALE)
         is_grown = good_steps >= GROWTH_STEPS
         halved = tf.maximum(scale / 2.0, MIN_SCALE)

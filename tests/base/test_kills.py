@@ -33,10 +33,11 @@ pytestmark = pytest.mark.slow
 class Killer:
     """Runs scripts in forks and kills them, see `fork_server`; their output is in `log`."""
 
-    def __init__(self, root, folder):
+    def __init__(self, root, folder, **environment):
         self.root, self.folder, self.log = root, folder, folder / "log"
         self.address = str(folder / "server")
         self.environment = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self.environment |= environment
 
     def run(self, script, arguments, seconds=None, operation=0):
         """Run a script, killed after some seconds or before a file system operation.
@@ -200,14 +201,28 @@ SCRIPTS = {
 }  # fmt: skip
 
 
+def arguments_of(name, inputs):
+    script, _, arguments, _ = SCRIPTS[name]
+    arguments = arguments.replace("IN/", f"{inputs}/").replace("=IN ", f"={inputs} ").split()
+    return [*arguments, *(QUICK_RUN if script.startswith("run_") else [])]
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts(killer, inputs, tmp_path, name):
-    script, number, arguments, check = SCRIPTS[name]
-    arguments = arguments.replace("IN/", f"{inputs}/").replace("=IN ", f"={inputs} ").split()
-    arguments += QUICK_RUN if script.startswith("run_") else []
+    script, number, _, check = SCRIPTS[name]
+    arguments = arguments_of(name, inputs)
     # This command does not write into an existing folder.
     is_done = (pathlib.Path.exists,) if script == "bert-tf convert" else ()
     check_kills(killer, number, script, arguments, check, tmp_path / "out", *is_done)
+
+
+def test_fine_tuning_on_jax(root, inputs, tmp_path):
+    pytest.importorskip("jax")
+    cache = str(tmp_path / "cache")
+    killer = Killer(root, tmp_path, KERAS_BACKEND="jax", JAX_COMPILATION_CACHE_DIR=cache)
+    arguments = [x for x in arguments_of("fine-tuning", inputs) if "distribution" not in x]
+    with fork_server.serving(killer.address, killer.environment):
+        check_kills(killer, 10, "run_classifier", arguments, check_run, tmp_path / "out")
 
 
 def sizes(version):

@@ -45,7 +45,8 @@ def test_a_run_is_recorded(run_script, tmp_path):
     run(*train, "--seed=3", "--learning_rate=1e-3")
     record = read(out)
     versions = {x.__name__: x.__version__ for x in (bert_tf, tf, keras)}
-    assert record["versions"] == {**versions, "python": platform.python_version()}
+    versions |= {"backend": "tensorflow", "python": platform.python_version()}
+    assert record["versions"] == versions
     assert len(record["command_lines"]) == 1
     config = record["config"]
     assert (config["seed"], config["labels"], config["max_seq_length"]) == (3, ["y", "x"], 8)

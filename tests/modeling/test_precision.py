@@ -139,9 +139,9 @@ def test_a_step_with_infinite_gradients_is_skipped_and_halves_the_scale(
     plain, plain_weight = make([1.0, 2.0], bias_correction=bias_correction)
 
     def step(gradient):
-        gradients, is_finite = scale.unscale({"w": tf.constant(gradient) * scale.value})
-        norm = optimizer.apply_reduced(gradients, is_finite, scale.skipped_steps)
-        return {name: float(value) for name, value in scale.update(is_finite, norm).items()}
+        gradients, value = {"w": tf.constant(gradient) * scale.value}, scale.value.read_value()
+        norm = optimizer.apply_reduced(gradients, value, scale.skipped_steps)
+        return {name: float(value) for name, value in scale.update(norm).items()}
 
     for gradient in ([np.inf, 1.0], [0.5, 0.25], [np.nan, 1.0], [0.1, 0.2], [0.3, 0.1]):
         reported = step(gradient)

@@ -25,7 +25,9 @@ def main():
 
     bert_tf.console.show()
     strategy = None
-    if "TF_CONFIG" in os.environ:
+    if keras.backend.backend() == "jax":
+        bert_tf.training.Engine.make()  # before the first operation
+    elif "TF_CONFIG" in os.environ:
         strategy = bert_tf.training.make_strategy()
     else:
         conftest.split_cpu()
