@@ -203,7 +203,7 @@ class Loop:
             A learning rate that is a function is called once, when the step is traced; it may read
             a `tf.Variable`.
           num_train_steps: the step to stop at.
-          config: a `TrainConfig`, None for the defaults. The caller freezes layers of the model.
+          config: a `TrainConfig`, None for the defaults.
           eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
           epochs: the `EpochCallbacks` with Keras callbacks, or None.
 
@@ -265,6 +265,8 @@ class Loop:
         for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
             if getattr(optimizer, name):
                 raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
+        if config.num_frozen_layers:
+            self.model.freeze(config.num_frozen_layers)
         self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
         self.engine.prepare(self.objective, optimizer, config, self.num_train_steps)
         self.settings = checkpointing.settings_of_run(

@@ -94,6 +94,7 @@ class Run:
         checkpoint = self.pretrained.checkpoint
         loop = Loop(self.make_objective, self.engine, self.folder, checkpoint, **options)
         if self.config.do_train and train.num_frozen_layers:
+            # `Loop.train` also does, but `check_resume` comes first.
             loop.model.freeze(train.num_frozen_layers)
         return loop
 
