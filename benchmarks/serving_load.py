@@ -49,4 +49,4 @@ def main():
 
 
 if __name__ == "__main__":
-    run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=lambda: False)

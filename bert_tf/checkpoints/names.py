@@ -7,6 +7,7 @@ transposed, as (out, in).
 import re
 
 import keras
+import numpy as np
 
 from bert_tf.configs.model import BertConfig
 from bert_tf.errors import UserError
@@ -160,8 +161,10 @@ def tensors(model):
     """
     values = {x: keras.ops.convert_to_numpy(y) for x, y in find_weights(model).items()}
     for layer in lora_layers(model):
+        # Not `layer.kernel`, which mixed precision rounds.
         if name := release_name(f"{layer.path}/kernel"):
-            values[name] = keras.ops.convert_to_numpy(layer.kernel)
+            a, b = map(keras.ops.convert_to_numpy, (layer.lora_kernel_a, layer.lora_kernel_b))
+            values[name] = values[name] + np.float32(layer.lora_alpha / layer.lora_rank) * (a @ b)
     return values
 
 

@@ -33,7 +33,7 @@ lines.define_line_flags()
 
 
 def needs_tensorflow():
-    return find_version(FLAGS.model)[1] != ONNX_FILE
+    return "://" in FLAGS.model or find_version(FLAGS.model)[1] != ONNX_FILE
 
 
 def main():

@@ -185,13 +185,13 @@ def side_file(path):
 
 def write_counts(counts):
     """Write the side files for a dict from path to count; keep existing entries for other files."""
-    paths = [path for path in counts if not files.is_stream(path)]
-    groups: dict[str, dict] = {side_file(path): {} for path in paths}
-    for path, size in zip(paths, sizes(paths), strict=True):
-        groups[side_file(path)][os.path.basename(path)] = size, counts[path]
-    for side, entries in groups.items():
+    groups: dict[str, list] = {}
+    for path in (path for path in counts if not files.is_stream(path)):
+        groups.setdefault(side_file(path), []).append(path)
+    for side, paths in groups.items():
         try:
-            _write(side, _load(side) | entries)
+            pairs = zip(sizes(paths), map(counts.get, paths), strict=True)
+            _write(side, _load(side) | dict(zip(map(os.path.basename, paths), pairs, strict=True)))
         # A file of the user has the name, or complete shards are in a read-only folder.
         except UserError as error:
             console.warning("%s; a resumed run will count the records", error)

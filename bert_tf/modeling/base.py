@@ -303,7 +303,7 @@ class PretrainedModel(EncoderModel, keras.Model):
         inputs = self._complete(inputs)  # again, because `stateless_call` skips `__call__`
         return super().call(inputs, training=training, mask=mask, **context)
 
-    def compute_output_spec(self, inputs, **_):
+    def compute_output_spec(self, inputs, training=None, mask=None, **_):
         """Return the symbolic outputs; Keras' method rejects `call`'s other arguments."""
         return super().compute_output_spec(self._complete(inputs))
 

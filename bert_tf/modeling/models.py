@@ -102,7 +102,7 @@ class BertModel(PretrainedModel):
         pooler = self.get_layer("pooler")
         return _encode(self.embeddings, layers, pooler, inputs, layout, positions)
 
-    def compute_output_spec(self, inputs, positions=None, **_):
+    def compute_output_spec(self, inputs, training=None, skip_padding=None, positions=None, **_):
         if positions is None:
             return super().compute_output_spec(inputs)
         (batch, count), hidden = positions.shape, self.config.hidden_size

@@ -10,6 +10,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "answers": ["Answer", "all_outputs"],
         "exporting": ["Servable", "choose_version", "export"],
-        "predictor": ["Predictor", "find_version"],
+        "predictor": ["Predictor"],
     },
 )

@@ -358,11 +358,14 @@ def _write_model_card(folder, servable, metadata, record):
     sample = servable.example or servable.sample_text("He slept.")
     ids = ", ".join(f'"{x}": [[...]]' for x in inputs)
     body = json.dumps({"instances": [sample]}) if metadata["inputs"] else f'{{"inputs": {{{ids}}}}}'
-    request = f"curl -d '{body}' http://localhost:8501/v1/models/{name}:predict"
+    use = "Requests to TF Serving"
+    command = f"curl -d '{body}' http://localhost:8501/v1/models/{name}:predict"
+    if servable.prepared.serving_config.format == "onnx":
+        use, command = "Answers", f"bert-tf predict --model={name}"
     parts = [
         _MARK,
         *(f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()),
-        f"## Requests to TF Serving\n\n```sh\n{request}\n```\n",
+        f"## {use}\n\n```sh\n{command}\n```\n",
         f"## Limits\n\n{_LIMITS.format(**metadata)}",
     ]
     files.write_text(path, "\n".join(parts))

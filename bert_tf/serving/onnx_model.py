@@ -20,7 +20,7 @@ class _Model:
     """
 
     def __init__(self, session, tokenizer, metadata):
-        self._session, self._tokenizer = session, tokenizer
+        self.session, self._tokenizer = session, tokenizer
         self._length, self._prompt = metadata["max_seq_length"], metadata.get("prompt", "")
         shapes = {x.name: x.shape for x in session.get_inputs()}
         self._has_choices = len(shapes[INPUTS[0]]) == 3
@@ -54,7 +54,7 @@ class _Model:
         for name, kind in self.inputs.items():
             if isinstance(kind, int):
                 feed[name] = np.array(columns[name], "float64")
-        return dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
+        return dict(zip(self._outputs, self.session.run(self._outputs, feed), strict=True))
 
 
 def load(path, metadata, num_threads=None):
@@ -65,10 +65,12 @@ def load(path, metadata, num_threads=None):
         raise UserError(f"{path} requires ONNX Runtime: pip install '.[onnx]'") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads or 0
+    model = os.path.join(path, ONNX_FILE)
+    if "://" in model:
+        with files.open_file(model, "rb") as reader:
+            model = reader.read()
     try:
-        session = onnxruntime.InferenceSession(
-            os.path.join(path, ONNX_FILE), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     # Loading a damaged model raises exceptions of many classes.
     except Exception as error:
         raise UserError(f"`model`: {path} cannot be loaded ({reason(error)})") from None

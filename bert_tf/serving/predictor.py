@@ -66,24 +66,24 @@ class Predictor:
             self.metadata = {**(model.metadata or {}), "task": model.task}
             self._model = trace(model)
         self.inputs, self._batch_size = tuple(self._model.inputs), batch_size
+        if num_threads and not hasattr(self._model, "session"):
+            raise UserError("`num_threads` requires an ONNX model")
         answer = ANSWERS.get(self.metadata["task"], Answer())
         self.answer, self.table_columns = answer.of_outputs, answer.table_columns
 
     def _load(self, path, num_threads):
-        self.path, file = find_version(path := files.expand_home(path))
-        if not file:
+        self.path, file = find_version(files.expand_home(path))
+        metadata_file = os.path.join(self.path, FORMATS.get(file, ""), METADATA)
+        if not (file and files.exists(metadata_file)):
             raise UserError(
-                f"`model`: found no model written by export_model.py in {path}; "
+                f"`model`: found no model written by export_model.py in {self.path}; "
                 "`bert-tf predict` and the classes, such as TextClassifier, also load a run"
             )
-        folder = os.path.join(self.path, FORMATS[file])
-        self.metadata = json_files.read(os.path.join(folder, METADATA), _FIELDS, "export_model.py")
+        self.metadata = json_files.read(metadata_file, _FIELDS, "export_model.py")
         task, is_onnx = self.metadata["task"], file == ONNX_FILE
         if not self.metadata["inputs"]:
             advice = "export it as a SavedModel" if is_onnx else "export it with inputs=text"
             raise UserError(f"`model`: {self.path}, a model for {task}, takes token ids; {advice}")
-        if num_threads and not is_onnx:
-            raise UserError("`num_threads` requires an ONNX model")
         module = "onnx_model" if is_onnx else "saved_model"
         module = importlib.import_module(f"bert_tf.serving.{module}")
         self._model = module.load(self.path, self.metadata, *[num_threads] * is_onnx)
@@ -215,7 +215,9 @@ def find_version(path):
     newest = sorted(list_versions(path), key=int)[-1:]
     for folder in (path, *(os.path.join(path, name) for name in newest)):
         for name in FORMATS:
-            if files.exists(os.path.join(folder, name)):
+            # Other programs also write model.onnx.
+            has_metadata = name != ONNX_FILE or files.exists(os.path.join(folder, METADATA))
+            if has_metadata and files.exists(os.path.join(folder, name)):
                 return folder, name
     return path, None
 

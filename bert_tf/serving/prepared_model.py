@@ -134,7 +134,8 @@ class PreparedModel(NamedTuple):
     @property
     def tokenizer(self):
         """A `GraphTokenizer` for exports of text, else the faster-loading `HostTokenizer`."""
-        is_exported = is_portable() and self.serving_config.inputs == "text"
+        config = self.serving_config
+        is_exported = is_portable() and (config.format, config.inputs) == ("savedmodel", "text")
         with tf.init_scope():
             return self.make_tokenizer(GraphTokenizer if is_exported else HostTokenizer)
 

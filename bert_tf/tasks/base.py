@@ -720,7 +720,7 @@ class Task:
         """
         self._warn_if_random("the answers of the exported model")
         dtype = self.model.compute_dtype
-        if options.get("dtype") is None:
+        if options.get("dtype") is None and options.get("format") != "onnx":
             options["dtype"] = None if dtype == "float64" else dtype
         config = ExportConfig(os.fspath(folder), version=version, serving=ServingConfig(**options))
         if keras.backend.backend() != "tensorflow":

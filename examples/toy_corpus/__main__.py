@@ -22,4 +22,4 @@ def main():
 
 if __name__ == "__main__":
     sys.argv[0] = "examples.toy_corpus"  # the program name in error messages
-    run(main, needs_tensorflow=False)
+    run(main, needs_tensorflow=lambda: False)

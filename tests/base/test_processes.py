@@ -84,7 +84,7 @@ def test_freed_memory_is_reused():
 def test_streams_closed_by_the_shell_keep_their_numbers(tmp_path):
     code = (
         "import os; from bert_tf.cli import flags\n"
-        "flags.run(lambda: os._exit(os.open('x', os.O_CREAT)), needs_tensorflow=False)"
+        "flags.run(lambda: os._exit(os.open('x', os.O_CREAT)), needs_tensorflow=lambda: False)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], preexec_fn=lambda: os.closerange(0, 3), cwd=tmp_path

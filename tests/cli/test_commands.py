@@ -63,7 +63,7 @@ def test_out_of_memory(root, error):
 from bert_tf.cli import flags
 def main():
     raise {error}
-flags.run(main, needs_tensorflow=False)
+flags.run(main, needs_tensorflow=lambda: False)
 """
     done = python_process("-c", code, cwd=root)
     assert done.returncode == 1

@@ -29,7 +29,7 @@ def main():
 
 
 lines.define_line_flags()
-flags.run(main, needs_tensorflow=False)
+flags.run(main, needs_tensorflow=lambda: False)
 """
 
 

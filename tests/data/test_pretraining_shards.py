@@ -84,7 +84,7 @@ def test_full_disk(text_folder, size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     left = [path.name for path in (text_folder / "full").rglob("*") if path.is_file()]
     assert not [name for name in left if ".tmp-" in name]
-    if "sizes.json" not in left:  # without complete tokens nothing can be resumed
+    if "tokens.json" not in left:  # without complete tokens nothing can be resumed
         assert not left
     assert make_shards("full/x").create().instances
 
@@ -168,7 +168,7 @@ def test_other_files_in_the_work_dir_are_kept():
 def test_tokens_of_another_configuration_are_not_used(num_shards):
     """The user removes the metadata and the shards, as the error advises, not the work folder."""
     interrupt("00000-of-00003")
-    assert pathlib.Path("made/x.work/sizes.json").exists()
+    assert pathlib.Path("made/x.work/tokens.json").exists()
     pathlib.Path("made/x.json").unlink()
     assert make_shards(num_shards=num_shards).create().documents == 22
     make_shards("again/x", num_shards).create()
@@ -198,7 +198,7 @@ def test_text_changes_while_it_is_read(tmp_path):
 
     with pytest.raises(UserError, match=r"^a\.txt, b\.txt: .*remove made/x\.json"):
         make_shards(source=Changing(["a.txt", "b.txt"])).create()
-    assert not pathlib.Path("made/x.work/sizes.json").exists()
+    assert not pathlib.Path("made/x.work/tokens.json").exists()
 
 
 def test_waiting_for_a_lock(monkeypatch):
@@ -253,7 +253,7 @@ def test_vocabulary_and_casing_of_a_model(run_script, create, text_folder):
 
 @pytest.mark.parametrize(
     ("name", "num_shards"),
-    [("x-00001-of-00003", 1), ("sizes.json", 0), ("x.json", 0), ("00002.json", 2)],
+    [("x-00001-of-00003", 1), ("tokens.json", 0), ("x.json", 0), ("00002.json", 2)],
 )
 def test_an_interrupted_run_resumes_with_the_same_result(create, text_folder, name, num_shards):
     """The run is interrupted before the named file is renamed into place."""

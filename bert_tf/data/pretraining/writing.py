@@ -1,8 +1,8 @@
 """Writing of instances to TFRecords without TensorFlow, their statistics, and the work folder.
 
 The work folder has the tokens of shards and the counts of finished shards. `made_of.json` has the
-fingerprint of the text and configuration, and `sizes.json` exists once the tokens of all shards are
-complete.
+fingerprint of the text and configuration. `tokens.json` has the sizes of the files of tokens, once
+they are complete.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _BATCH_SIZE = 250
 _BUFFER_SIZE = 16_000_000
 
 # The other files, and partial ones; the user's files stay.
-_FILES = re.compile(r"(tokens|(sizes|\d+)\.json)(\.tmp-\d+)?|made_of\.json\.tmp-\d+")
+_FILES = re.compile(r"(tokens|(tokens|\d+)\.json)(\.tmp-\d+)?|made_of\.json\.tmp-\d+")
 
 # Files of a run that was killed before writing the fingerprint.
 _INCOMPLETE = re.compile(r"\.lock|made_of\.json\.tmp-\d+")
@@ -229,9 +229,9 @@ class WorkDir:
     def _clear(self):
         """Remove tokens and counts; the sizes first, so that no run uses partial tokens."""
         names = set(filter(_FILES.fullmatch, files.list_folder(self.path)))
-        if "sizes.json" in names:
-            files.remove(self._join("sizes.json"))
-        paths = map(self._join, sorted(names - {"sizes.json"}))
+        if "tokens.json" in names:
+            files.remove(self._join("tokens.json"))
+        paths = map(self._join, sorted(names - {"tokens.json"}))
         tfrecord.map_files(files.remove, list(paths), "removing")
 
     def _join(self, *names):
@@ -259,7 +259,7 @@ class WorkDir:
 
     def read_sizes(self):
         """Return the numbers of tokens and of integers in the file of each shard, or None."""
-        path = self._join("sizes.json")
+        path = self._join("tokens.json")
         sizes = list[list[json_files.Count]]
         return json_files.read(path, sizes, _PROGRAM) if files.exists(path) else None
 
@@ -290,7 +290,7 @@ class WorkDir:
             yield add
             for shard in range(num_shards):
                 flush(shard)
-            files.write_text(self._join("sizes.json"), to_json(sizes.tolist()))
+            files.write_text(self._join("tokens.json"), to_json(sizes.tolist()))
         except BaseException:
             files.Local.rmtree(folder, ignore_errors=True)
             raise

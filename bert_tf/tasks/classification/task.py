@@ -164,7 +164,9 @@ class TextClassifier(Task):
             trained_on=trained.trained_on if trained else trained_on,
         )
         warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
-        weights = _class_weights(data_options.class_weights, config, examples, "class_weights")
+        weights = _class_weights(
+            data_options.class_weights or None, config, examples, "class_weights"
+        )
         return RunData(examples, config, data_options, reader.files, weights, dataset.metrics)
 
     def features(self, data, split):
@@ -384,7 +386,7 @@ class TextClassifier(Task):
 
 def _class_weights(weights, config, examples, argument):
     """Return the weights of the labels in the training loss, None if they are equal."""
-    if weights in (None, ()) or "train" not in examples:
+    if weights is None or "train" not in examples:
         return None
     labels = Labels(config.labels, config.task_type)
     return labels.weights(weights, [x.label for x in examples["train"]], argument)
