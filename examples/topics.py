@@ -11,7 +11,7 @@ from bert_tf.configs import option
 from bert_tf.configs.task import DataOptions
 from bert_tf.io import files
 from bert_tf.io.json_files import Fraction
-from bert_tf.serving import Answer
+from bert_tf.serving.answers import Answer
 from bert_tf.tasks import registry
 from bert_tf.tasks.classification.examples import Example
 from bert_tf.tasks.classification.objective import ClassificationObjective

@@ -25,7 +25,8 @@ def capability():
         return 0.0
     import jax
 
-    text = str(getattr(jax.devices()[0], "compute_capability", ""))
+    device = jax.config.jax_default_device or jax.devices()[0]
+    text = str(getattr(device, "compute_capability", ""))
     return float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0  # AMD's have letters
 
 

@@ -456,6 +456,10 @@ class Task:
 
     def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
         """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
+        if keras.backend.backend() == "jax" and Engine.of(self.model).is_multi_worker:
+            raise UserError(
+                "TF_CONFIG lists several workers, which train together only with `output_dir`"
+            )
         objective = self.objective(data)
         records = self._features(data, "train")
         batches, num_steps, move = self._batches(records, objective, config)

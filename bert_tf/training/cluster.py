@@ -119,9 +119,11 @@ def _follow(leader, own):
 def keeping_handler():
     """Restore the handler of SIGTERM, which TensorFlow and JAX replace when they connect."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():  # others cannot set it
-        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # others cannot set it
+            signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
 
 
 def lost_worker(error):

@@ -10,7 +10,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.configs.model import LAYER_COMBINATIONS
-from bert_tf.data import records
+from bert_tf.data import batching, records
 from bert_tf.tasks.token_vectors.task import TextVectors, array_writer, json_line
 from bert_tf.training import prediction
 from bert_tf.training.tensorflow_engine import TensorFlowEngine
@@ -179,7 +179,7 @@ def test_an_array_with_missing_rows_is_an_error(tmp_path):
 
 def test_short_rows_form_larger_batches():
     sizes = [(0, x) for x in (6, 1, 1, 1, 2, 3, 9)]
-    batches = prediction.batches_by_tokens([*sizes, (1, 1)], 6, 2, 4)
+    batches = batching.batches_by_tokens([*sizes, (1, 1)], 6, 2, 4)
     assert list(batches) == [[1, 2, 3], [4, 5], [0, 6], [7]]
 
 
