@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-r"""Export a fine-tuned or pre-trained model as a SavedModel, for TF Serving.
+r"""Export a fine-tuned or pre-trained model for TF Serving or ONNX Runtime.
 
 A model trained by one of the scripts, with its task, labels and vocabulary:
 

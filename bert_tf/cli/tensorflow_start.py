@@ -40,7 +40,8 @@ def import_quickly():
 def cache_programs_of_jax():
     """Set the variables with which JAX caches compiled programs on disk, unless they are set.
 
-    Without a minimum of time, programs of less than a second are cached, too: a run has hundreds.
+    With no minimum compile time, programs that compile in less than a second are also cached; a run
+    has hundreds of them.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "bert_tf", "jax"))

@@ -335,9 +335,9 @@ def _has_header(table, names, layout, split, separator):
 
 
 def _may_be_header(table, names, position, separator):
-    """Return whether the first row looks like a header: as of pandas, or by its label.
+    """Return whether the first row looks like a header that pandas wrote, or has a label's name.
 
-    The columns of a DataFrame may have numbers, and its index has no name. A label, at `position`,
+    pandas may number the columns, and its index has no name. A label, at `position`,
     looks like a name if it is not a number and occurs only there, while the other labels are
     numbers or a few values that repeat.
     """

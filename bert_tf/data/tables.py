@@ -228,7 +228,7 @@ def _split(lines, delimiter):
 
 @contextlib.contextmanager
 def long_cells():
-    """Raise the limit of `csv`, 128 kB for a cell, in this context: it is one for all readers."""
+    """Raise the limit of `csv` for a cell (128 kB), which all readers share, in this context."""
     limit = csv.field_size_limit(2**31 - 1)
     try:
         yield

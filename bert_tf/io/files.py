@@ -44,8 +44,8 @@ _MODELS = ("model", "init_checkpoint", "input")
 def expand_home(path, name="file"):
     """Return a path, or paths separated by commas, with the home folder in place of "~".
 
-    A path object becomes a str. `name` is the option or flag; values of options that are not paths
-    by the end of their name are unchanged.
+    A path object becomes a str. `name` is the option or flag; values of options whose names do
+    not end like the name of a path are unchanged.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if isinstance(path, str) and name.endswith(("file", "dir", "model", "checkpoint", "input")):

@@ -86,7 +86,7 @@ def call_with_gradient(function, x, *arguments):
 
 def gelu(x):
     """Return the tanh approximation of GELU of x (T, H), for training."""
-    # XLA compiles each number of rows anew, in 0.1 s. 2 to 3 steps of a wide model gain that back.
+    # XLA compiles each number of rows anew, in 0.1 s. A wide model gains that in 2 to 3 steps.
     is_compiled = x.shape[-1] >= _COMPILED_WIDTH and may_compile()
     return call_with_gradient(_compiled_gelu if is_compiled else _gelu, x)
 

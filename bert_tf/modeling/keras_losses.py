@@ -33,7 +33,7 @@ def _converted(wrapped, targets, logits, activation):
         targets = ops.squeeze(targets, -1)
     if len(targets.shape) < rank and not is_single and not _title(wrapped).startswith(_OF_IDS):
         targets = ops.one_hot(ops.cast(targets, "int32"), ops.shape(logits)[-1])
-    # A copy, because Keras finds the logits of a softmax, and takes them for those of a sigmoid.
+    # A copy, because Keras traces a softmax back to its logits and treats them as a sigmoid's.
     return targets, ops.copy(keras.activations.get(activation)(logits))
 
 
@@ -101,8 +101,9 @@ def _convert(activation, is_loss, given):
 def for_logits(model, **arguments):
     """Return the loss and the metrics of `compile` for the labels and logits of a `ObjectiveModel`.
 
-    Those of Keras get what they take: ids or rows of 0 and 1, logits or probabilities. Others are
-    unchanged, and so are all if the model has no logits or its `logits_activation` is "linear".
+    Losses and metrics of Keras receive what they expect: ids or one-hot rows, logits or
+    probabilities. Others are unchanged, and so are all if the model has no logits or its
+    `logits_activation` is "linear".
     """
     outputs = getattr(model, "output", None)
     outputs = outputs if isinstance(outputs, dict) else {}

@@ -55,7 +55,7 @@ def _state(layer):
 
 @contextlib.contextmanager
 def frozen_garbage():
-    """Make the garbage collections short that Keras runs for each kernel that it quantizes."""
+    """Shorten the garbage collections that Keras runs for each kernel that it quantizes."""
     gc.freeze()
     try:
         yield

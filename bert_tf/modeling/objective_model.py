@@ -97,8 +97,8 @@ class ObjectiveModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Objective`.
 
     With `objective`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts
-    of batches with inputs and labels, and a step is the step of the training loop: the replicas
-    have the gradients of one device, whatever their shares of a batch. In `fit`, "loss" is the mean
+    of batches with inputs and labels, and a step is the step of the training loop: the gradients
+    equal the ones of a single device, however the batch is divided. In `fit`, "loss" is the mean
     over the batches; in `evaluate`, over the examples (words, masks).
 
     A loss or metrics in `compile` replace the losses and metrics of the objective. They get targets

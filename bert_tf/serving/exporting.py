@@ -1,4 +1,4 @@
-"""Export of SavedModels that run without bert_tf.
+"""Export of SavedModels and ONNX models, which run without bert_tf.
 
 Models that take text use two operations of tensorflow-text, and TensorFlow does not load graphs
 with unknown operations. Models that take token ids are therefore exported separately.
@@ -100,10 +100,10 @@ def export(
 ) -> str:
     """Write a SavedModel or an ONNX model atomically.
 
-    With `format="onnx"`, the folder contains `model.onnx`. It, or the subfolder `assets.extra` of a
-    SavedModel, contains the vocabulary, the labels (one per line, in the order of
-    their ids), `model.json` and warm-up requests for TF Serving. `export_dir` gets a model card
-    (`README.md`) and, unless it exists, `batching_parameters.txt`.
+    The vocabulary, the labels (one per line, in the order of their ids) and `model.json` are next
+    to `model.onnx` or, for a SavedModel, in `assets.extra`, with warm-up requests for TF Serving.
+    `export_dir` gets a model card (`README.md`) and, for SavedModels, unless it exists,
+    `batching_parameters.txt`.
 
     Args:
       servable: a `Servable`.

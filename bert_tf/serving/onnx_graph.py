@@ -1,7 +1,7 @@
 """ONNX graphs of BERT models, written from weights and config in standard operators.
 
 ONNX Runtime fuses bias and GELU when it loads the model. `Attention`, a standard operator since
-opset 23, is as fast as the operator that ONNX Runtime uses in models which its optimizer fuses.
+opset 23, is as fast as the fused operator that ONNX Runtime's optimizer inserts.
 
 Shapes: B batch, S sequence, P positions, H hidden.
 """
@@ -177,8 +177,8 @@ class OnnxGraph:
 def write(model, path, weights):
     """Write a model with "float32" or "int8" weights.
 
-    int8 rounds the tables and kernels, a scale per column; ONNX Runtime also rounds the inputs of
-    the products, a scale per tensor (dynamic quantization).
+    int8 rounds the tables and kernels, with one scale per column. ONNX Runtime also rounds the
+    inputs of the products, with one scale per tensor (dynamic quantization).
     """
     if weights == "int8":
         with tempfile.TemporaryDirectory() as folder:  # `path` may be remote

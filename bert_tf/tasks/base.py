@@ -102,8 +102,8 @@ class Task:
     evaluate_options: tuple[str, ...] = ()
     # The function from logits to probabilities, "softmax" or "sigmoid"; else "linear".
     activation = "softmax"
-    # The prefix of the weights of a pre-trained head, "" without a head. None for a head that is
-    # fine-tuned.
+    # The prefix of the weights of a pre-trained head; "" if the model has no head, None if the head
+    # is fine-tuned.
     pretrained_head: str | None = None
 
     # The optimizer unless one was given, and the arguments of `compile`.
@@ -133,7 +133,7 @@ class Task:
           options: the options of the model, a `config_class`.
           pretrained: the `checkpoints.PretrainedFiles` of the model.
           splits: the splits that are needed, of "train", "dev" and "test", in this order.
-          trained: the `config_class` of the model that the run evaluates, None for a new one.
+          trained: the config of the model that the run evaluates, None for a new model.
         """
         raise NotImplementedError
 
@@ -258,8 +258,8 @@ class Task:
           dtype: a Keras dtype policy such as "mixed_bfloat16".
           load_weights: whether to load the weights; if False, they are random; "all" raises an
             error if weights that predictions use, such as a head, are missing.
-          **options: options of the model, which are attributes of the `config` of this class, None
-            for saved values or defaults, and what its description names.
+          **options: attributes of this class's `config`, None for the saved or default value, and
+            further options that the description of the class names.
 
         Raises:
           UserError: if the model does not exist, or an argument does not match it.
@@ -357,7 +357,7 @@ class Task:
         Args:
           optimizer: a Keras optimizer; None for the release's, with 10 % warm-up and linear decay
             over the steps of each `fit`.
-          loss: a loss of Keras, which gets rows of 0 and 1 and probabilities if it takes them, or a
+          loss: a loss of Keras, given one-hot rows and probabilities if it expects them, or a
             function of labels and logits; None, or the name of the task's cross entropy, for the
             loss of the task.
           metrics: metrics, likewise; None for the metrics of the task. Your own classes, such as a
@@ -664,7 +664,7 @@ class Task:
         features, serialized = records
         form = features.record_format(self.config.bert_config)
         schema, lengths = form["schema"], form["lengths"]
-        # An equal task has equal predictions.
+        # Objectives of the same type and key make the same predictions.
         runner = self._runner(
             objective.predictions, schema, lengths, (type(objective), objective.key)
         )
@@ -701,7 +701,7 @@ class Task:
             servable = self.make_servable(self.model, config, serving_config, **(options or {}))
             return serving.Predictor(servable)
 
-        # By the changes, because a caller may alternate between texts and pairs.
+        # Cached for each set of changes, because a caller may alternate between texts and pairs.
         name, settings = ("predictor", *changes.values()), (self.config, options)
         return self._cache.get(self.model, name, settings, make)(rows, batch_size, output)
 
@@ -793,13 +793,14 @@ def _restore(task_class, model, config, compile_arguments, is_default, is_random
 
 def _export_by_tensorflow(task, folder, version, options):
     """Export the model, through a preset, in a process with the TensorFlow backend."""
+    cls = type(task)
     with tempfile.TemporaryDirectory() as temporary:
         preset = os.path.join(temporary, "preset")
         task.save_to_preset(preset)
         arguments = json.dumps([os.path.abspath(folder), version, options])
         program = (
-            "import json, sys, bert_tf; "
-            f"task = bert_tf.{type(task).__name__}.from_preset(sys.argv[1]); "
+            f"import json, sys, {cls.__module__} as module; "
+            f"task = module.{cls.__name__}.from_preset(sys.argv[1]); "
             "folder, version, options = json.loads(sys.argv[2]); "
             "print(task.export(folder, version, **options))"
         )

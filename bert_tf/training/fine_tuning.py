@@ -107,7 +107,9 @@ class FineTuning(Run):
         task_config = data.config.with_values_of_run(self.folder)
         pads = config.train.pad_to_max_length
         self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
-        self.config = dataclasses.replace(config, task=task_config)  # with what the data say
+        self.config = dataclasses.replace(
+            config, task=task_config
+        )  # with the values found in the data
         if config.do_train:
             count, unit = task_class.training_size(data)
             if count is not None:

@@ -24,7 +24,7 @@ from bert_tf.training.objective import concatenate
 # Approximate time between returns to the host, which reports, saves and evaluates.
 SECONDS_PER_LOOP = 2.0
 
-SECONDS_PER_REPORT = 10.0  # after 40 seconds; before, proportionally less
+SECONDS_PER_REPORT = 10.0  # from second 40 on; proportionally shorter before
 
 
 class PreemptionHandler:

@@ -109,7 +109,7 @@ class Objective:
 
 def argmax(logits):
     """Return the index of the largest logit, int32 (...), the first one if several are equal."""
-    # `ops.argmax` of TensorFlow treats -0.0 specially, with integers that a GPU leaves to the host.
+    # `ops.argmax` of TensorFlow treats -0.0 specially, by integer operations that run on the host.
     return ops.top_k(logits, 1)[1][..., 0]
 
 

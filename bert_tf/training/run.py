@@ -23,8 +23,8 @@ from bert_tf.training.loop import Loop
 class Run:
     """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
 
-    A subclass defines `locks_evaluation`, whether a run that only evaluates must not share the
-    folder with a run that trains; `check_folder` for an earlier run with a different model;
+    A subclass defines `locks_evaluation`, whether a run that only evaluates also locks the
+    folder; `check_folder` for an earlier run with a different model;
     `make_objective`, and `loop_options`, further arguments of `Loop`; `prepare`, which writes
     features and the description of the model; `training_data`, which returns the batches, the
     number of steps, the data to evaluate or None, and the `EpochCallbacks` or None; and
