@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+import traceback
 import typing
 
 from absl import app, flags, logging
@@ -80,22 +81,42 @@ def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
             main()
         except UserError as error:
             console.error(f"{name}: error: {as_flags(error)}")
-            sys.exit(1)
+            _exit(1)
         except out_of_memory_errors() as error:
             console.error(f"{name}: error: out of memory ({reason(error)})")
-            sys.exit(1)
+            _exit(1)
         except Stopped as stopped:
             console.error(f"{name}: {stopped}")
             sys.exit(stopped.status)
         except KeyboardInterrupt:
             console.error(f"{name}: interrupted")
-            sys.exit(130)
+            _exit(130)
+        except Exception:
+            if _joins_workers():
+                traceback.print_exc()
+                _exit(1)
+            raise
 
     # Reading SQuAD took two and a half times as long with Python's thresholds.
     gc.set_threshold(50_000, 20, 100)
     # Hide TensorFlow's own log lines; --verbosity=0 shows them.
     FLAGS.verbosity = logging.WARNING
     app.run(guarded, flags_parser=_parse)
+
+
+def _joins_workers():
+    """Return whether JAX is connected to other workers."""
+    jax = sys.modules.get("jax")
+    return jax is not None and jax.distributed.is_initialized()
+
+
+def _exit(status):
+    """Exit; JAX would first wait five minutes for the other workers, which wait for this one."""
+    if _joins_workers():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def command_line():
