@@ -137,7 +137,7 @@ def bert_tf_step(job):
             lambda: ClassificationObjective(
                 modeling.BertClassifier(config, LABELS, dtype=job.policy)
             ),
-            training.Engine(strategy),
+            training.TensorFlowEngine(strategy),
             folder,
         )
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)

@@ -26,7 +26,7 @@ from bert_tf.training.checkpointing import weights
 from bert_tf.training.engine import Engine
 from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining import PretrainingObjective
-from bert_tf.training.tensorflow_engine import LossScale, make_train_step
+from bert_tf.training.tensorflow_engine import LossScale, TensorFlowEngine, make_train_step
 
 # Outputs of the release, see tests/golden/README.md.
 RECORDED = pathlib.Path(__file__).parent / "recorded"
@@ -233,7 +233,7 @@ class Checks:
             rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(batch_size)]
             with tfrecord.writing([path]) as write:
                 write(records.serialize(records.PRETRAINING, rows))
-            engine, results = Engine(self.strategy), []
+            engine, results = TensorFlowEngine(self.strategy), []
             for name, parts in (("whole", [4]), ("parts", [2, 4])):
                 for last in parts:
                     keras.utils.set_random_seed(0)

@@ -7,4 +7,4 @@ from bert_tf.training.loop import Loop
 from bert_tf.training.objective import Objective, RunData
 from bert_tf.training.pretraining import pretrain
 from bert_tf.training.strategy import make_strategy
-from bert_tf.training.tensorflow_engine import LossScale, make_train_step
+from bert_tf.training.tensorflow_engine import LossScale, TensorFlowEngine, make_train_step

@@ -19,6 +19,7 @@ from bert_tf.io import files
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.training import checkpointing
 from bert_tf.training.checkpointing import BestCheckpoint, exclusive_directory
+from bert_tf.training.engine import Engine
 from bert_tf.training.objective import concatenate
 
 # Approximate time between returns to the host, which reports, saves and evaluates.
@@ -122,6 +123,8 @@ class Loop:
       checkpoint: the path of the newest checkpoint in `output_dir`, None without one.
       engine: the `training.Engine`.
     """
+
+    engine: Engine
 
     def __init__(
         self,
@@ -275,7 +278,7 @@ class Loop:
 
     def _resume(self):
         """Load the state of the newest checkpoint, and compare this run with it."""
-        if self._restore(self.output_dir, self.engine.state()):
+        if self._restore(self.output_dir, self.engine.state):
             checkpointing.check_training_settings(self.checkpoint, self.settings)
         if self.best:
             self.best.rewind(self.step)
@@ -370,7 +373,7 @@ class Loop:
 
     def _save(self):
         self.engine.chief_first(
-            lambda: checkpointing.save(self.output_dir, self.engine.state(), self.settings)
+            lambda: checkpointing.save(self.output_dir, self.engine.state, self.settings)
         )
         self.checkpoint = checkpointing.latest(self.output_dir)
 

@@ -17,6 +17,7 @@ from bert_tf.errors import UserError, counted
 from bert_tf.io import files, json_files
 from bert_tf.optimization.create import OPTIMIZERS, make_optimizer
 from bert_tf.training.checkpointing import exclusive_directory, latest
+from bert_tf.training.engine import Engine
 from bert_tf.training.loop import Loop
 
 
@@ -32,6 +33,7 @@ class Run:
     """
 
     locks_evaluation: bool
+    engine: Engine
 
     def __init__(
         self,

@@ -3,17 +3,16 @@
 A step computes gradients on each replica, sums them over all replicas, and updates the weights.
 """
 
-import contextlib
 import dataclasses
 import functools
 
 import tensorflow as tf
 
 from bert_tf import console
-from bert_tf.data import input_pipeline
 from bert_tf.modeling import cpu_graph, token_layout
 from bert_tf.modeling.objective_model import compute_gradients, sum_over_replicas
-from bert_tf.training import checkpointing, cluster, strategy
+from bert_tf.training import checkpointing, strategy
+from bert_tf.training.engine import Engine
 
 INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
@@ -21,37 +20,25 @@ GROWTH_STEPS = 2000
 
 _NORM = "gradient_norm"
 
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
 
+class TensorFlowEngine(Engine):
+    """Runs steps and predictions on the replicas of `strategy`, a `tf.distribute.Strategy`."""
 
-class TensorFlowEngine:
-    """Runs steps and predictions on the replicas of a strategy.
-
-    Attributes:
-      strategy: the `tf.distribute.Strategy`.
-      num_devices: the number of replicas, which divide each batch.
-      is_multi_worker: whether several processes work together.
-      is_chief: whether this process writes the files of a run.
-    """
-
-    # The number of rows in a batch of Keras' `fit` and in predictions is arbitrary.
-    row_multiple = 1
     has_any_batch_size = True
+    _collective_errors = (
+        tf.errors.UnavailableError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.DeadlineExceededError,
+    )
 
     def __init__(self, strategy):
         self.strategy, self.num_devices = strategy, strategy.num_replicas_in_sync
         self.is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self.is_chief = strategy.extended.should_checkpoint
-        self.release()
 
     @classmethod
     def make(cls, device=None):
-        """Return an engine for the devices of a `DeviceConfig`, by default all."""
         return cls(strategy.make_strategy(device))
 
     @classmethod
@@ -69,7 +56,6 @@ class TensorFlowEngine:
 
     @classmethod
     def of(cls, model):
-        """Return an engine for the strategy of a Keras model."""
         return cls(model.distribute_strategy or tf.distribute.get_strategy())
 
     @property
@@ -77,42 +63,23 @@ class TensorFlowEngine:
         return isinstance(self.strategy, tf.distribute.TPUStrategy)
 
     def scope(self):
-        """Return the context in which models and optimizers are created."""
         return self.strategy.scope()
 
     def compiles(self, xla=None, num_train_steps=None):
-        """Return whether training steps are compiled for each length; see `use_xla`."""
         return strategy.use_xla(xla, self.strategy, num_train_steps)
 
     def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
-        """Return the multiple to pad batches to; None for `max_seq_length`.
-
-        A TPU compiles the step for a single length.
-        """
-        return None if self._is_tpu else input_pipeline.length_multiple(max_seq_length, is_compiled)
+        # A TPU compiles the step for a single length.
+        return None if self._is_tpu else super().length_multiple(max_seq_length, is_compiled)
 
     def can_skip_padding(self, is_compiled=False, reads_padding=False):
-        """Return whether a model should skip padding."""
         return token_layout.can_skip_padding(self.strategy, is_compiled, reads_padding)
 
-    def fill_batches(self, dataset):
-        """Return a dataset whose batches Keras' `fit` can divide over the devices."""
-        return dataset
-
     def check(self, config):
-        """Warn about options of a `TrainConfig` that have no effect on these devices."""
         if config.xla is not None and self._is_tpu:
             console.warning("`xla` has no effect on a TPU, which always compiles with it")
 
     def prepare(self, objective, optimizer, config, num_train_steps):
-        """Build the optimizer and the function that makes steps.
-
-        Args:
-          objective: a `training.Objective`.
-          optimizer: a new optimizer of `bert_tf.optimization`.
-          config: a `TrainConfig`.
-          num_train_steps: the number of steps of the run.
-        """
         model = objective.model
         xla = self.compiles(config.xla, num_train_steps)
         model.skip_padding &= self.can_skip_padding(xla)
@@ -122,37 +89,20 @@ class TensorFlowEngine:
             optimizer.allows_xla = config.xla is not False or not cpu_graph.has_gpu()
             config = dataclasses.replace(config, xla=xla)
             step = make_train_step(objective, optimizer, config, loss_scale)
-        self._run_steps = make_run_steps(step, objective, self.strategy, loss_scale)
-        self._state = checkpointing.run_state(model, optimizer, loss_scale)
-
-    def release(self):
-        """Free what `prepare` made: the moments need twice the memory of the weights."""
-        self._run_steps = self._state = None
-
-    def state(self):
-        """Return the variables of a checkpoint, by name."""
-        return self._state
+        self._step = make_run_steps(step, objective, self.strategy, loss_scale)
+        self.state = checkpointing.run_state(model, optimizer, loss_scale)
 
     def batches(self, data, first_step):
-        """Return an iterator over the batches of a `TrainingInput` from `first_step` on."""
         dataset = self.strategy.distribute_datasets_from_function(
             lambda context: data.batches(first_step, context)
         )
         return iter(dataset)
 
     def run_steps(self, batches, count):
-        """Make `count` steps with the next batches.
-
-        Returns:
-          The sums of the results by name, and the index of the first step whose results are not
-          finite, or -1.
-        """
-        sums, first_bad = self._run_steps(batches, tf.constant(count))
+        sums, first_bad = self._step(batches, tf.constant(count))
         return {name: float(value) for name, value in sums.items()}, int(first_bad)
 
     def predict_step(self, objective):
-        """Return the function for `predict`, which makes the predictions of an objective."""
-
         def replica_step(batch):
             predictions = objective.predictions(objective.model(batch, training=False), batch)
             return {**predictions, "is_real_example": batch["is_real_example"]}
@@ -160,7 +110,6 @@ class TensorFlowEngine:
         return _on_all_replicas(replica_step, self.strategy)
 
     def predict(self, step, data):
-        """Yield the predictions of all rows of each batch of an `EvaluationInput`, as arrays."""
         batches = self.strategy.distribute_datasets_from_function(data.batches)
         if not self._is_tpu:
             # Trace once for all shapes; the first batch alone would be traced with its own.
@@ -169,14 +118,6 @@ class TensorFlowEngine:
             yield {name: x.numpy() for name, x in step(batch).items()}
 
     def compute_steps(self, function, model, spec):
-        """Return two functions from a batch in memory to outputs, the second one for a single row.
-
-        Args:
-          function: function from (outputs of the model, batch) to a dict of tensors (B, ...).
-          model: a Keras model, or a function with the same arguments.
-          spec: dict of the `tf.TensorSpec`s of all batches, None to trace each shape.
-        """
-
         def run_replica(skip_padding, batch):
             # Every replica receives the whole batch.
             if self.num_devices > 1:
@@ -193,30 +134,9 @@ class TensorFlowEngine:
             for skip_padding in (self.can_skip_padding(), False)
         ]
 
-    def mean(self, *values):
-        """Return the mean of each number over all workers, which must call it together."""
-        if not self.is_multi_worker:
-            return values
-        with self.watched():
-            replicas = self.strategy.run(lambda: tf.constant(values, tf.float64))
-            mean = self.strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None)
-        return tuple(map(float, mean.numpy()))
-
-    @contextlib.contextmanager
-    def watched(self):
-        """Raise `Stopped` instead of collective errors when another worker is lost."""
-        try:
-            yield
-        except _LOST as error:
-            if not self.is_multi_worker:
-                raise
-            raise cluster.lost_worker(error) from error
-
-    def chief_first(self, write):
-        """Call `write` on the chief and return its result; other workers wait until it is done."""
-        result = write() if self.is_chief else None
-        self.mean(0.0)
-        return result
+    def _mean_over_workers(self, values):
+        replicas = self.strategy.run(lambda: tf.constant(values, tf.float64))
+        return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None).numpy()
 
 
 def _on_all_replicas(function, strategy, spec=None):

@@ -167,7 +167,7 @@ def test_callbacks_read_and_set_the_learning_rate():
 
 def fit_in_loop(optimizer, folder):
     loop = training.Loop(
-        lambda: PretrainingObjective(config()), training.Engine(one_device()), str(folder)
+        lambda: PretrainingObjective(config()), training.TensorFlowEngine(one_device()), str(folder)
     )
     loop.train(Batches(), optimizer, 1)
 

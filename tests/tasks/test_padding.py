@@ -99,7 +99,7 @@ def test_documents_have_few_shapes_under_xla(multiple, max_shapes):
 
 
 def test_length_multiple():
-    engine = training.Engine(one_device())
+    engine = training.TensorFlowEngine(one_device())
     multiples = [engine.length_multiple(n, xla) for xla in (False, True) for n in (128, 70)]
     assert multiples == [8, 8, 32, 24]
     engine.strategy = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
@@ -153,7 +153,7 @@ def test_masked_padding_has_no_effect_on_question_answering():
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_batches_of_different_lengths_are_not_retraced(tmp_path, count):
     path = write_records(tmp_path, 120)
-    engine = training.Engine(one_device() if count == 1 else mirrored(count))
+    engine = training.TensorFlowEngine(one_device() if count == 1 else mirrored(count))
     config = small_config(max_position_embeddings=S)
     loop = training.Loop(
         lambda: ClassificationObjective(BertClassifier(config, 2)), engine, str(tmp_path / "out")

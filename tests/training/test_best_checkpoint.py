@@ -35,7 +35,9 @@ def run_scripted(output_dir, script, steps, start=0, **options):
         objective.script, objective.num_evaluations = script, start
         return objective
 
-    loop = training.Loop(make_objective, training.Engine(helpers.one_device()), str(output_dir))
+    loop = training.Loop(
+        make_objective, training.TensorFlowEngine(helpers.one_device()), str(output_dir)
+    )
     train = configs.TrainConfig(eval_steps=2, **options)
     loop.train(helpers.Batches(), helpers.make_adam(loop), steps, train, helpers.SomeBatches())
     return loop

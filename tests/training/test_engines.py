@@ -63,7 +63,7 @@ def train(case, start=None, optimizer="bert_adam", layer_decay=1.0, **options):
         sums, first_bad = engine.run_steps(steps, count)
         assert first_bad == -1
         results |= {f"{name} {count}": value / count for name, value in sums.items()}
-    results |= {name: x.numpy() for name, x in engine.state().items() if "seed_" not in name}
+    results |= {name: x.numpy() for name, x in engine.state.items() if "seed_" not in name}
 
     def label(number, row):  # what only predictions read
         return {"unique_ids": row["input_mask"][..., 0], **row, "is_real_example": number < 7}

@@ -42,7 +42,7 @@ def test_padding_is_left_out_where_nothing_reads_it(tmp_path, mask_padding, xla,
         model = bert_tf.BertSpanLabeler(config())
         return QuestionAnsweringObjective(model, task_config, mask_padding=mask_padding)
 
-    loop = training.Loop(make_objective, training.Engine(one_device()), str(tmp_path))
+    loop = training.Loop(make_objective, training.TensorFlowEngine(one_device()), str(tmp_path))
     assert loop.model.skip_padding is mask_padding
     with pytest.raises(AttributeError):  # there are no data
         loop.train(None, make_adam(loop), 10, configs.TrainConfig(xla=xla))
@@ -153,7 +153,7 @@ def test_warm_start_loads_the_weights_but_not_the_step(plain_run, tmp_path):
         return PretrainingObjective(config())
 
     loop = training.Loop(
-        make_objective, training.Engine(one_device()), str(tmp_path), str(plain_run)
+        make_objective, training.TensorFlowEngine(one_device()), str(tmp_path), str(plain_run)
     )
     optimizer = make_adam(loop, 0.0)
     loop.train(Batches(), optimizer, 1)
@@ -188,7 +188,7 @@ def test_unusable_output_dir_is_an_error(tmp_path):
         with pytest.raises(bert_tf.UserError, match=f"`output_dir`: .*{message}"):
             training.Loop(
                 lambda: ClassificationObjective(bert_tf.BertClassifier(config(), 2)),
-                training.Engine(one_device()),
+                training.TensorFlowEngine(one_device()),
                 str(tmp_path / folder),
                 **options,
             )

@@ -111,7 +111,7 @@ def test_signals_end_a_waiting_worker(tmp_path, monkeypatch, number):
 
 
 def test_lost_worker_raises_stopped():
-    engine = training.Engine(one_device())
+    engine = training.TensorFlowEngine(one_device())
     error = tf.errors.UnavailableError(None, None, "connection reset")
     with pytest.raises(tf.errors.UnavailableError), engine.watched():
         raise error
@@ -149,7 +149,9 @@ def test_two_workers_make_the_same_steps(plain_run, tmp_path, monkeypatch):
     """The workers have different numbers of masks."""
     processes = start_workers(tmp_path, {"steps": 20}, monkeypatch)
     loop = training.Loop(
-        lambda: PretrainingObjective(config()), training.Engine(one_device()), str(plain_run)
+        lambda: PretrainingObjective(config()),
+        training.TensorFlowEngine(one_device()),
+        str(plain_run),
     )
     expected = loop.evaluate(SomeBatches())
     assert wait(processes) == [0, 0]

@@ -102,7 +102,7 @@ def make_engine(strategy=None):
     """Return an engine for a strategy, by default one device; on JAX for all devices."""
     if keras.backend.backend() == "jax":
         return training.Engine.make()
-    return training.Engine(strategy or one_device())
+    return training.TensorFlowEngine(strategy or one_device())
 
 
 def make_loop(output_dir, objective_class=PretrainingObjective, dropout=0.0):
