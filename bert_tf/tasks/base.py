@@ -125,12 +125,12 @@ class Task:
         raise NotImplementedError
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         """Read the `RunData` of a run.
 
         Args:
           data_options: the options of the data, a `data_class`.
-          options: the options of the model, a `config_class`.
+          config: the options of the model, a `config_class`.
           pretrained: the `checkpoints.PretrainedFiles` of the model.
           splits: the splits that are needed, of "train", "dev" and "test", in this order.
           trained: the `config_class` of the model that the run evaluates, None for a new one.
