@@ -141,31 +141,31 @@ _SAVED_COLUMNS = [name for name in _LAYOUT if name != "numeric_columns"]
 _FILES = ("task_name", "tfds_name", "train_file", "dev_file", "test_file")
 
 
-def make_source(data_options, options, trained=None, restored=()):
+def make_source(data_options, config, trained=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationData`.
 
-    `options` is a `ClassificationConfig`. `restored` names the options of the data that have the
+    `config` is a `ClassificationConfig`. `restored` names the options of the data that have the
     values of the `trained` model.
     """
     layout = {field: getattr(data_options, name) for name, field in _LAYOUT.items()}
-    layout["numbers"] = layout["numbers"] or options.numeric_names
+    layout["numbers"] = layout["numbers"] or config.numeric_names
     if "delimiter" in restored:
         layout["saved_delimiter"] = layout.pop("delimiter")
     layout = Layout(
         **layout,
-        numeric_as=options.numeric_as,
+        numeric_as=config.numeric_as,
         num_texts=trained and trained.num_texts,
         trained_header=trained_header(trained.trained_on.columns) if trained else None,
     )
-    labels = options.labels or None
-    task_type = options.task_type if trained or options.is_given("task_type") else None
-    custom_only = [x for x in ("task_type", "labels", "numeric_as") if options.is_given(x)]
+    labels = config.labels or None
+    task_type = config.task_type if trained or config.is_given("task_type") else None
+    custom_only = [x for x in ("task_type", "labels", "numeric_as") if config.is_given(x)]
     custom_only += filter(data_options.is_given, _LAYOUT)
     if data_options.processor:
         if given := [*filter(data_options.is_given, _FILES), *custom_only]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
         return ProcessorSource(data_options.processor, data_options.data_dir)
-    if options.is_given("numeric_as") and not layout.numbers:
+    if config.is_given("numeric_as") and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if data_options.tfds_name:
         data_set = data_options.tfds_name, data_options.tfds_data_dir
