@@ -104,7 +104,9 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task=config_class)
+    define_options(
+        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task_config=config_class
+    )
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 
@@ -113,8 +115,8 @@ def make_main(name, data_class, config_class):
         from bert_tf.training import fine_tune
 
         tensorflow_start.keep_freed_memory()
-        data, task = from_flags(data_class), from_flags(config_class)
-        config = from_flags(FineTuneConfig, data=data, task=task)
+        data, task_config = from_flags(data_class), from_flags(config_class)
+        config = from_flags(FineTuneConfig, data=data, task_config=task_config)
         fine_tune(TASKS[name], config, command_line())
 
     return main
