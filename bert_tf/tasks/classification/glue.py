@@ -159,7 +159,7 @@ _PLAIN |= {"sst": "SST-2", "sts": "STS-B", "diagnostic": "AX", "csv": "tsv"}
 _PLAIN |= {"mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched"}
 
 
-def find_task(name, language="zh"):
+def find_dataset(name, language="zh"):
     """Return the `DatasetSpec` of a name such as "SST-2" or "sst2"; `language` is for XNLI."""
     found = _PLAIN.get(name.lower().replace("-", "").replace("_", ""))
     if found is None:

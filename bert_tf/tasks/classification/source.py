@@ -23,7 +23,7 @@ from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
-from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_dataset
 from bert_tf.tasks.classification.options import DevSplit
 from bert_tf.tasks.classification.processor import ProcessorSource
 
@@ -89,7 +89,7 @@ class TfdsSource:
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
-        dataset = find_task(config.partition(":")[0]) if is_glue else None
+        dataset = find_dataset(config.partition(":")[0]) if is_glue else None
         if dataset and task_type not in (None, dataset.task_type):
             raise UserError(f"`task_type={task_type}`: expected {dataset.task_type} for {name}")
         text, label = ((x,) if isinstance(x, str) else () for x in self._data.supervised_keys)
@@ -176,7 +176,7 @@ def make_source(data_options, config, trained=None, restored=()):
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(data_options.task_name or "tsv", data_options.xnli_language)
+    dataset = find_dataset(data_options.task_name or "tsv", data_options.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
     elif custom_only:
@@ -190,7 +190,7 @@ def make_source(data_options, config, trained=None, restored=()):
 def with_restored_columns(data_options, trained):
     """Return the options of the data with the columns of the trained model, and their names."""
     has_files = not (data_options.tfds_name or data_options.processor)
-    is_custom = has_files and find_task(data_options.task_name or "tsv").layout is not None
+    is_custom = has_files and find_dataset(data_options.task_name or "tsv").layout is not None
     columns = trained.trained_on.columns if trained and is_custom else {}
     taken = {name: value for name, value in columns.items() if not data_options.is_given(name)}
     if data_options.header == "no":  # columns by name require a header
