@@ -185,8 +185,8 @@ class Checks:
             objective = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
-                outputs, sums = objective.model(batch), objective.loss_weights(batch)
-                losses = objective.losses(outputs, batch, sums)
+                outputs, denominators = objective.model(batch), objective.denominators(batch)
+                losses = objective.losses(outputs, batch, denominators)
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)

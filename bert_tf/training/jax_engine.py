@@ -236,7 +236,7 @@ class JaxEngine:
             weights, seeds = state["weights"], state["seeds"]
             function = compute_gradients if num_parts == 1 else accumulate
             (gradients, losses), seeds = function(
-                weights, seeds, fixed, batch, objective.loss_weights(batch)
+                weights, seeds, fixed, batch, objective.denominators(batch)
             )
             with _with_values(variables, state) as scope:
                 norm = optimizer.apply_reduced(gradients)

@@ -50,15 +50,15 @@ class PretrainingObjective(Objective):
             labels.append((ops.squeeze(batch["next_sentence_labels"], -1), factors))
         return [(head, *x) for head, x in zip(self._heads, labels, strict=True)]
 
-    def loss_weights(self, batch):
+    def denominators(self, batch):
         labels = self._labels(batch, self._is_real(batch))
         return {head: ops.sum(weights) for head, _, weights in labels}
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         losses = {}
         for head, labels, factors in self._labels(batch, self.example_weights(batch)):
             values = _cross_entropy(labels, outputs[f"{head}_logits"]) * factors
-            losses[f"{head}_loss"] = ops.sum(values) / (weights[head] + _EPSILON[head])
+            losses[f"{head}_loss"] = ops.sum(values) / (denominators[head] + _EPSILON[head])
         return losses
 
     def fit_metrics(self, outputs, batch):
@@ -67,14 +67,14 @@ class PretrainingObjective(Objective):
             for head, labels, weights in self._labels(batch, self._is_real(batch))
         }
 
-    def keras_targets(self, batch, weights):
+    def keras_targets(self, batch, denominators):
         labels = batch["masked_lm_ids"]
         # The model has both outputs in any case.
         targets = {"next_sentence_logits": ops.zeros_like(labels[:, 0])}
         factors = {"next_sentence_logits": ops.zeros(ops.shape(labels)[:1])}
         for head, labels, values in self._labels(batch, self.example_weights(batch)):
             targets[f"{head}_logits"] = labels
-            factors[f"{head}_logits"] = values / (weights[head] + _EPSILON[head])
+            factors[f"{head}_logits"] = values / (denominators[head] + _EPSILON[head])
         return targets, factors
 
     def predictions(self, outputs, batch):

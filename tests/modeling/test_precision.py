@@ -169,8 +169,8 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     """The loss is so small that its float16 gradients are 0 without the scale."""
 
     class Small(PretrainingObjective):
-        def losses(self, outputs, batch, weights, training=True):
-            losses = super().losses(outputs, batch, weights)
+        def losses(self, outputs, batch, denominators, training=True):
+            losses = super().losses(outputs, batch, denominators)
             return {name: loss * 1e-7 for name, loss in losses.items()}
 
     def gradients(float16):

@@ -292,7 +292,7 @@ def test_losses(task_type, labels, loss, class_weights):
     np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
     for training, values in ((True, weighted), (False, expected)):
         (total,) = objective.losses(
-            outputs, batch, objective.loss_weights(batch), training
+            outputs, batch, objective.denominators(batch), training
         ).values()
         np.testing.assert_allclose(total, np.mean(values), rtol=1e-4)
     assert predictions[objective.answer_name].shape == (

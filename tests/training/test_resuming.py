@@ -54,7 +54,7 @@ def test_losses_equal_the_release():
     objective = PretrainingObjective(tiny)
     checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
     outputs = objective.model(batch)
-    losses = objective.losses(outputs, batch, objective.loss_weights(batch))
+    losses = objective.losses(outputs, batch, objective.denominators(batch))
     results = objective.metrics(
         {k: v.numpy() for k, v in objective.predictions(outputs, batch).items()}
     )
