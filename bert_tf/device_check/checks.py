@@ -22,7 +22,6 @@ from bert_tf.data.input_pipeline import TrainingInput
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
-from bert_tf.training.checkpointing import weights
 from bert_tf.training.engine import Engine
 from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining import PretrainingObjective
@@ -243,7 +242,9 @@ class Checks:
                     with self.strategy.scope():
                         optimizer = _optimizer(4)
                     loop.train(data, optimizer, last)
-                results.append({name: x.numpy() for name, x in weights(loop.model).items()})
+                results.append(
+                    {name: x.numpy() for name, x in checkpoints.weights(loop.model).items()}
+                )
         whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
         # A GPU adds in any order.
@@ -270,7 +271,7 @@ class Checks:
 
     def _train(self, strategy, dtype, **options):
         objective = self._make_objective(dtype, strategy)
-        variables = weights(objective.model)
+        variables = checkpoints.weights(objective.model)
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)

@@ -73,12 +73,12 @@ def exclusive_directory(output_dir, engine=None, is_training=True):
             _LOCKED.remove(folder)
 
 
-def weights(model, trainable_only=False):
-    """Return the model's (trainable) weights: a dict from release names to Keras variables."""
+def trainable_weights(model):
+    """Return the weights that are trained: a dict from release names to Keras variables."""
     return {
         name: variable
         for name, variable in checkpoints.weights(model).items()
-        if variable.trainable or not trainable_only
+        if variable.trainable
     }
 
 
@@ -90,7 +90,7 @@ def run_state(model, optimizer, loss_scale=None):
     if loss_scale is not None:
         state |= loss_scale.variables
     state = {_RUN_STATE + name: variable for name, variable in state.items()}
-    return {**weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
+    return {**checkpoints.weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
 
 
 def latest(output_dir):
@@ -194,7 +194,7 @@ def check_optimizer(prefix, optimizer, model):
     """Raise UserError if a checkpoint is of a different optimizer or lacks moments of a weight."""
     settings = {"class_name": type(optimizer).__name__, **optimizer.hyperparameters}
     check_training_settings(prefix, {"optimizer": settings}, log=lambda *_: None)
-    trained = weights(model, trainable_only=True).items()
+    trained = trainable_weights(model).items()
     moments = {f"{name}/{slot}": x for name, x in trained for slot in optimizer.slot_names}
     restore(prefix, moments, only_check=True)
 

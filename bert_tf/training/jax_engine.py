@@ -153,7 +153,7 @@ class JaxEngine:
     def prepare(self, objective, optimizer, config, num_train_steps):
         """Build the optimizer and the function that makes steps; see `TensorFlowEngine`."""
         model = objective.model
-        weights = checkpointing.weights(model, trainable_only=True)
+        weights = checkpointing.trainable_weights(model)
         optimizer.build(weights)
         if self.is_multi_worker:  # random weights may differ
             values = multihost_utils.broadcast_one_to_all(_read(None, model.variables))

@@ -162,7 +162,7 @@ class Loop:
         )
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        if self._restore(self.output_dir, checkpointing.weights(self.model)):
+        if self._restore(self.output_dir, checkpoints.weights(self.model)):
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -190,7 +190,7 @@ class Loop:
     def load_best(self, metric):
         """Load the best checkpoint by a metric; UserError if the run has none."""
         folder = BestCheckpoint(self.output_dir, metric).folder
-        if not self._restore(folder, checkpointing.weights(self.model)):
+        if not self._restore(folder, checkpoints.weights(self.model)):
             raise UserError(f"`best_metric`: found no checkpoint in {folder}")
         console.info("weights: the best checkpoint of this run, %s", self.checkpoint)
 
@@ -401,7 +401,7 @@ class Loop:
             shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
             console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
             if self.best:
-                weights = checkpointing.weights(self.model)
+                weights = checkpoints.weights(self.model)
                 weights["global_step"] = self.optimizer.step
                 self.best.update(results, weights, self.engine.is_chief)
         if self._ends_epoch:

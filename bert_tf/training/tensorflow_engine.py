@@ -117,7 +117,7 @@ class TensorFlowEngine:
         xla = self.compiles(config.xla, num_train_steps)
         model.skip_padding &= self.can_skip_padding(xla)
         with self.scope():
-            optimizer.build(checkpointing.weights(model, trainable_only=True))
+            optimizer.build(checkpointing.trainable_weights(model))
             loss_scale = LossScale.of(model)
             optimizer.allows_xla = config.xla is not False or not cpu_graph.has_gpu()
             config = dataclasses.replace(config, xla=xla)

@@ -34,7 +34,7 @@ def make_step(objective, rate, **options):
     """Return a training step of a task and its optimizer."""
     optimizer = optimization.AdamWeightDecay(rate)
     loss_scale = training.LossScale.of(objective.model)
-    optimizer.build(training.checkpointing.weights(objective.model))
+    optimizer.build(checkpoints.weights(objective.model))
     config = configs.TrainConfig(**options)
     return training.make_train_step(objective, optimizer, config, loss_scale), optimizer
 

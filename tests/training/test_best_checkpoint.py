@@ -75,7 +75,7 @@ def test_best_checkpoint_is_kept(scripted):
     loop = helpers.make_loop(scripted, ScriptedObjective, 0.1)
     loop.load_best("accuracy")
     assert loop.step == 4
-    weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
+    weight = checkpoints.weights(loop.model)["bert/pooler/dense/kernel"]
     np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
 
 
