@@ -75,9 +75,9 @@ class TrainingInput(_RecordInput):
     shuffle_block: int | None = None
 
     @property
-    def identity(self):
-        """`tfrecord.identity` of the files, or None without `sizes`."""
-        return None if self.sizes is None else tfrecord.identity(self.paths, self.sizes)
+    def fingerprint(self):
+        """`tfrecord.fingerprint` of the files, or None without `sizes`."""
+        return None if self.sizes is None else tfrecord.fingerprint(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
         """Set `counts`, if it is None, from side files or the file `cache`, else by counting."""
@@ -242,9 +242,9 @@ class EvaluationInput(_RecordInput):
     source: str | None = None
 
     @property
-    def identity(self):
+    def fingerprint(self):
         """Hexadecimal digest of everything that affects metrics, except the model."""
-        source = self.source or tfrecord.identity(self.paths, tfrecord.sizes(self.paths))
+        source = self.source or tfrecord.fingerprint(self.paths, tfrecord.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.
         batches = (self.max_batches or masking) and [self.max_batches, self.batch_size]

@@ -171,7 +171,7 @@ def sizes(paths):
     return map_files(lambda path: files.size_and_time(path)[0], paths, "listing")
 
 
-def identity(paths, sizes):
+def fingerprint(paths, sizes):
     """Return count, total bytes and a digest of names and sizes; the folder does not matter."""
     pairs = [[os.path.basename(path), int(size)] for path, size in zip(paths, sizes, strict=True)]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()

@@ -154,9 +154,9 @@ def settings_of_run(objective, data, optimizer, num_frozen_layers):
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
-    if data.identity:
+    if data.fingerprint:
         # The number of files, their bytes and a digest of their names and sizes.
-        settings["input"] = data.identity
+        settings["input"] = data.fingerprint
     # The round trip converts NumPy numbers and tuples, as in a restored checkpoint.
     return json.loads(json.dumps(settings, default=float))
 
@@ -290,7 +290,7 @@ def is_lower_better(metric):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    `since` has the steps of the evaluations after the best one, and `data` the identity of the
+    `since` has the steps of the evaluations after the best one, and `data` the fingerprint of the
     evaluation data.
     """
 
@@ -320,7 +320,7 @@ class BestCheckpoint:
     def use_data(self, data):
         """Forget the evaluations, also for early stopping, unless they were made on `data`.
 
-        `data` is the `identity` of an `EvaluationInput`.
+        `data` is the `fingerprint` of an `EvaluationInput`.
         """
         if self.data not in (None, data):
             console.warning(

@@ -281,8 +281,8 @@ class Loop:
             self.best.rewind(self.step)
             # A finished run keeps its evaluations, because only its last weights can be evaluated.
             if self.step < self.num_train_steps or not self.best.has_seen(self.step):
-                self.best.use_data(self.eval_data.identity)
-        files_key = self.data.identity[2] % 2**40 if self.data.identity else 0
+                self.best.use_data(self.eval_data.fingerprint)
+        files_key = self.data.fingerprint[2] % 2**40 if self.data.fingerprint else 0
         mean_step, mean_key = self.engine.mean(self.step, files_key)
         if mean_key != files_key:
             raise UserError("`input_file`: the workers see different files")
