@@ -287,7 +287,7 @@ class Task:
             config.bert_config,
             config.vocab_file,
             config.do_lower_case,
-            pretrained.config,
+            pretrained.config_file,
         )
         quantized = None
         with Engine.default().scope():

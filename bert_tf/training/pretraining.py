@@ -219,7 +219,7 @@ def _load_vocab(pretrained):
     """Return the vocabulary; UserError if it does not fit the model."""
     vocab = tokenization.load_vocab(pretrained.vocab_file)
     check_vocabulary(
-        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config
+        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config_file
     )
     return vocab
 
