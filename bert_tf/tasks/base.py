@@ -577,7 +577,7 @@ class Task:
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
         batches, move = FitInput(
-            serialized,
+            records=serialized,
             batch_size=config.batch_size,
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
