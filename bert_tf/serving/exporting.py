@@ -19,10 +19,9 @@ from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files, processes
 from bert_tf.modeling import cpu_graph
-from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import FORMATS, METADATA, ONNX_FILE, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tokenization.settings import extra_settings
+from bert_tf.tokenization.settings import INPUTS, extra_settings
 from bert_tf.tokenization.vocabulary import to_text
 from bert_tf.training.run import read_run_json
 
