@@ -99,10 +99,11 @@ def _convert(activation, is_loss, given):
 
 
 def for_logits(model, **arguments):
-    """Return the loss and the metrics of `compile` for the labels and logits of a `ObjectiveModel`.
+    """Return the loss and metrics of `compile` for the labels and logits of an `ObjectiveModel`.
 
-    Those of Keras get what they take: ids or rows of 0 and 1, logits or probabilities. Others are
-    unchanged, and so are all if the model has no logits or its `logits_activation` is "linear".
+    Keras' losses and metrics get the targets and outputs that they expect: ids or rows of 0 and 1,
+    logits or probabilities. Others are unchanged, and so are all if the model has no logits or its
+    `logits_activation` is "linear".
     """
     outputs = getattr(model, "output", None)
     outputs = outputs if isinstance(outputs, dict) else {}

@@ -28,7 +28,7 @@ class QuestionAnsweringObjective(Objective):
     fit_metric_names = ("start_accuracy", "end_accuracy")
 
     def __init__(self, model, config, extract=None, mask_padding=False):
-        """Create the task; `extract` is a function from predictions to answers, for `metrics`.
+        """Create the objective; `extract` is a function from predictions to answers, for `metrics`.
 
         Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
         """

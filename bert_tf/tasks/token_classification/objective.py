@@ -130,7 +130,7 @@ class TokenClassificationObjective(Objective):
     fit_metric_names = ("accuracy",)
 
     def __init__(self, model, config, class_weights=None):
-        """Create the task; `class_weights`, by tag, multiply the losses of words."""
+        """Create the objective; `class_weights`, by tag, multiply the losses of words."""
         self.model, self.key = model, {"class_weights": class_weights}
         spans = () if config.tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
         self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
