@@ -174,7 +174,7 @@ def detect_architecture(tensors):
 
 
 def shards(path):
-    """Return the names of the weight files in a folder; UserError if one is missing."""
+    """Return the names of the weight files in a folder; raise UserError if one is missing."""
     if files.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)

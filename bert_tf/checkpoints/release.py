@@ -34,7 +34,7 @@ def unread_weights(path):
 
 
 def check_path(path, argument):
-    """Return a path after `expand_home`; UserError if TensorFlow would read it as a pattern."""
+    """Expand "~" in a path; raise UserError if TensorFlow would read the path as a pattern."""
     path = files.expand_home(path)
     special = sorted(set("[]*?\\") & set(path))
     if special and "://" not in path:

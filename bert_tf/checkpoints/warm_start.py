@@ -55,7 +55,7 @@ def weight_files(path):
 
 
 def read_weights(source, names):
-    """Return a dict from name to tensor; UserError if a value is not finite."""
+    """Return a dict from name to tensor; raise UserError if a value is not finite."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
         if value.dtype == object:  # in a damaged checkpoint

@@ -157,7 +157,7 @@ def _print_help(argument):
 
 
 def _check_paths():
-    """Expand "~" in flags; raise UserError for a path, such as `gs://`, that cannot be accessed."""
+    """Expand "~" in flags; raise UserError if a path, such as `gs://`, cannot be accessed."""
     for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present and flag.name not in ("text", "query"):  # a text may begin with "https://"
             flag.value = files.expand_home(flag.value, flag.name)

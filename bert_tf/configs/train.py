@@ -181,7 +181,7 @@ class RunConfig(Config):
         self.device.check_dtype(self.train.dtype)
 
     def check_model(self, config):
-        """Raise UserError for options that a model with this `BertConfig` does not support."""
+        """Raise UserError if a model with this `BertConfig` does not support an option."""
         check_length(self.max_seq_length, config)
         if self.train.num_frozen_layers > config.num_hidden_layers:
             raise UserError(

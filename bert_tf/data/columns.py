@@ -53,7 +53,7 @@ class RowErrors:
         return results
 
     def examples(self, name, rows, make):
-        """Return the results of `collect` and report skipped rows; UserError if there are none."""
+        """Return the results of `collect`; report skipped rows; raise UserError without results."""
         results = self.collect(rows, make)
         self.report()
         if not results:

@@ -305,7 +305,7 @@ def _library(path, module, kind):
 
 
 def read_parquet(path):
-    """Return a file as a `pyarrow.Table`; UserError without pyarrow."""
+    """Return a file as a `pyarrow.Table`; raise UserError if pyarrow is not installed."""
     with (
         _library(path, "pyarrow.parquet", "Parquet") as parquet,
         files.open_file(path, "rb") as reader,

@@ -120,7 +120,8 @@ def map_in_processes(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
     One process computes in this process. `fork` must be False if `function` uses TensorFlow, whose
-    threads do not survive a fork. Exceptions are raised here, UserError if a worker is killed.
+    threads do not survive a fork. Exceptions of the workers are raised here; a killed worker
+    raises UserError.
     """
     if num_processes == 1:
         yield from map(function, items)

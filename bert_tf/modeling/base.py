@@ -234,8 +234,8 @@ class PretrainedModel(EncoderModel, keras.Model):
         """Write the model to a folder that `from_preset` loads, without a vocabulary.
 
         The weights are a checkpoint of the release, or `quantized.keras` if they are quantized.
-        `overwrite` replaces a model in a folder without other files. UserError if the folder exists
-        otherwise, or cannot be written.
+        `overwrite` replaces a model in a folder without other files. Raises UserError if the
+        folder exists otherwise, or cannot be written.
         """
         # Imported on use, because `checkpoints` imports this package.
         from bert_tf.checkpoints import metadata, release, tensors

@@ -323,7 +323,7 @@ class Task:
 
     @classmethod
     def _check_preset_options(cls, options):
-        """Raise UserError for names that are not options of `from_preset`."""
+        """Raise UserError if a name is not an option of `from_preset`."""
         of_config = [x.name for x in dataclasses.fields(cls.config_class) if x.metadata.get("help")]
         arguments = inspect.signature(cls.preset_config).parameters.values()
         of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]

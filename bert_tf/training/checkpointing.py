@@ -45,7 +45,7 @@ _LOCKED: set[str] = set()
 
 @contextlib.contextmanager
 def exclusive_directory(output_dir, engine=None, is_training=True):
-    """Lock a folder for this process; UserError if another process trains there.
+    """Lock a folder for this process; raise UserError if another process trains there.
 
     With several workers of an `engine`, the chief locks it. Locking a folder again in the same
     process has no effect. Before training, partial files of killed processes are removed. After a
@@ -241,7 +241,7 @@ def restore_latest(output_dir, variables):
 
 
 def restore(prefix, variables, only_check=False):
-    """Set `variables` from a checkpoint; UserError if one is missing or has a different shape."""
+    """Set `variables` from a checkpoint; raise UserError if one is missing or its shape differs."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     state = [name for name in variables if name.startswith(_RUN_STATE)]
     if missing := [name for name in state if name not in source.shapes]:

@@ -68,7 +68,7 @@ class JaxEngine:
 
     @classmethod
     def make(cls, device=None):
-        """Return an engine for all devices; UserError for options of other backends."""
+        """Return an engine for all devices; raise UserError if an option is of another backend."""
         device = device or DeviceConfig()
         if device.distribution_strategy != "auto":
             raise UserError(f"`distribution_strategy={device.distribution_strategy}` {_TENSORFLOW}")
@@ -144,7 +144,7 @@ class JaxEngine:
         return dataset.map(fill)
 
     def check(self, config):
-        """Raise UserError for options of a `TrainConfig` that the steps do not support."""
+        """Raise UserError if the steps do not support an option of a `TrainConfig`."""
         if config.xla is False:
             raise UserError(f"`xla=False` {_TENSORFLOW}; JAX always compiles")
         if config.dtype == "float16":

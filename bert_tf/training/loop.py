@@ -188,7 +188,7 @@ class Loop:
         self.optimizer = self.num_train_steps = self.settings = None
 
     def load_best(self, metric):
-        """Load the best checkpoint by a metric; UserError if the run has none."""
+        """Load the best checkpoint by a metric; raise UserError if the run has none."""
         folder = BestCheckpoint(self.output_dir, metric).folder
         if not self._restore(folder, checkpoints.weights(self.model)):
             raise UserError(f"`best_metric`: found no checkpoint in {folder}")

@@ -144,7 +144,7 @@ class RunData:
 
 
 def concatenate(batches):
-    """Return the predictions of all batches as one dict of arrays; UserError without any."""
+    """Join the predictions of all batches in a dict of arrays; raise UserError without batches."""
     if not (batches := list(batches)):
         raise UserError("there are no examples to evaluate or predict")
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

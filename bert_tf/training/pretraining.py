@@ -191,7 +191,7 @@ class PretrainingData:
         )
 
     def check(self):
-        """Raise UserError for files that do not suit the streams or the schema."""
+        """Raise UserError if the files do not suit the streams or the schema."""
         count, sizes = self.train.num_input_streams, self.train.sizes
         if len(sizes) % count:
             raise UserError(
@@ -216,7 +216,7 @@ def _make_masking(config, pretrained):
 
 
 def _load_vocab(pretrained):
-    """Return the vocabulary; UserError if it does not fit the model."""
+    """Return the vocabulary; raise UserError if it does not fit the model."""
     vocab = tokenization.load_vocab(pretrained.vocab_file)
     check_vocabulary(
         vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config_file
@@ -225,7 +225,7 @@ def _load_vocab(pretrained):
 
 
 def _new_model_files(folder, pretrained):
-    """Return missing model files as {path: text}; UserError if existing ones differ."""
+    """Return missing model files as {path: text}; raise UserError if existing ones differ."""
     new = {}
 
     def add(name, text, argument=None, read=files.read_text):

@@ -40,7 +40,7 @@ class FileSource:
         self._paths = {base: path for base, path in (paths or {}).items() if path}
 
     def splits(self, base):
-        """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
+        """Return all splits of "train", "dev" or "test"; raise UserError if none exists."""
         splits = [split for split in self.dataset.files if base_split(split) == base]
         if not splits:
             raise UserError(
@@ -113,7 +113,7 @@ class TfdsSource:
         self.dataset = dataset
 
     def splits(self, base):
-        """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
+        """Return the splits of "train", "dev" or "test"; raise UserError if none exists."""
         names = self.dataset.files
         splits = [x for x in names if base_split(x) == base and self._data.find_split(x)]
         if not splits:
@@ -318,7 +318,7 @@ def find_dev_split(data_options, trained):
 
 
 def with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
+    """Add the digest of the rows to a `DevSplit`; raise UserError if training held out others."""
     value = digest([e.text_a, e.text_b, e.label] for e in examples)
     if dev_split.digest not in ("", value):
         raise UserError(
