@@ -46,7 +46,7 @@ def check_path(path, argument):
 
 
 def named_checkpoint(folder: str) -> str | None:
-    """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
+    """Return the checkpoint prefix named in the file `checkpoint`, None if the file does not exist.
 
     A checkpoint with this name in `folder` wins over the recorded path, because the folder may have
     been moved. Raises UserError if the file is damaged or the named checkpoint does not exist.

@@ -33,7 +33,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
       An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
 
     Raises:
-      UserError: if there is no readable checkpoint; it names `argument`.
+      UserError: if no checkpoint can be read; the message names `argument`.
     """
     path = files.expand_home(path)
     if is_quantized_preset(path):

@@ -270,7 +270,7 @@ def parse_numbers(name, kind):
     """Return a list flag as a tuple of numbers, or None if it is not given."""
     texts = FLAGS[name].value
     try:
-        return None if texts is None else tuple(map(kind, texts or [""]))  # "" is no number
+        return None if texts is None else tuple(map(kind, texts or [""]))  # "" is not a number
     except ValueError:
         expected = "integers" if kind is int else "numbers"
         raise UserError(f"--{name}={','.join(texts)}: expected {expected} and commas") from None

@@ -111,7 +111,7 @@ class FitConfig(BatchConfig):
     )
     output_dir: str | None = option(
         None,
-        "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",
+        "Folder of a run, with checkpoints as in the scripts; the same call resumes it.",
     )
 
 

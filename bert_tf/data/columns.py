@@ -197,7 +197,7 @@ class Layout:
 
     A delimiter that a training run saved, `saved_delimiter`, is for delimited files only.
     `num_texts` is the number of texts of a trained model, for test files without a header.
-    `trained_header` says whether the training file had a header: "yes", "no" or None.
+    `trained_header` is "yes" if the training file had a header, "no" if not, None if unknown.
     """
 
     text: tuple = ()

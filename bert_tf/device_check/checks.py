@@ -124,7 +124,7 @@ def check_export(model, kind):
 
 
 def check_steps(name, trained, expected, dtype, kind):
-    """Compare (weights, losses) after a few steps with those of one device in float32."""
+    """Compare (weights, losses) after a few steps with the results of one device in float32."""
     bound, reason = error_bound(dtype, kind, count=2)  # losses are means
     # With rounding, Adam turns small gradient differences into large weight differences.
     index, note = (1, f"losses; {reason}") if reason else (0, "weights")

@@ -54,7 +54,7 @@ def expand_home(path, name="file"):
 
 
 def _status(path):
-    """Return `os.stat` of a path or descriptor, or None if there is no such local file."""
+    """Return `os.stat` of a path or descriptor, or None if no such local file exists."""
     try:
         return None if "://" in str(path) else os.stat(path)
     except (OSError, ValueError):
@@ -165,7 +165,7 @@ def check_encoding(path, start):
 def iterate_lines(reader, path):
     """Return an iterator of a binary reader's lines, without a byte order mark.
 
-    CR ends a line if there is no LF, as in old files from a Mac. Raises UserError if the lines
+    CR ends a line if the file has no LF, like old files from a Mac. Raises UserError if the lines
     are UTF-16.
     """
     first = reader.readline()

@@ -151,7 +151,7 @@ def map_in_processes(function, items, num_processes, fork=True):
             f"`num_processes={num_processes}`: a worker was killed, perhaps for lack of memory"
         ) from None
     except BaseException:
-        # Do not wait minutes for work that is no longer needed.
+        # Do not wait minutes for results that nobody will use.
         stop.value = True
         raise
     finally:

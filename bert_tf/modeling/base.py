@@ -296,8 +296,9 @@ class PretrainedModel(EncoderModel, keras.Model):
         """Return the outputs for a dict of inputs, which may have the names of other libraries.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
-        `input_ids`. Unknown names are refused, but those of a complete batch, such as labels, are
-        ignored. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
+        `input_ids`. Unknown names raise UserError, except in a complete batch, whose other
+        features, such as labels, are ignored. `modeling.base` describes `replica_id`, `recompute`
+        and `skip_padding`.
         """
         context["skip_padding"] = self.skip_padding if skip_padding is None else skip_padding
         inputs = self._complete(inputs)  # again, because `stateless_call` skips `__call__`

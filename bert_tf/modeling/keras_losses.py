@@ -33,7 +33,7 @@ def _converted(wrapped, targets, logits, activation):
         targets = ops.squeeze(targets, -1)
     if len(targets.shape) < rank and not is_single and not _title(wrapped).startswith(_OF_IDS):
         targets = ops.one_hot(ops.cast(targets, "int32"), ops.shape(logits)[-1])
-    # A copy, because Keras finds the logits of a softmax, and takes them for those of a sigmoid.
+    # A copy, because Keras finds the logits of a softmax and treats them as logits of a sigmoid.
     return targets, ops.copy(keras.activations.get(activation)(logits))
 
 

@@ -53,8 +53,8 @@ def compute_gradients(model, objective, variables, batch, denominators, scale_lo
     Args:
       model: the model of the `objective`.
       objective: a `training.Objective`.
-      variables: dict of variables. The gradients have the same keys, without those of weights that
-        do not affect the loss, such as the pooler of a token classifier.
+      variables: dict of variables. The gradients have the same keys, except for weights that do not
+        affect the loss, such as the pooler of a token classifier.
       batch: dict of tensors of this replica.
       denominators: the sums of `objective.denominators` over the global batch.
       scale_loss: function that multiplies the loss to differentiate by a loss scale.

@@ -75,7 +75,7 @@ class Servable(NamedTuple):
       example: row of inputs for the model card; None for `sample_text("He slept.")`.
       metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
-      add_to_onnx: function from an `OnnxGraph` and its inputs, names of tensors with those of
+      add_to_onnx: function from an `OnnxGraph` and its inputs, tensor names by the names of
         `ids_signature`, to a dict of outputs; None if the model cannot be exported to ONNX.
       has_windows: whether the answer to a text needs several sequences.
     """

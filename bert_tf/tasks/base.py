@@ -92,7 +92,7 @@ class Task:
     """
 
     name: str
-    # The options of the model, and those of the data.
+    # The classes of the options of the model and of the data.
     config_class: type[TaskConfig]
     data_class: type[DataOptions] = DataOptions
     # The first arguments of `fit` and `evaluate`, for messages.
@@ -710,7 +710,7 @@ class Task:
           folder: parent folder for all versions of the model.
           version: version number; None for the next free one.
           **options: attributes of `configs.ServingConfig`, such as `inputs` and `weights`. By
-            default, `dtype` is that of the model.
+            default, `dtype` is the dtype of the model.
 
         Returns:
           The folder written, FOLDER/VERSION.

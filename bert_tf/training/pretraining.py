@@ -106,7 +106,7 @@ def _cross_entropy(labels, logits):
 
 
 def _are_correct(labels, logits):
-    """Return 1 where the largest logit is that of the label, else 0, float32."""
+    """Return 1 where the label has the largest logit, else 0, float32."""
     return ops.cast(ops.equal(argmax(logits), ops.cast(labels, "int32")), "float32")
 
 

@@ -44,7 +44,7 @@ class DatasetSpec:
         return Labels(names, self.task_type, class_names, separator, self.label_aliases)
 
 
-# Metrics of custom data besides those of every dataset of the task type.
+# Metrics of custom data, in addition to the metrics of every dataset of the task type.
 CUSTOM_METRICS = {
     "classification": ("f1_macro", "f1_weighted", "precision_macro", "recall_macro"),
     "regression": (),

@@ -131,7 +131,7 @@ class MultiLabelObjective(ClassificationObjective):
 
     def example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]
-        # A class weight applies to the examples that have the label. The terms are those of
+        # A class weight applies to the examples that have the label. The term of a label is
         # `tf.nn.weighted_cross_entropy_with_logits`.
         is_weighted = training and self.class_weights is not None
         weights = ops.convert_to_tensor(self.class_weights if is_weighted else 1.0, "float32")

@@ -82,7 +82,7 @@ class TfdsSource:
         """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
 
         Without `task_type`, a float label is a regression and a sequence of labels is multi-label.
-        `layout` names features; the supervised keys are the default. `splits` are those of
+        `layout` names features; the supervised keys are the default. `splits` is as in
         `TfdsDataset`.
         """
         self._data = TfdsDataset(name, data_dir, splits)
