@@ -91,7 +91,7 @@ def train_transformers(seed):
     import torch
     import transformers
 
-    dataset = glue.find_task(FLAGS.task_name)
+    dataset = glue.find_dataset(FLAGS.task_name)
     train, dev = map(FileSource(dataset, FLAGS.data_dir).read, ("train", "dev"))
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(FLAGS.model_dir)
@@ -125,7 +125,7 @@ def train_transformers(seed):
 
 
 def main():
-    if glue.find_task(FLAGS.task_name) == glue.DATASETS["STS-B"]:
+    if glue.find_dataset(FLAGS.task_name) == glue.DATASETS["STS-B"]:
         for seed, (split, count) in enumerate((("train", 3000), ("dev", 600))):
             path = os.path.join(FLAGS.data_dir, f"{split}.tsv")
             if not os.path.exists(path):

@@ -67,7 +67,7 @@ def measure(setting):
     dtype = "mixed_bfloat16" if "bfloat16" in setting else None
     objective = ClassificationObjective(bert_tf.BertClassifier(config, 2, dtype))
     optimizer = bert_tf.optimization.AdamWeightDecay(1e-4)
-    optimizer.build(checkpointing.weights(objective.model))
+    optimizer.build(bert_tf.checkpoints.weights(objective.model))
     step = bert_tf.training.make_train_step(
         objective, optimizer, bert_tf.configs.TrainConfig(**SETTINGS[setting])
     )

@@ -46,7 +46,7 @@ def read(split):
         if split == "train" and FLAGS.num_pairs:
             rows = random.Random(0).sample(rows, FLAGS.num_pairs)
         return [(first, second) for first, second, _ in rows], [float(row[2]) / 5 for row in rows]
-    examples = FileSource(glue.find_task("MRPC"), FLAGS.data_dir).read(split)
+    examples = FileSource(glue.find_dataset("MRPC"), FLAGS.data_dir).read(split)
     pairs = [(example.text_a, example.text_b) for example in examples]
     return pairs, [float(example.label == "1") for example in examples]
 

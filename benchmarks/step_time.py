@@ -119,7 +119,7 @@ def _keras_train(model, inputs, labels):
 
 
 def bert_tf_step(job):
-    from bert_tf import BertConfig, configs, modeling, optimization, training
+    from bert_tf import BertConfig, checkpoints, configs, modeling, optimization, training
     from bert_tf.cli.tensorflow_start import keep_freed_memory
     from bert_tf.tasks.classification.objective import ClassificationObjective
 
@@ -141,7 +141,7 @@ def bert_tf_step(job):
             folder,
         )
     optimizer = optimization.AdamWeightDecay(RATE, DECAY)
-    optimizer.build(training.checkpointing.weights(loop.model))
+    optimizer.build(checkpoints.weights(loop.model))
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
     step = training.make_train_step(loop.objective, optimizer, configs.TrainConfig())

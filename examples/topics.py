@@ -58,7 +58,7 @@ class TopicFinder(TextClassifier):
     objectives: ClassVar = {"classification": TopicsObjective}
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         examples = {split: [] for split in splits}
         for split in splits:
             for path in files.expand(f"{data_options.data_dir}/{split}/*.txt", "data_dir"):
@@ -68,7 +68,7 @@ class TopicFinder(TextClassifier):
                     examples[split].append(Example(where, line.strip(), label=topic, id=number))
         labels = trained.labels if trained else sorted({x.label for x in examples["train"]})
         values = {"task_type": "classification", "labels": tuple(labels), "num_texts": 1}
-        config = options.with_model(pretrained, **values)
+        config = config.with_model(pretrained, **values)
         return RunData(examples, config, data_options)
 
     def objective(self, data):

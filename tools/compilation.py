@@ -26,7 +26,7 @@ from bert_tf.modeling import attention
 from bert_tf.optimization import make_optimizer
 from bert_tf.tasks.registry import HEADS
 from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.training.checkpointing import weights
+from bert_tf.training.checkpointing import trainable_weights
 from bert_tf.training.pretraining import PretrainingObjective
 from bert_tf.training.run import check_batch_size
 from bert_tf.training.tensorflow_engine import LossScale, make_train_step
@@ -142,7 +142,7 @@ class Step:
     def _of_tensorflow(self):
         """Return the function from shapes of a replica to the program of the loop's step."""
         model = self._objective.model
-        self._optimizer.build(weights(model, trainable_only=True))
+        self._optimizer.build(trainable_weights(model))
         step = make_train_step(self._objective, self._optimizer, self._config, LossScale.of(model))
 
         def run(batch):

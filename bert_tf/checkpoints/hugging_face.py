@@ -102,7 +102,7 @@ def write_hugging_face(
       labels: labels of a classifier in the order of their ids, or None.
       architecture: `transformers` class to write for, None to infer it from the head. Required
         for token classifiers, whose heads look like text classifiers' heads.
-      task_type: the task of a classifier, a key of `OBJECTIVES`, or None.
+      task_type: the `task_type` of a `ClassificationConfig`, or None.
       **settings: `do_lower_case` and other arguments of `FullTokenizer`, for the tokenizer's files.
 
     Returns:
@@ -174,7 +174,7 @@ def detect_architecture(tensors):
 
 
 def shards(path):
-    """Return the names of the weight files in a folder; UserError if one is missing."""
+    """Return the names of the weight files in a folder; raise UserError if one is missing."""
     if files.exists(os.path.join(path, WEIGHTS)):
         return [WEIGHTS]
     index = os.path.join(path, INDEX)

@@ -37,7 +37,7 @@ def find_companion_file(path, names):
 
 
 def load_config(path):
-    """Read the `BertConfig` next to a checkpoint; raise UserError if there is none."""
+    """Read the `BertConfig` next to a checkpoint; raise UserError if it does not exist."""
     config_file = find_companion_file(path, CONFIG_FILES)
     if config_file is None:
         raise UserError(f"`bert_config_file`: found no {' or '.join(CONFIG_FILES)} next to {path}")

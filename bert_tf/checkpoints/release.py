@@ -34,7 +34,7 @@ def unread_weights(path):
 
 
 def check_path(path, argument):
-    """Return a path after `expand_home`; UserError if TensorFlow would read it as a pattern."""
+    """Expand "~" in a path; raise UserError if TensorFlow would read the path as a pattern."""
     path = files.expand_home(path)
     special = sorted(set("[]*?\\") & set(path))
     if special and "://" not in path:
@@ -46,7 +46,7 @@ def check_path(path, argument):
 
 
 def named_checkpoint(folder: str) -> str | None:
-    """Return the checkpoint prefix named in the file `checkpoint`, None if there is no such file.
+    """Return the checkpoint prefix named in the file `checkpoint`, None if the file does not exist.
 
     A checkpoint with this name in `folder` wins over the recorded path, because the folder may have
     been moved. Raises UserError if the file is damaged or the named checkpoint does not exist.

@@ -36,7 +36,7 @@ class PretrainedFiles:
 
     Attributes:
       checkpoint: path of the weights or of their folder, or None.
-      config: path of the model's configuration, or None.
+      config_file: path of the model's configuration, or None.
       vocab_file: path of the vocabulary, or None.
       tokenizer_settings: dict of the arguments of `FullTokenizer` other than the vocabulary; None
         if `resolve` did not need the vocabulary.
@@ -45,7 +45,7 @@ class PretrainedFiles:
 
     # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
     checkpoint: Any
-    config: Any
+    config_file: Any
     vocab_file: Any
     tokenizer_settings: Any
     task_file: str | None = None
@@ -75,14 +75,14 @@ class PretrainedFiles:
     @functools.cached_property
     def bert_config(self) -> BertConfig:
         """The `BertConfig`; reading it raises UserError if its file is damaged."""
-        return BertConfig.from_json_file(self.config)
+        return BertConfig.from_json_file(self.config_file)
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
         """The `FullTokenizer`; reading it raises UserError if it does not fit the model."""
         tokenizer = FullTokenizer(self.vocab_file, **self.tokenizer_settings)
         check_vocabulary(
-            tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case, self.config
+            tokenizer.vocab, self.bert_config, self.vocab_file, self.do_lower_case, self.config_file
         )
         return tokenizer
 

@@ -33,7 +33,7 @@ def open_checkpoint(path, argument="init_checkpoint"):
       An object with `path`, `shapes` (dict from the release's names to shapes) and `tensor(name)`.
 
     Raises:
-      UserError: if there is no readable checkpoint; it names `argument`.
+      UserError: if no checkpoint can be read; the message names `argument`.
     """
     path = files.expand_home(path)
     if is_quantized_preset(path):
@@ -55,7 +55,7 @@ def weight_files(path):
 
 
 def read_weights(source, names):
-    """Return a dict from name to tensor; UserError if a value is not finite."""
+    """Return a dict from name to tensor; raise UserError if a value is not finite."""
     values = {name: source.tensor(name) for name in names}
     for name, value in values.items():
         if value.dtype == object:  # in a damaged checkpoint

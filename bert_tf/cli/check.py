@@ -65,7 +65,7 @@ def main():
 
 
 def _jax_checks(dtypes):
-    """Return the `JaxChecks`; raise UserError for flags that require TensorFlow."""
+    """Return the `JaxChecks`; raise UserError if a flag requires TensorFlow."""
     options = [x.name for x in dataclasses.fields(DeviceConfig)]
     for name in ("num_logical_devices", *options):
         if FLAGS[name].present:

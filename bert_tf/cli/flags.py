@@ -125,7 +125,9 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task=config_class)
+    define_options(
+        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task_config=config_class
+    )
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 
@@ -134,8 +136,8 @@ def make_main(name, data_class, config_class):
         from bert_tf.training import fine_tune
 
         tensorflow_start.keep_freed_memory()
-        data, task = from_flags(data_class), from_flags(config_class)
-        config = from_flags(FineTuneConfig, data=data, task=task)
+        data, task_config = from_flags(data_class), from_flags(config_class)
+        config = from_flags(FineTuneConfig, data=data, task_config=task_config)
         fine_tune(TASKS[name], config, command_line())
 
     return main
@@ -176,7 +178,7 @@ def _print_help(argument):
 
 
 def _check_paths():
-    """Expand "~" in flags; raise UserError for a path, such as `gs://`, that cannot be accessed."""
+    """Expand "~" in flags; raise UserError if a path, such as `gs://`, cannot be accessed."""
     for flag in [FLAGS[name] for name in FLAGS]:  # the import of TensorFlow defines flags
         if flag.present and flag.name not in ("text", "query"):  # a text may begin with "https://"
             flag.value = files.expand_home(flag.value, flag.name)
@@ -289,7 +291,7 @@ def parse_numbers(name, kind):
     """Return a list flag as a tuple of numbers, or None if it is not given."""
     texts = FLAGS[name].value
     try:
-        return None if texts is None else tuple(map(kind, texts or [""]))  # "" is no number
+        return None if texts is None else tuple(map(kind, texts or [""]))  # "" is not a number
     except ValueError:
         expected = "integers" if kind is int else "numbers"
         raise UserError(f"--{name}={','.join(texts)}: expected {expected} and commas") from None

@@ -147,13 +147,13 @@ class Config:
         return dataclasses.replace(self, given=self.given | values.keys(), **values)
 
     def validate(self):
-        """Raise UserError for wrong types, choices, bounds and `requires` of options."""
+        """Raise UserError if an option has a wrong type or value, or lacks one that it requires."""
         for name, hint in hints_of(type(self)).items():
             check_value(name, getattr(self, name), hint)
         self.check_requirements()
 
     def check_requirements(self):
-        """Raise UserError for a value without the option that enables it, or with one it excludes.
+        """Raise UserError if a value lacks the option that enables it, or has one that it excludes.
 
         Only values that are given and differ from the defaults need or exclude other options; those
         that they exclude must not be given, except as false or 0.

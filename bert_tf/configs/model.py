@@ -284,7 +284,7 @@ ARCHITECTURES = {"bert": Architecture(), "distilbert": DISTILBERT, "electra": EL
 
 
 def find_architecture(values):
-    """Return the `Architecture` of a Hugging Face config; UserError if it is not supported."""
+    """Return the `Architecture` of a Hugging Face config; raise UserError if it is unsupported."""
     return _look_up("model_type", values.get("model_type", "bert"), ARCHITECTURES)
 
 

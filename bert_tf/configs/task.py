@@ -34,7 +34,7 @@ class DataOptions(Config):
     """The options of the data of a task, and of a run with them; they are not saved."""
 
     def check_run(self, config):
-        """Raise UserError for options that cannot be combined with those of a `FineTuneConfig`."""
+        """Raise UserError if an option cannot be combined with a `FineTuneConfig`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ class TaskConfig(Config):
             self.validate_model()
 
     def validate_model(self):
-        """Raise UserError for options that do not fit the model or each other."""
+        """Raise UserError if an option does not fit the model or another option."""
         self.bert_config.check_num_texts(self.num_texts)
 
     def check_requirements(self):
@@ -323,7 +323,7 @@ def _value_text(value):
 
 
 def check_labels(labels, argument="labels"):
-    """Return label names as a tuple; UserError if it is empty or has duplicates."""
+    """Return label names as a tuple; raise UserError if it is empty or has duplicates."""
     labels = tuple(labels)
     if not labels:
         raise UserError(f"`{argument}`: found no labels, expected at least one")

@@ -111,7 +111,7 @@ class FitConfig(BatchConfig):
     )
     output_dir: str | None = option(
         None,
-        "Folder of a run like those of the scripts, with checkpoints: the same call resumes it.",
+        "Folder of a run, with checkpoints as in the scripts; the same call resumes it.",
     )
 
 
@@ -181,7 +181,7 @@ class RunConfig(Config):
         self.device.check_dtype(self.train.dtype)
 
     def check_model(self, config):
-        """Raise UserError for options that a model with this `BertConfig` does not support."""
+        """Raise UserError if a model with this `BertConfig` does not support an option."""
         check_length(self.max_seq_length, config)
         if self.train.num_frozen_layers > config.num_hidden_layers:
             raise UserError(
@@ -196,14 +196,14 @@ class FineTuneConfig(RunConfig):
 
     Attributes:
       data: the options of the data of the task, such as `ClassificationData`.
-      task: the options of the model of the task, such as `ClassificationConfig`; None for the
-        defaults or, without training, for the values of the trained model.
+      task_config: the options of the model of the task, such as `ClassificationConfig`; None for
+        the defaults or, without training, for the values of the trained model.
       model, train, optimizer, device: the other options.
     """
 
     output_dir: str = option(REQUIRED, "Folder for checkpoints, summaries and results.")
     data: DataOptions = option(REQUIRED, None)
-    task: TaskConfig | None = None
+    task_config: TaskConfig | None = None
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -224,7 +224,7 @@ class FineTuneConfig(RunConfig):
 
     @property
     def max_seq_length(self):
-        return self.task.max_seq_length
+        return self.task_config.max_seq_length
 
     def validate(self):
         super().validate()

@@ -53,7 +53,7 @@ class RowErrors:
         return results
 
     def examples(self, name, rows, make):
-        """Return the results of `collect` and report skipped rows; UserError if there are none."""
+        """Return the results of `collect`; report skipped rows; raise UserError without results."""
         results = self.collect(rows, make)
         self.report()
         if not results:
@@ -197,7 +197,7 @@ class Layout:
 
     A delimiter that a training run saved, `saved_delimiter`, is for delimited files only.
     `num_texts` is the number of texts of a trained model, for test files without a header.
-    `trained_header` says whether the training file had a header: "yes", "no" or None.
+    `trained_header` is "yes" if the training file had a header, "no" if not, None if unknown.
     """
 
     text: tuple = ()

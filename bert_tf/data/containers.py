@@ -199,7 +199,7 @@ def _is_cell(value):
 
 
 def _check_loaded(values, argument):
-    """Raise UserError for a lazy or a sparse table, a structured array, and several tables."""
+    """Raise UserError if `values` are lazy, sparse, a structured array or several tables."""
     if getattr(getattr(values, "dtype", None), "names", None):
         raise UserError(f"`{argument}`: found a structured array, expected {_FORMS}")
     kind = type(values)
@@ -214,7 +214,7 @@ def _check_loaded(values, argument):
 
 
 def check_list(values, argument, expected="a list"):
-    """Convert a list, array, series or table to a list; raise UserError for anything else."""
+    """Convert a list, array, series or table to a list; raise UserError if it is none of these."""
     _check_loaded(values, argument)
     if isinstance(values, _DATASETS):
         values, *_ = _read_dataset(values, argument)
@@ -251,7 +251,7 @@ def ordered_columns(labels, names, argument):
 
 
 def label_names(labels):
-    """Return the argument `labels` as a list of str; UserError if an item is not a label.
+    """Return the argument `labels` as a list of str; raise UserError if an item is not a label.
 
     A label is a text, a number or a boolean, as in the data.
     """
@@ -312,7 +312,7 @@ def check_same_length(argument, values, other_argument, others):
 
 
 def check_numbers(values, argument, count):
-    """Convert values to a list of `count` finite numbers; raise UserError for anything else."""
+    """Convert values to a list; raise UserError if they are not `count` finite numbers."""
     values = check_list(values, argument, "a list of numbers")
     values = [x[0] if getattr(x, "shape", ()) == (1,) else x for x in values]
     if len(values) != count:

@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +37,6 @@ class _RecordInput:
     `length_multiple`; None pads to `lengths["S"]`.
     """
 
-    paths: Sequence[Any]
     schema: dict
     lengths: dict
     batch_size: int
@@ -57,7 +55,14 @@ class _RecordInput:
 
 
 @dataclasses.dataclass(eq=False)
-class TrainingInput(_RecordInput):
+class _Files:
+    """The files of an input; as the last base class, its field is the first argument."""
+
+    paths: Sequence[str]
+
+
+@dataclasses.dataclass(eq=False)
+class TrainingInput(_RecordInput, _Files):
     """Infinite shuffled batches that depend only on `seed` and the step.
 
     Each epoch uses every record once: it shuffles the files, then their records in blocks.
@@ -75,9 +80,9 @@ class TrainingInput(_RecordInput):
     shuffle_block: int | None = None
 
     @property
-    def identity(self):
-        """`tfrecord.identity` of the files, or None without `sizes`."""
-        return None if self.sizes is None else tfrecord.identity(self.paths, self.sizes)
+    def fingerprint(self):
+        """`tfrecord.fingerprint` of the files, or None without `sizes`."""
+        return None if self.sizes is None else tfrecord.fingerprint(self.paths, self.sizes)
 
     def load_counts(self, cache=None):
         """Set `counts`, if it is None, from side files or the file `cache`, else by counting."""
@@ -230,7 +235,7 @@ def read_files(paths, num_skipped=0, is_small=False):
 
 
 @dataclasses.dataclass(eq=False)
-class EvaluationInput(_RecordInput):
+class EvaluationInput(_RecordInput, _Files):
     """All records once, in order, in batches of `batch_size`.
 
     Batches are filled with copies of their first record up to a multiple of the replicas, the last
@@ -242,9 +247,9 @@ class EvaluationInput(_RecordInput):
     source: str | None = None
 
     @property
-    def identity(self):
+    def fingerprint(self):
         """Hexadecimal digest of everything that affects metrics, except the model."""
-        source = self.source or tfrecord.identity(self.paths, tfrecord.sizes(self.paths))
+        source = self.source or tfrecord.fingerprint(self.paths, tfrecord.sizes(self.paths))
         masking = self.masking and self.masking.identity
         # The batch size affects which examples are read and how they are masked.
         batches = (self.max_batches or masking) and [self.max_batches, self.batch_size]
@@ -285,10 +290,11 @@ class EvaluationInput(_RecordInput):
 class FitInput(_RecordInput):
     """Batches for Keras' `fit`; the last one of a pass over the data may be smaller.
 
-    `paths` has serialized records instead of files. `bucket_by_length` is as in `TrainingInput`.
-    Batches are cut to a multiple of `row_multiple` rows.
+    `records` are serialized. `bucket_by_length` is as in `TrainingInput`. Batches are cut to a
+    multiple of `row_multiple` rows.
     """
 
+    records: Sequence[bytes]
     shuffle: bool = False
     bucket_by_length: bool = False
     row_multiple: int = 1
@@ -315,7 +321,7 @@ class FitInput(_RecordInput):
 
             rows = tf.data.Dataset.from_generator(read_epoch, output_signature=rows.element_spec)
             rows = rows.apply(tf.data.experimental.assert_cardinality(num_steps))
-        values = tf.constant(self.paths)
+        values = tf.constant(self.records)
 
         def parse(step, rows):
             noise = self.masking and self.masking.noise(step, tf.size(rows))
@@ -325,14 +331,14 @@ class FitInput(_RecordInput):
 
     def _rows(self):
         """Return an endless dataset of the indices of each batch, int64 (B,)."""
-        count = len(self.paths)
+        count = len(self.records)
         indices = tf.data.Dataset.range(count)
         if self.shuffle:
             # The masks of a batch depend on its number, so the order must depend on their seed.
             indices = indices.shuffle(count, self.masking and self.masking.identity[1])
         size = group_size(count, self.batch_size) if self.bucket_by_length else 1
         if size > 1:
-            lengths = records.num_tokens(tf.constant(self.paths), self.schema, self.lengths)
+            lengths = records.num_tokens(tf.constant(self.records), self.schema, self.lengths)
 
             def sort(group):
                 return tf.gather(group, tf.argsort(tf.gather(lengths, group), stable=True))

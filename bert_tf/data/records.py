@@ -236,7 +236,7 @@ def trim(batch, schema, multiple):
 
 
 def check(paths, schema, lengths, is_unmasked=False, sizes=None):
-    """Check the first records of files in parallel; UserError for the first invalid file.
+    """Check the first records of files in parallel; raise UserError if a file is invalid.
 
     Empty files, such as shards without documents, are skipped unless all are empty.
     """

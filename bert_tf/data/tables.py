@@ -99,7 +99,7 @@ class Table(NamedTuple):
 def open_table(path, delimiter=None, saved_delimiter=None):
     """Return the `Table` of a file.
 
-    Its format is that of `find_format`. Raises UserError if the file has no columns with the given
+    `find_format` determines the format. Raises UserError if the file has no columns with the given
     `delimiter`; a `saved_delimiter` is for delimited files only.
     """
     table_format = find_format(path, delimiter or saved_delimiter)
@@ -305,7 +305,7 @@ def _library(path, module, kind):
 
 
 def read_parquet(path):
-    """Return a file as a `pyarrow.Table`; UserError without pyarrow."""
+    """Return a file as a `pyarrow.Table`; raise UserError if pyarrow is not installed."""
     with (
         _library(path, "pyarrow.parquet", "Parquet") as parquet,
         files.open_file(path, "rb") as reader,

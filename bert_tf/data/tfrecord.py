@@ -167,11 +167,11 @@ def map_files(function, paths, what):
 
 
 def sizes(paths):
-    """Return the file sizes in bytes; UserError if a file does not exist."""
+    """Return the file sizes in bytes; raise UserError if a file does not exist."""
     return map_files(lambda path: files.size_and_time(path)[0], paths, "listing")
 
 
-def identity(paths, sizes):
+def fingerprint(paths, sizes):
     """Return count, total bytes and a digest of names and sizes; the folder does not matter."""
     pairs = [[os.path.basename(path), int(size)] for path, size in zip(paths, sizes, strict=True)]
     digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
@@ -221,7 +221,7 @@ def read_counts(paths, sizes, cache=None):
 
 
 def count_records(paths):
-    """Return the list of record counts by reading the files; UserError if one is truncated."""
+    """Count the records of each file by reading it; raise UserError if a file is truncated."""
     return map_files(_count, paths, "counting the records")
 
 

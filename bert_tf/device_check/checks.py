@@ -22,7 +22,6 @@ from bert_tf.data.input_pipeline import TrainingInput
 from bert_tf.optimization import AdamWeightDecay, LinearWarmupDecay
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
 from bert_tf.tasks.sentence_embedding.options import SentenceEmbeddingConfig
-from bert_tf.training.checkpointing import weights
 from bert_tf.training.engine import Engine
 from bert_tf.training.loop import Loop
 from bert_tf.training.pretraining import PretrainingObjective
@@ -125,7 +124,7 @@ def check_export(model, kind):
 
 
 def check_steps(name, trained, expected, dtype, kind):
-    """Compare (weights, losses) after a few steps with those of one device in float32."""
+    """Compare (weights, losses) after a few steps with the results of one device in float32."""
     bound, reason = error_bound(dtype, kind, count=2)  # losses are means
     # With rounding, Adam turns small gradient differences into large weight differences.
     index, note = (1, f"losses; {reason}") if reason else (0, "weights")
@@ -185,8 +184,8 @@ class Checks:
             objective = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
-                outputs, sums = objective.model(batch), objective.loss_weights(batch)
-                losses = objective.losses(outputs, batch, sums)
+                outputs, denominators = objective.model(batch), objective.denominators(batch)
+                losses = objective.losses(outputs, batch, denominators)
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
@@ -243,7 +242,9 @@ class Checks:
                     with self.strategy.scope():
                         optimizer = _optimizer(4)
                     loop.train(data, optimizer, last)
-                results.append({name: x.numpy() for name, x in weights(loop.model).items()})
+                results.append(
+                    {name: x.numpy() for name, x in checkpoints.weights(loop.model).items()}
+                )
         whole, parts = results
         worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
         # A GPU adds in any order.
@@ -270,7 +271,7 @@ class Checks:
 
     def _train(self, strategy, dtype, **options):
         objective = self._make_objective(dtype, strategy)
-        variables = weights(objective.model)
+        variables = checkpoints.weights(objective.model)
         with strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)

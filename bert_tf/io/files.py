@@ -54,7 +54,7 @@ def expand_home(path, name="file"):
 
 
 def _status(path):
-    """Return `os.stat` of a path or descriptor, or None if there is no such local file."""
+    """Return `os.stat` of a path or descriptor, or None if no such local file exists."""
     try:
         return None if "://" in str(path) else os.stat(path)
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def is_stream(path):
 
 
 def _open_local(path, mode="r", **options):
-    """Open a file; UserError for input from a pipe, which could be read only once."""
+    """Open a file; raise UserError if the input is a pipe, which could be read only once."""
     if mode[0] == "r" and path != os.devnull and is_stream(path):
         raise UserError(f"{path}: found a pipe or a device, expected a file")
     return open(path, mode, **options)
@@ -165,7 +165,8 @@ def check_encoding(path, start):
 def iterate_lines(reader, path):
     """Return an iterator of a binary reader's lines, without a byte order mark.
 
-    CR ends a line if there is no LF, as in old files from a Mac. UserError for UTF-16.
+    CR ends a line if the file has no LF, like old files from a Mac. Raises UserError if the lines
+    are UTF-16.
     """
     first = reader.readline()
     check_encoding(path, first)
@@ -231,7 +232,7 @@ def expand(patterns, argument):
 
 
 def read_text(path):
-    """Return the text of a file, which may be gzip; UserError if it is not UTF-8."""
+    """Return the text of a file, which may be gzip; raise UserError if it is not UTF-8."""
     with reading(path) as reader:
         data = reader.read()
     check_encoding(path, data[:100])

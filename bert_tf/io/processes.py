@@ -120,7 +120,8 @@ def map_in_processes(function, items, num_processes, fork=True):
     """Yield `function(item)` for each item, in order, computed in worker processes.
 
     One process computes in this process. `fork` must be False if `function` uses TensorFlow, whose
-    threads do not survive a fork. Exceptions are raised here, UserError if a worker is killed.
+    threads do not survive a fork. Exceptions of the workers are raised here; a killed worker
+    raises UserError.
     """
     if num_processes == 1:
         yield from map(function, items)
@@ -150,7 +151,7 @@ def map_in_processes(function, items, num_processes, fork=True):
             f"`num_processes={num_processes}`: a worker was killed, perhaps for lack of memory"
         ) from None
     except BaseException:
-        # Do not wait minutes for work that is no longer needed.
+        # Do not wait minutes for results that nobody will use.
         stop.value = True
         raise
     finally:

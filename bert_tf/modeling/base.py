@@ -234,8 +234,8 @@ class PretrainedModel(EncoderModel, keras.Model):
         """Write the model to a folder that `from_preset` loads, without a vocabulary.
 
         The weights are a checkpoint of the release, or `quantized.keras` if they are quantized.
-        `overwrite` replaces a model in a folder without other files. UserError if the folder exists
-        otherwise, or cannot be written.
+        `overwrite` replaces a model in a folder without other files. Raises UserError if the
+        folder exists otherwise, or cannot be written.
         """
         # Imported on use, because `checkpoints` imports this package.
         from bert_tf.checkpoints import metadata, release, tensors
@@ -296,8 +296,9 @@ class PretrainedModel(EncoderModel, keras.Model):
         """Return the outputs for a dict of inputs, which may have the names of other libraries.
 
         `input_mask` defaults to 1 and `segment_ids` to 0. A tensor instead of a dict is
-        `input_ids`. Unknown names are refused, but those of a complete batch, such as labels, are
-        ignored. `modeling.base` describes `replica_id`, `recompute` and `skip_padding`.
+        `input_ids`. Unknown names raise UserError, except in a complete batch, whose other
+        features, such as labels, are ignored. `modeling.base` describes `replica_id`, `recompute`
+        and `skip_padding`.
         """
         context["skip_padding"] = self.skip_padding if skip_padding is None else skip_padding
         inputs = self._complete(inputs)  # again, because `stateless_call` skips `__call__`

@@ -99,7 +99,7 @@ def _convert(activation, is_loss, given):
 
 
 def for_logits(model, **arguments):
-    """Return the loss and the metrics of `compile` for the labels and logits of a `ObjectiveModel`.
+    """Return the loss and metrics of `compile` for the labels and logits of an `ObjectiveModel`.
 
     Losses and metrics of Keras receive what they expect: ids or one-hot rows, logits or
     probabilities. Others are unchanged, and so are all if the model has no logits or its

@@ -47,22 +47,22 @@ def sum_over_replicas(values):
     return tf.nest.pack_sequence_as(values, flat)
 
 
-def compute_gradients(model, objective, variables, batch, weights, scale_loss, **options):
+def compute_gradients(model, objective, variables, batch, denominators, scale_loss, **options):
     """Return this replica's share of the gradients and losses (dicts), and the model's outputs.
 
     Args:
       model: the model of the `objective`.
       objective: a `training.Objective`.
-      variables: dict of variables. The gradients have the same keys, without those of weights that
-        do not affect the loss, such as the pooler of a token classifier.
+      variables: dict of variables. The gradients have the same keys, except for weights that do not
+        affect the loss, such as the pooler of a token classifier.
       batch: dict of tensors of this replica.
-      weights: the sums of `objective.loss_weights` over the global batch.
+      denominators: the sums of `objective.denominators` over the global batch.
       scale_loss: function that multiplies the loss to differentiate by a loss scale.
       **options: arguments of the model's call.
     """
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True, **options)
-        losses = objective.losses(outputs, batch, weights)
+        losses = objective.losses(outputs, batch, denominators)
         losses["loss"] = tf.add_n(list(losses.values()))
         scaled = scale_loss(losses["loss"])
     gradients = tape.gradient(scaled, variables)
@@ -239,16 +239,22 @@ class ObjectiveModel:
             if not self._uses_objective:
                 return super().train_step(data)
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-            weights = sum_over_replicas(self.objective.loss_weights(batch))
+            denominators = sum_over_replicas(self.objective.denominators(batch))
             variables = dict(enumerate(self.trainable_variables))
             scale_loss = self.optimizer.scale_loss
             replica_id = _replica_context().replica_id_in_sync_group
             gradients, losses, outputs = compute_gradients(
-                self, self.objective, variables, batch, weights, scale_loss, replica_id=replica_id
+                self,
+                self.objective,
+                variables,
+                batch,
+                denominators,
+                scale_loss,
+                replica_id=replica_id,
             )
             # The optimizer sums over the replicas.
             self.optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
-            return self._update_means(batch, outputs, weights, losses["loss"], training=True)
+            return self._update_means(batch, outputs, denominators, losses["loss"], training=True)
 
     # The steps of evaluation, and of training on JAX, call the following two methods.
 
@@ -262,22 +268,22 @@ class ObjectiveModel:
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if self._uses_objective:
-            loss, weights = self._compute_loss_of(x, y_pred)
-            return self._update_means(x, y_pred, weights, loss, self._is_training)
+            loss, denominators = self._compute_loss_of(x, y_pred)
+            return self._update_means(x, y_pred, denominators, loss, self._is_training)
         if y is None and self.objective is not None:
             y, sample_weight = self._targets(x, self._is_training, for_loss=False)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _compute_loss_of(self, batch, outputs):
-        weights = sum_over_replicas(self.objective.loss_weights(batch))
-        losses = self.objective.losses(outputs, batch, weights, self._is_training)
-        return sum(losses.values()), weights
+        denominators = sum_over_replicas(self.objective.denominators(batch))
+        losses = self.objective.losses(outputs, batch, denominators, self._is_training)
+        return sum(losses.values()), denominators
 
-    def _update_means(self, batch, outputs, weights, loss, training):
+    def _update_means(self, batch, outputs, denominators, loss, training):
         """Update the metrics; `loss` is this replica's share. Return the logs."""
         count = _num_replicas()
         means = vars(self._means)
-        weight = 1.0 if training else next(iter(weights.values()))
+        weight = 1.0 if training else next(iter(denominators.values()))
         means["loss"].update_state(loss * count, weight / count)
         if self._has_own_metrics:
             targets, sample_weight = self._targets(batch, training, for_loss=False)
@@ -292,8 +298,8 @@ class ObjectiveModel:
 
         Losses divide by this replica's size and the number of replicas.
         """
-        weights = sum_over_replicas(self.objective.loss_weights(batch))
-        targets, factors = self.objective.keras_targets(batch, weights)
+        denominators = sum_over_replicas(self.objective.denominators(batch))
+        targets, factors = self.objective.keras_targets(batch, denominators)
 
         def scale(x):
             x = x * self.objective.class_factors(batch) if training else x

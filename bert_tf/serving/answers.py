@@ -10,7 +10,7 @@ from bert_tf.errors import UserError
 
 
 def json_value(value):
-    """Convert an array or scalar for JSON; raise UserError for numbers that are not finite."""
+    """Convert an array or scalar for JSON; raise UserError if a number is not finite."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, np.ndarray):

@@ -19,10 +19,9 @@ from bert_tf.data.tfrecord import varint
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files, json_files, processes
 from bert_tf.modeling import cpu_graph
-from bert_tf.modeling.models import INPUTS
 from bert_tf.serving.predictor import FORMATS, METADATA, ONNX_FILE, list_versions
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tokenization.settings import extra_settings
+from bert_tf.tokenization.settings import INPUTS, extra_settings
 from bert_tf.tokenization.vocabulary import to_text
 from bert_tf.training.run import read_run_json
 
@@ -76,7 +75,7 @@ class Servable(NamedTuple):
       example: row of inputs for the model card; None for `sample_text("He slept.")`.
       metadata: additional entries of `model.json`, such as the labels.
       has_variable_width: whether the width of the outputs depends on the batch.
-      add_to_onnx: function from an `OnnxGraph` and its inputs, names of tensors with those of
+      add_to_onnx: function from an `OnnxGraph` and its inputs, tensor names by the names of
         `ids_signature`, to a dict of outputs; None if the model cannot be exported to ONNX.
       has_windows: whether the answer to a text needs several sequences.
     """

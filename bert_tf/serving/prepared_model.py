@@ -156,7 +156,7 @@ class PreparedModel(NamedTuple):
 def prepare_model(model, config, serving_config):
     """Return the `PreparedModel` of a Keras model with a `TaskConfig`.
 
-    Raises UserError for unsupported options.
+    Raises UserError if an option is not supported.
     """
     if serving_config.weights == "float32" and serving_config.dtype not in ("float32", None):
         raise UserError(f"`weights=float32` cannot be combined with `dtype={serving_config.dtype}`")

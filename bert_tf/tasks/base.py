@@ -92,7 +92,7 @@ class Task:
     """
 
     name: str
-    # The options of the model, and those of the data.
+    # The classes of the options of the model and of the data.
     config_class: type[TaskConfig]
     data_class: type[DataOptions] = DataOptions
     # The first arguments of `fit` and `evaluate`, for messages.
@@ -125,12 +125,12 @@ class Task:
         raise NotImplementedError
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         """Read the `RunData` of a run.
 
         Args:
           data_options: the options of the data, a `data_class`.
-          options: the options of the model, a `config_class`.
+          config: the options of the model, a `config_class`.
           pretrained: the `checkpoints.PretrainedFiles` of the model.
           splits: the splits that are needed, of "train", "dev" and "test", in this order.
           trained: the config of the model that the run evaluates, None for a new model.
@@ -287,7 +287,7 @@ class Task:
             config.bert_config,
             config.vocab_file,
             config.do_lower_case,
-            pretrained.config,
+            pretrained.config_file,
         )
         quantized = None
         with Engine.default().scope():
@@ -323,7 +323,7 @@ class Task:
 
     @classmethod
     def _check_preset_options(cls, options):
-        """Raise UserError for names that are not options of `from_preset`."""
+        """Raise UserError if a name is not an option of `from_preset`."""
         of_config = [x.name for x in dataclasses.fields(cls.config_class) if x.metadata.get("help")]
         arguments = inspect.signature(cls.preset_config).parameters.values()
         of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]
@@ -581,7 +581,7 @@ class Task:
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
         batches, move = FitInput(
-            serialized,
+            records=serialized,
             batch_size=config.batch_size,
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
@@ -714,7 +714,7 @@ class Task:
           folder: parent folder for all versions of the model.
           version: version number; None for the next free one.
           **options: attributes of `configs.ServingConfig`, such as `inputs` and `weights`. By
-            default, `dtype` is that of the model.
+            default, `dtype` is the dtype of the model.
 
         Returns:
           The folder written, FOLDER/VERSION.

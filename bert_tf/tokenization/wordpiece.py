@@ -169,7 +169,7 @@ class PresetTokenizer:
           **options: arguments of the constructor, which override the settings of the model.
 
         Raises:
-          UserError: if there is no vocabulary, or the tokenizer is not BERT's.
+          UserError: if the vocabulary is missing, or the tokenizer is not BERT's.
         """
         # Imported on use, because `checkpoints` imports this package.
         from bert_tf import checkpoints
@@ -214,7 +214,7 @@ class PresetTokenizer:
     def detokenize(self, ids: Any) -> Any:
         """Return the words of ids (S,) as a str, separated by spaces; for ids (B, S), a list.
 
-        Special tokens and padding are kept. Casing, accents and spacing are those of the pieces.
+        Special tokens and padding are kept. Casing, accents and spacing are as in the pieces.
         """
         rows = list(ids)
         if rows and getattr(rows[0], "ndim", isinstance(rows[0], (list, tuple))):

@@ -1,4 +1,4 @@
-"""The task interface, `fine_tune`, `pretrain`, and the training loop that they share."""
+"""The interface of objectives, `fine_tune`, `pretrain`, and the training loop that they share."""
 
 from bert_tf.training.checkpointing import latest
 from bert_tf.training.engine import Engine

@@ -45,7 +45,7 @@ _LOCKED: set[str] = set()
 
 @contextlib.contextmanager
 def exclusive_directory(output_dir, engine=None, is_training=True):
-    """Lock a folder for this process; UserError if another process trains there.
+    """Lock a folder for this process; raise UserError if another process trains there.
 
     With several workers of an `engine`, the chief locks it. Locking a folder again in the same
     process has no effect. Before training, partial files of killed processes are removed. After a
@@ -73,12 +73,12 @@ def exclusive_directory(output_dir, engine=None, is_training=True):
             _LOCKED.remove(folder)
 
 
-def weights(model, trainable_only=False):
-    """Return the model's (trainable) weights: a dict from release names to Keras variables."""
+def trainable_weights(model):
+    """Return the weights that are trained: a dict from release names to Keras variables."""
     return {
         name: variable
         for name, variable in checkpoints.weights(model).items()
-        if variable.trainable or not trainable_only
+        if variable.trainable
     }
 
 
@@ -90,7 +90,7 @@ def run_state(model, optimizer, loss_scale=None):
     if loss_scale is not None:
         state |= loss_scale.variables
     state = {_RUN_STATE + name: variable for name, variable in state.items()}
-    return {**weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
+    return {**checkpoints.weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
 
 
 def latest(output_dir):
@@ -154,9 +154,9 @@ def settings_of_run(objective, data, optimizer, num_frozen_layers):
         "optimizer": {"class_name": type(optimizer).__name__, **optimizer.hyperparameters},
         "learning_rate": optimizer.rate_config,
     }
-    if data.identity:
+    if data.fingerprint:
         # The number of files, their bytes and a digest of their names and sizes.
-        settings["input"] = data.identity
+        settings["input"] = data.fingerprint
     # The round trip converts NumPy numbers and tuples, as in a restored checkpoint.
     return json.loads(json.dumps(settings, default=float))
 
@@ -194,7 +194,7 @@ def check_optimizer(prefix, optimizer, model):
     """Raise UserError if a checkpoint is of a different optimizer or lacks moments of a weight."""
     settings = {"class_name": type(optimizer).__name__, **optimizer.hyperparameters}
     check_training_settings(prefix, {"optimizer": settings}, log=lambda *_: None)
-    trained = weights(model, trainable_only=True).items()
+    trained = trainable_weights(model).items()
     moments = {f"{name}/{slot}": x for name, x in trained for slot in optimizer.slot_names}
     restore(prefix, moments, only_check=True)
 
@@ -241,7 +241,7 @@ def restore_latest(output_dir, variables):
 
 
 def restore(prefix, variables, only_check=False):
-    """Set `variables` from a checkpoint; UserError if one is missing or has a different shape."""
+    """Set `variables` from a checkpoint; raise UserError if one is missing or its shape differs."""
     source = checkpoints.ReleaseCheckpoint(prefix)
     state = [name for name in variables if name.startswith(_RUN_STATE)]
     if missing := [name for name in state if name not in source.shapes]:
@@ -290,7 +290,7 @@ def is_lower_better(metric):
 class BestCheckpoint:
     """The best evaluation of a run, its weights, and the evaluations since.
 
-    `since` has the steps of the evaluations after the best one, and `data` the identity of the
+    `since` has the steps of the evaluations after the best one, and `data` the fingerprint of the
     evaluation data.
     """
 
@@ -320,7 +320,7 @@ class BestCheckpoint:
     def use_data(self, data):
         """Forget the evaluations, also for early stopping, unless they were made on `data`.
 
-        `data` is the `identity` of an `EvaluationInput`.
+        `data` is the `fingerprint` of an `EvaluationInput`.
         """
         if self.data not in (None, data):
             console.warning(

@@ -59,7 +59,7 @@ def wait_for_workers(workers, own):
 
     TensorFlow would wait without a message, and without handling Ctrl-C and SIGTERM. The first
     worker listens on its port and sends the others the names of the missing workers, a line of
-    JSON, about every second until there are none.
+    JSON, about every second until all are connected.
 
     Raises:
       OSError: if some workers are missing after `WAIT_SECONDS`, or the port cannot be used.

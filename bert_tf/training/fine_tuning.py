@@ -56,14 +56,14 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     _ = pretrained.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     engine = Engine.make(config.device)
-    data = task_class.read_data(config.data, config.task, pretrained, config.splits, trained)
+    data = task_class.read_data(config.data, config.task_config, pretrained, config.splits, trained)
     return FineTuning(task_class, config, data, engine, pretrained, command_line).run()
 
 
 def _with_trained_values(config, earlier, trained, config_class):
     """Fill in missing options from the run and, without training, the trained model; log them."""
-    options, model = config.task or config_class(), config.model
-    task = options.with_trained(trained)
+    given, model = config.task_config or config_class(), config.model
+    task_config = given.with_trained(trained)
     values = {"do_lower_case": earlier.do_lower_case} if earlier else {}
     if trained:
         values["bert_config_file"] = os.path.join(config.output_dir, files.CONFIG)
@@ -71,12 +71,12 @@ def _with_trained_values(config, earlier, trained, config_class):
     used = {name: x for name, x in values.items() if getattr(model, name) is None}
     model = dataclasses.replace(model, **used)
     if trained:
-        known = task.to_flags().items()
-        used |= {x: y for x, y in known if not (options.is_given(x) or x in task.INFERRED)}
+        known = task_config.to_flags().items()
+        used |= {x: y for x, y in known if not (given.is_given(x) or x in task_config.INFERRED)}
     if used:
         values = (f"{name}={value}" for name, value in used.items())
         console.info("from %s: %s", config.output_dir, ", ".join(values))
-    return dataclasses.replace(config, task=task, model=model)
+    return dataclasses.replace(config, task_config=task_config, model=model)
 
 
 class FineTuning(Run):
@@ -107,9 +107,8 @@ class FineTuning(Run):
         task_config = data.config.with_values_of_run(self.folder)
         pads = config.train.pad_to_max_length
         self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
-        self.config = dataclasses.replace(
-            config, task=task_config
-        )  # with the values found in the data
+        # With the values found in the data.
+        self.config = dataclasses.replace(config, task_config=task_config)
         if config.do_train:
             count, unit = task_class.training_size(data)
             if count is not None:

@@ -124,7 +124,7 @@ class JaxEngine(Engine):
 
     def prepare(self, objective, optimizer, config, num_train_steps):
         model = objective.model
-        weights = checkpointing.weights(model, trainable_only=True)
+        weights = checkpointing.trainable_weights(model)
         optimizer.build(weights)
         if self.is_multi_worker:  # random weights may differ
             values = multihost_utils.broadcast_one_to_all(_read(None, model.variables))
@@ -198,7 +198,7 @@ class JaxEngine(Engine):
             weights, seeds = state["weights"], state["seeds"]
             function = compute_gradients if num_parts == 1 else accumulate
             (gradients, losses), seeds = function(
-                weights, seeds, fixed, batch, objective.loss_weights(batch)
+                weights, seeds, fixed, batch, objective.denominators(batch)
             )
             with _with_values(variables, state) as scope:
                 norm = optimizer.apply_reduced(gradients)

@@ -165,7 +165,7 @@ class Loop:
         )
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        if self._restore(self.output_dir, checkpointing.weights(self.model)):
+        if self._restore(self.output_dir, checkpoints.weights(self.model)):
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -191,9 +191,9 @@ class Loop:
         self.optimizer = self.num_train_steps = self.settings = None
 
     def load_best(self, metric):
-        """Load the best checkpoint by a metric; UserError if the run has none."""
+        """Load the best checkpoint by a metric; raise UserError if the run has none."""
         folder = BestCheckpoint(self.output_dir, metric).folder
-        if not self._restore(folder, checkpointing.weights(self.model)):
+        if not self._restore(folder, checkpoints.weights(self.model)):
             raise UserError(f"`best_metric`: found no checkpoint in {folder}")
         console.info("weights: the best checkpoint of this run, %s", self.checkpoint)
 
@@ -284,8 +284,8 @@ class Loop:
             self.best.rewind(self.step)
             # A finished run keeps its evaluations, because only its last weights can be evaluated.
             if self.step < self.num_train_steps or not self.best.has_seen(self.step):
-                self.best.use_data(self.eval_data.identity)
-        files_key = self.data.identity[2] % 2**40 if self.data.identity else 0
+                self.best.use_data(self.eval_data.fingerprint)
+        files_key = self.data.fingerprint[2] % 2**40 if self.data.fingerprint else 0
         mean_step, mean_key = self.engine.mean(self.step, files_key)
         if mean_key != files_key:
             raise UserError("`input_file`: the workers see different files")
@@ -404,7 +404,7 @@ class Loop:
             shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
             console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
             if self.best:
-                weights = checkpointing.weights(self.model)
+                weights = checkpoints.weights(self.model)
                 weights["global_step"] = self.optimizer.step
                 self.best.update(results, weights, self.engine.is_chief)
         if self._ends_epoch:

@@ -40,7 +40,7 @@ class Objective:
     # Whether the loss of an example depends on the outputs of all replicas.
     compares_replicas = False
 
-    def loss_weights(self, batch):
+    def denominators(self, batch):
         """Return this batch's share of the denominator of each loss: a dict of float32 scalars.
 
         By default, it is the number of real examples. They are summed over the replicas and the
@@ -70,13 +70,13 @@ class Objective:
             return ops.take(weights, batch[self.label_name])
         return ops.sum(weights * batch["label_values"], -1)
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         """Return the batch's share of each loss: a dict of float32 scalars by `loss_names`.
 
         Args:
           outputs: the model's training outputs.
           batch: dict of tensors (B, ...), B the batch size of one replica.
-          weights: the sums of `loss_weights` over the global batch.
+          denominators: the sums of the method `denominators` over the global batch.
           training: whether to multiply the losses by the weights of labels.
         """
         raise NotImplementedError
@@ -88,7 +88,7 @@ class Objective:
         """
         return {}
 
-    def keras_targets(self, batch, weights):
+    def keras_targets(self, batch, denominators):
         """Return targets and factors for Keras' losses and metrics, in the model's structure.
 
         The loss is the sum of the products of losses and factors over the global batch.
@@ -144,7 +144,7 @@ class RunData:
 
 
 def concatenate(batches):
-    """Return the predictions of all batches as one dict of arrays; UserError without any."""
+    """Join the predictions of all batches in a dict of arrays; raise UserError without batches."""
     if not (batches := list(batches)):
         raise UserError("there are no examples to evaluate or predict")
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

@@ -50,15 +50,15 @@ class PretrainingObjective(Objective):
             labels.append((ops.squeeze(batch["next_sentence_labels"], -1), factors))
         return [(head, *x) for head, x in zip(self._heads, labels, strict=True)]
 
-    def loss_weights(self, batch):
+    def denominators(self, batch):
         labels = self._labels(batch, self._is_real(batch))
         return {head: ops.sum(weights) for head, _, weights in labels}
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         losses = {}
         for head, labels, factors in self._labels(batch, self.example_weights(batch)):
             values = _cross_entropy(labels, outputs[f"{head}_logits"]) * factors
-            losses[f"{head}_loss"] = ops.sum(values) / (weights[head] + _EPSILON[head])
+            losses[f"{head}_loss"] = ops.sum(values) / (denominators[head] + _EPSILON[head])
         return losses
 
     def fit_metrics(self, outputs, batch):
@@ -67,14 +67,14 @@ class PretrainingObjective(Objective):
             for head, labels, weights in self._labels(batch, self._is_real(batch))
         }
 
-    def keras_targets(self, batch, weights):
+    def keras_targets(self, batch, denominators):
         labels = batch["masked_lm_ids"]
         # The model has both outputs in any case.
         targets = {"next_sentence_logits": ops.zeros_like(labels[:, 0])}
         factors = {"next_sentence_logits": ops.zeros(ops.shape(labels)[:1])}
         for head, labels, values in self._labels(batch, self.example_weights(batch)):
             targets[f"{head}_logits"] = labels
-            factors[f"{head}_logits"] = values / (weights[head] + _EPSILON[head])
+            factors[f"{head}_logits"] = values / (denominators[head] + _EPSILON[head])
         return targets, factors
 
     def predictions(self, outputs, batch):
@@ -106,7 +106,7 @@ def _cross_entropy(labels, logits):
 
 
 def _are_correct(labels, logits):
-    """Return 1 where the largest logit is that of the label, else 0, float32."""
+    """Return 1 where the label has the largest logit, else 0, float32."""
     return ops.cast(ops.equal(argmax(logits), ops.cast(labels, "int32")), "float32")
 
 
@@ -191,7 +191,7 @@ class PretrainingData:
         )
 
     def check(self):
-        """Raise UserError for files that do not suit the streams or the schema."""
+        """Raise UserError if the files do not suit the streams or the schema."""
         count, sizes = self.train.num_input_streams, self.train.sizes
         if len(sizes) % count:
             raise UserError(
@@ -216,16 +216,16 @@ def _make_masking(config, pretrained):
 
 
 def _load_vocab(pretrained):
-    """Return the vocabulary; UserError if it does not fit the model."""
+    """Return the vocabulary; raise UserError if it does not fit the model."""
     vocab = tokenization.load_vocab(pretrained.vocab_file)
     check_vocabulary(
-        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config
+        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config_file
     )
     return vocab
 
 
 def _new_model_files(folder, pretrained):
-    """Return missing model files as {path: text}; UserError if existing ones differ."""
+    """Return missing model files as {path: text}; raise UserError if existing ones differ."""
     new = {}
 
     def add(name, text, argument=None, read=files.read_text):

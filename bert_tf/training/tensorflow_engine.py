@@ -84,7 +84,7 @@ class TensorFlowEngine(Engine):
         xla = self.compiles(config.xla, num_train_steps)
         model.skip_padding &= self.can_skip_padding(xla)
         with self.scope():
-            optimizer.build(checkpointing.weights(model, trainable_only=True))
+            optimizer.build(checkpointing.trainable_weights(model))
             loss_scale = LossScale.of(model)
             optimizer.allows_xla = config.xla is not False or not cpu_graph.has_gpu()
             config = dataclasses.replace(config, xla=xla)
@@ -170,10 +170,16 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
     def scale_loss(loss):
         return loss * loss_scale.value if loss_scale else loss
 
-    def compute(batch, weights, replica_id):
+    def compute(batch, denominators, replica_id):
         options = {"replica_id": replica_id, "recompute": config.recompute}
         gradients, losses, _ = compute_gradients(
-            objective.model, objective, optimizer.weights, batch, weights, scale_loss, **options
+            objective.model,
+            objective,
+            optimizer.weights,
+            batch,
+            denominators,
+            scale_loss,
+            **options,
         )
         return gradients, losses
 
@@ -184,9 +190,9 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
     @tf.autograph.experimental.do_not_convert  # AutoGraph doubles the time of tracing
     def train_step(batch):
         replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
-        weights = sum_over_replicas(objective.loss_weights(batch))
+        denominators = sum_over_replicas(objective.denominators(batch))
         sums = _sum_over_parts(
-            lambda part: compute(part, weights, replica_id),
+            lambda part: compute(part, denominators, replica_id),
             batch,
             config.gradient_accumulation_steps,
         )

@@ -63,7 +63,7 @@ def test_downloads_once(published, tmp_path, top, caplog, capsys):
     model_files = checkpoints.resolve(NAME)
     assert model_files.do_lower_case
     assert model_files.checkpoint == checkpoints.fetch(NAME)
-    assert model_files.config == str(tmp_path / "cache" / NAME / "bert_config.json")
+    assert model_files.config_file == str(tmp_path / "cache" / NAME / "bert_config.json")
     assert visible(tmp_path / "cache") == [NAME]
     assert visible(tmp_path / "cache" / NAME) == visible(tmp_path / "model")
     assert not (tmp_path / "cache" / "evil").exists()

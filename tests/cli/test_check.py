@@ -43,7 +43,7 @@ def test_wrong_products_are_found(monkeypatch):
 
     def rounded(model, path):
         warm_start(model, path)
-        for variable in checks.weights(model).values():
+        for variable in checks.checkpoints.weights(model).values():
             variable.assign(np.float32(np.round(variable.numpy() * 2**9) / 2**9))
 
     monkeypatch.setattr(checks.checkpoints, "warm_start", rounded)

@@ -248,24 +248,24 @@ def test_evaluation_pads_the_last_batch(paths):
     assert _flat(x["is_real_example"].numpy() for x in batches) == 2 * ([1] * 8 + [0])
 
 
-def test_identity_of_an_evaluation_changes_with_what_it_reads(tmp_path):
+def test_fingerprint_of_an_evaluation_changes_with_what_it_reads(tmp_path):
     path = tmp_path / "eval.tf_record"
     path.write_bytes(b"12")
     vocab = {"[CLS]": 0, "[SEP]": 1, "[MASK]": 2}
     masking = DynamicMasking(vocab, {"S": 8, "P": 2}, 0.15, seed=0)
 
-    def identity(lengths=LENGTHS, size=8, **options):
+    def fingerprint(lengths=LENGTHS, size=8, **options):
         data = input_pipeline.EvaluationInput([str(path)], SCHEMA, lengths, size, **options)
-        return data.identity
+        return data.fingerprint
 
-    same = {identity(), identity(size=4), identity(length_multiple=8)}
+    same = {fingerprint(), fingerprint(size=4), fingerprint(length_multiple=8)}
     assert len(same) == 1
     others = [
-        identity({"S": 16}), identity(max_batches=2), identity(size=4, max_batches=2),
-        identity(masking=masking), identity(size=4, masking=masking), identity(source="a"),
+        fingerprint({"S": 16}), fingerprint(max_batches=2), fingerprint(size=4, max_batches=2),
+        fingerprint(masking=masking), fingerprint(size=4, masking=masking), fingerprint(source="a"),
     ]  # fmt: skip
     path.write_bytes(b"123")
-    assert len({*same, *others, identity()}) == 8
+    assert len({*same, *others, fingerprint()}) == 8
 
 
 def test_evaluation_keeps_is_real_example_of_the_records(tmp_path):

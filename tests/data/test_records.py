@@ -196,13 +196,13 @@ def test_counts_are_saved_by_path_and_read_before_side_files(tmp_path):
     assert tfrecord.read_counts(paths, tfrecord.sizes(paths), cache) is None
 
 
-def test_identity_depends_on_names_sizes_and_order_but_not_on_folders():
-    first = tfrecord.identity(["a/x", "a/y"], [1, 2])
+def test_fingerprint_depends_on_names_sizes_and_order_but_not_on_folders():
+    first = tfrecord.fingerprint(["a/x", "a/y"], [1, 2])
     assert first[:2] == [2, 3]
     assert 0 <= first[2] < 2**63
-    assert tfrecord.identity(["b/x", "b/y"], np.array([1, 2])) == first
+    assert tfrecord.fingerprint(["b/x", "b/y"], np.array([1, 2])) == first
     for names, sizes in ((["a/y", "a/x"], [2, 1]), (["a/x", "a/y"], [2, 1]), (["a/x"], [3])):
-        assert tfrecord.identity(names, sizes)[2] != first[2]
+        assert tfrecord.fingerprint(names, sizes)[2] != first[2]
 
 
 # Errors that name the bad record among good ones, also inside a tf.function.

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_registry
 
 import bert_tf
-from bert_tf import configs, optimization, training
+from bert_tf import checkpoints, configs, optimization, training
 from bert_tf.data import records
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceObjective
 from bert_tf.training.pretraining import PretrainingObjective
@@ -134,7 +134,7 @@ def test_the_step_and_the_predictions_of_a_task_are_fit(case, variant):
     objective = make(dtype="mixed_bfloat16") if variant == "bfloat16" else make()
     kind = optimization.OPTIMIZERS["lamb" if variant == "lamb" else "bert_adam"]
     optimizer = kind(optimization.LinearWarmupDecay(1e-3, 10, 2))
-    optimizer.build(training.checkpointing.weights(objective.model))
+    optimizer.build(checkpoints.weights(objective.model))
     step = training.make_train_step(objective, optimizer, configs.TrainConfig(**VARIANTS[variant]))
     functions = [(step, 1000)]  # with the least number of nodes
     if variant == "plain":
@@ -162,7 +162,7 @@ def test_xla_compiles_the_whole_step_and_the_predictions(case):
     make, schema = CASES[case]
     objective = make()
     optimizer = optimization.AdamWeightDecay(1e-3)
-    optimizer.build(training.checkpointing.weights(objective.model))
+    optimizer.build(checkpoints.weights(objective.model))
     step = training.make_train_step(
         objective, optimizer, configs.TrainConfig(gradient_accumulation_steps=2)
     )

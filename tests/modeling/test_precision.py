@@ -34,7 +34,7 @@ def make_step(objective, rate, **options):
     """Return a training step of a task and its optimizer."""
     optimizer = optimization.AdamWeightDecay(rate)
     loss_scale = training.LossScale.of(objective.model)
-    optimizer.build(training.checkpointing.weights(objective.model))
+    optimizer.build(checkpoints.weights(objective.model))
     config = configs.TrainConfig(**options)
     return training.make_train_step(objective, optimizer, config, loss_scale), optimizer
 
@@ -169,8 +169,8 @@ def test_loss_scaling_keeps_gradients_that_float16_would_lose():
     """The loss is so small that its float16 gradients are 0 without the scale."""
 
     class Small(PretrainingObjective):
-        def losses(self, outputs, batch, weights, training=True):
-            losses = super().losses(outputs, batch, weights)
+        def losses(self, outputs, batch, denominators, training=True):
+            losses = super().losses(outputs, batch, denominators)
             return {name: loss * 1e-7 for name, loss in losses.items()}
 
     def gradients(float16):

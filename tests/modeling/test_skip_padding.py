@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from bert_tf.modeling import BertClassifier, BertModel, BertPretrainer, BertTokenClassifier
 from bert_tf.modeling.layers import Dense
-from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.sentence_embedding.losses import Pooling, SentenceEmbeddingModel
+from bert_tf.tokenization.settings import INPUTS
 from tests.common import NO_DROPOUT, enlarge_weights, features, tiny
 from tests.modeling.conftest import BackboneTest, make_model, outputs_and_gradients, padded_batch
 

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import configs
-from bert_tf.modeling.models import INPUTS
 from bert_tf.serving import prepared_model
 from bert_tf.serving.prepared_model import prepare_model
+from bert_tf.tokenization.settings import INPUTS
 from tests.common import TINY
 from tests.serving.conftest import BUCKETS
 from tests.serving.serving_models import make_servable, model_of, padded_ids, task_config

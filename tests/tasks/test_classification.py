@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data.columns import Layout
 from bert_tf.tasks.classification.examples import Example, make_features, measure_numbers, normalize
-from bert_tf.tasks.classification.glue import DATASETS, custom_dataset, find_task
+from bert_tf.tasks.classification.glue import DATASETS, custom_dataset, find_dataset
 from bert_tf.tasks.classification.options import (
     ClassificationConfig,
     ClassificationData,
@@ -199,7 +199,7 @@ GLUE = {
 def test_columns_of_glue(tmp_path, name):
     labelled, test, expected, expected_test = GLUE[name]
     folder = write_files(tmp_path, train__tsv=labelled, dev__tsv=labelled, test__tsv=test)
-    dataset = find_task(name)
+    dataset = find_dataset(name)
     for split in ("train", "dev"):
         (example,) = read_examples(dataset, folder, split)
         assert (example.text_a, example.text_b, example.label) == expected
@@ -211,7 +211,7 @@ def test_columns_of_glue(tmp_path, name):
 
 
 def test_mnli_has_two_splits_of_each_part(tmp_path):
-    source = FileSource(find_task("mnli"), write_mnli(tmp_path))
+    source = FileSource(find_dataset("mnli"), write_mnli(tmp_path))
     data = read_data(source, ["train", "dev", "test"])
     assert data.labels == ("contradiction", "entailment", "neutral")  # the release's order
     results = {split: (x.text_a, x.text_b, x.label) for split, (x,) in data.examples.items()}
@@ -224,7 +224,7 @@ def test_mnli_has_two_splits_of_each_part(tmp_path):
     }
     assert source.splits("dev") == ["dev", "dev_mismatched"]
     for name, text in (("mnli_matched", "M"), ("MNLI-mm", "MM")):
-        part = FileSource(find_task(name), str(tmp_path))
+        part = FileSource(find_dataset(name), str(tmp_path))
         assert part.splits("dev") == ["dev"] and part.read("dev")[0].text_a == text
     # The release uses only the matched sets.
     (tmp_path / "dev_mismatched.tsv").unlink()
@@ -241,7 +241,7 @@ def test_xnli(tmp_path):
     head = "language\tgold_label\t1\t2\t3\t4\tsentence1\tsentence2\tpromptID\n"
     rows = "ar\tneutral\t\t\t\t\tX\tY\t1\nde\tentailment\t\t\t\t\tE\tF\t1\n"
     folder = write_files(tmp_path, **{"xnli.dev__tsv": head + rows})
-    source = FileSource(find_task("XNLI", "de"), folder)
+    source = FileSource(find_dataset("XNLI", "de"), folder)
     examples = {
         split: [(x.text_a, x.text_b, x.label) for x in source.read(split)]
         for split in ("train", "dev")
@@ -250,7 +250,7 @@ def test_xnli(tmp_path):
     assert examples["dev"] == [("E", "F", "entailment")]
     assert source.dataset.labels == ("contradiction", "entailment", "neutral")
     with pytest.raises(bert_tf.UserError, match=r"xnli\.dev\.tsv.* xx:"):
-        FileSource(find_task("XNLI", "xx"), folder).read("dev")
+        FileSource(find_dataset("XNLI", "xx"), folder).read("dev")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_xnli(tmp_path):
      ("MNLI-mm", "MNLI-mismatched"), ("Cola", "CoLA"), ("csv", "tsv")],
 )  # fmt: skip
 def test_spellings_of_names(typed, expected):
-    assert find_task(typed) == find_task(expected) == DATASETS[expected]
+    assert find_dataset(typed) == find_dataset(expected) == DATASETS[expected]
 
 
 # Losses.
@@ -292,7 +292,7 @@ def test_losses(task_type, labels, loss, class_weights):
     np.testing.assert_allclose(predictions["loss"], expected, rtol=1e-4)
     for training, values in ((True, weighted), (False, expected)):
         (total,) = objective.losses(
-            outputs, batch, objective.loss_weights(batch), training
+            outputs, batch, objective.denominators(batch), training
         ).values()
         np.testing.assert_allclose(total, np.mean(values), rtol=1e-4)
     assert predictions[objective.answer_name].shape == (
@@ -346,7 +346,7 @@ def test_features_are_the_release_s(golden, name):
 def test_features_of_glue_are_the_release_s(shared, published_vocab, task_name, folder, file):
     lines = (shared / "golden" / "classifier" / f"{file}.jsonl").read_text().splitlines()
     expected = [json.loads(line) for line in lines]
-    dataset = find_task(task_name)
+    dataset = find_dataset(task_name)
     examples = read_examples(dataset, str(shared / "data" / folder), "dev")[: len(expected)]
     for example, row in zip(examples, expected, strict=True):
         assert (example.text_a, example.text_b) == (row["text_a"], row["text_b"])

@@ -13,7 +13,7 @@ import bert_tf
 from bert_tf.data import tables
 from bert_tf.data.columns import Layout, RowErrors
 from bert_tf.tasks.classification.examples import Example, hold_out
-from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_dataset
 from bert_tf.tasks.classification.options import DevSplit
 from bert_tf.tasks.classification.source import FileSource
 from tests.common import read_data, read_examples, write_files
@@ -238,7 +238,7 @@ def test_the_header_of_glue_is_skipped(tmp_path, task_name, split, rows, caplog)
     for lines, message in (([header, *rows], False), (rows, True)):
         caplog.clear()
         path.write_text("\n".join(lines), "latin-1")
-        examples = read_examples(find_task(task_name), str(tmp_path), split)
+        examples = read_examples(find_dataset(task_name), str(tmp_path), split)
         assert [x.text_a for x in examples] == ["a", "b"][message:]
         assert ("first line is skipped as the header" in caplog.text) == message
 

@@ -8,9 +8,9 @@ import pytest
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.data.tables import open_table
-from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceData
 from bert_tf.tasks.multiple_choice.task import examples_of_table
+from bert_tf.tokenization.settings import INPUTS
 from tests.common import features, read_table, write_files
 from tests.modeling.conftest import load_with_transformers, run_with_transformers
 from tests.tasks.conftest import make_run, run_task_test

@@ -8,7 +8,7 @@ import pytest
 
 import bert_tf
 from bert_tf.data.columns import Layout, RowErrors
-from bert_tf.tasks.classification.glue import find_task
+from bert_tf.tasks.classification.glue import find_dataset
 from bert_tf.tasks.classification.processor import ProcessorSource
 from bert_tf.tasks.classification.source import TfdsSource
 from tests.common import read_data, read_examples, write_files, write_tfds
@@ -51,7 +51,7 @@ def rows(source, split, bad=None):
 def test_mrpc_is_the_same_as_from_files(folder):
     source = TfdsSource("glue/mrpc", folder)
     # The labels are 0 and 1, the metric is F1, and the file has the leaderboard's name.
-    assert source.dataset == find_task("mrpc")
+    assert source.dataset == find_dataset("mrpc")
     assert rows(source, "train") == [("A", "B", "1", "4"), ("C", "D", "0", "5")]
     assert rows(source, "dev") == [("A", "B", "1", "4")]
     assert rows(source, "test") == [("T", " ", None, "0")]  # GLUE allows empty texts
@@ -221,9 +221,9 @@ def test_a_fork_s_class(module, monkeypatch, tmp_path):
     text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *rows]) + "\n\n\r\n"
     data = write_files(tmp_path, train__tsv=text, test__tsv=text)
     own = ProcessorSource(f"{module}:MrpcProcessor", data)
-    assert own.dataset.labels == find_task("mrpc").labels
+    assert own.dataset.labels == find_dataset("mrpc").labels
     for split in ("train", "test"):
-        found, expected = own.read(split), read_examples(find_task("mrpc"), data, split)
+        found, expected = own.read(split), read_examples(find_dataset("mrpc"), data, split)
         assert [x.id for x in found] == [f"{split}-{i}" for i in range(1, 9)]
         assert [(x.text_a.split(), x.text_b, x.label) for x in found] == [
             (x.text_a.split(), x.text_b, x.label or "0") for x in expected

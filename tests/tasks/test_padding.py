@@ -11,7 +11,6 @@ import bert_tf
 from bert_tf import configs, training
 from bert_tf.data import input_pipeline, records
 from bert_tf.modeling import BertClassifier, BertSpanLabeler
-from bert_tf.modeling.models import INPUTS
 from bert_tf.tasks.classification.examples import Example, make_features
 from bert_tf.tasks.classification.objective import ClassificationObjective
 from bert_tf.tasks.classification.options import ClassificationConfig, NumericFeature
@@ -20,6 +19,7 @@ from bert_tf.tasks.question_answering.objective import QuestionAnsweringObjectiv
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
 from bert_tf.tokenization.packing import DocumentWindows
 from bert_tf.tokenization.packing_graph import Windows
+from bert_tf.tokenization.settings import INPUTS
 from tests.common import write_files, write_vocab
 from tests.data.record_helpers import write_examples
 from tests.tasks.conftest import make_run
@@ -138,8 +138,8 @@ def test_masked_padding_has_no_effect_on_question_answering():
         losses, predictions = [], []
         for batch in (whole, short):
             outputs = objective.model(batch, training=False)
-            weights = objective.loss_weights(batch)
-            losses.append(float(objective.losses(outputs, batch, weights)["span_loss"]))
+            denominators = objective.denominators(batch)
+            losses.append(float(objective.losses(outputs, batch, denominators)["span_loss"]))
             predictions.append(objective.predictions(outputs, batch))
         if not mask_padding:
             assert losses[0] > losses[1] + 0.1

@@ -61,7 +61,7 @@ def scripted(tmp_path_factory):
 
 def test_best_checkpoint_is_kept(scripted):
     expected = {"metric": "accuracy", "value": 0.5, "step": 4, "since": [6, 8]}
-    expected["data"] = helpers.SomeBatches.identity
+    expected["data"] = helpers.SomeBatches.fingerprint
     assert read_record(scripted) == expected
     assert sorted(os.listdir(scripted / "best")) == [  # the folder of the run has no config either
         "best.json",
@@ -77,7 +77,7 @@ def test_best_checkpoint_is_kept(scripted):
     loop = helpers.make_loop(scripted, ScriptedObjective, 0.1)
     loop.load_best("accuracy")
     assert loop.step == 4
-    weight = training.checkpointing.weights(loop.model)["bert/pooler/dense/kernel"]
+    weight = checkpoints.weights(loop.model)["bert/pooler/dense/kernel"]
     np.testing.assert_array_equal(weight, best["bert/pooler/dense/kernel"])
 
 

@@ -133,7 +133,7 @@ def by_hand(case):
         for batch in batches(case, count):
             with tf.GradientTape() as tape:
                 outputs = objective.model(batch, training=True)
-                loss = sum(objective.losses(outputs, batch, objective.loss_weights(batch)).values())
+                loss = sum(objective.losses(outputs, batch, objective.denominators(batch)).values())
             losses.append(float(loss))
             for name, gradient in tape.gradient(loss, variables).items():
                 if gradient is not None:

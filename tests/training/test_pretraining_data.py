@@ -37,7 +37,7 @@ def test_all_files_are_checked(tmp_path):
     for i in range(25):
         write_records(tmp_path / f"x-{i:05d}-of-00025", 2, 12 if i == 9 else 8)
     data = read(tmp_path, eval_file=f"{tmp_path}/x-00000-of-00025")
-    assert len(data.train.identity) == 3 and data.train.identity[0] == 25
+    assert len(data.train.fingerprint) == 3 and data.train.fingerprint[0] == 25
     message = r"x-00009-of-00025: input_ids has length 12, expected 8; see `max_seq_length`$"
     with pytest.raises(UserError, match=message):
         data.check()

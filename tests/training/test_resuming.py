@@ -54,7 +54,7 @@ def test_losses_equal_the_release():
     objective = PretrainingObjective(tiny)
     checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
     outputs = objective.model(batch)
-    losses = objective.losses(outputs, batch, objective.loss_weights(batch))
+    losses = objective.losses(outputs, batch, objective.denominators(batch))
     results = objective.metrics(
         {k: v.numpy() for k, v in objective.predictions(outputs, batch).items()}
     )
@@ -104,7 +104,7 @@ def test_changed_options_of_a_resumed_run_are_logged(finished, record_paths, cap
     data = input_pipeline.TrainingInput(record_paths, records.PRETRAINING, lengths, 8, 5)
     run(finished, 20, data=data)
     other_files = Batches()
-    other_files.identity = [2, 150, 2**62 + 1]
+    other_files.fingerprint = [2, 150, 2**62 + 1]
     other_files.masking = types.SimpleNamespace(identity=[0.2, 0])
     run(finished, 20, data=other_files, dtype="mixed_bfloat16")
     monkeypatch.setattr(PretrainingObjective, "key", {"class_weights": (1.0, 2.0)})

@@ -61,7 +61,7 @@ def test_examples_of_all_replicas_are_compared(case):
     for strategy in (one_device(), mirrored(2)):
         with strategy.scope():
             objective, optimizer = make_objective(case), AdamWeightDecay(1e-3)
-            optimizer.build(checkpointing.weights(objective.model, trainable_only=True))
+            optimizer.build(checkpointing.trainable_weights(objective.model))
             step = make_train_step(objective, optimizer, TrainConfig())
         steps = make_run_steps(step, objective, strategy)
         data = strategy.experimental_distribute_dataset(batches(case, 8))

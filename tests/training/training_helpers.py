@@ -22,7 +22,7 @@ class Batches:
     """Endless pre-training batches; the masked word is the left neighbour plus one."""
 
     batch_size, length, seed = 4, 8, 0
-    identity = (1, 100, 2**62)  # pretends to be a file of 100 bytes
+    fingerprint = (1, 100, 2**62)  # pretends to be a file of 100 bytes
     bucket_by_length = False
     masking = None
     num_input_streams = 1
@@ -62,7 +62,7 @@ class Batches:
 class SomeBatches(Batches):
     """Twenty batches for evaluation."""
 
-    identity = "twenty batches"
+    fingerprint = "twenty batches"
 
     def batches(self, context=None):
         def mark(batch):

@@ -38,7 +38,7 @@ class TextFileSource:
     def __init__(self, paths, format="auto", text_field="text", split_sentences=False):
         self.paths, self.num_files, self.name = paths, len(paths), ", ".join(paths)
         self._format, self._text_field, self._split = format, text_field, split_sentences
-        # Raises a UserError for a missing file.
+        # Raises UserError if a file is missing.
         self.total = sum(size for _, size, _ in self.fingerprint()["input"]) / 1000
         self.done = 0.0
 
@@ -53,7 +53,7 @@ class TextFileSource:
         }
 
     def documents(self, files=None):
-        """Yield each `Document` that has text; raise UserError for malformed JSON.
+        """Yield each `Document` that has text; raise UserError if JSON is malformed.
 
         `files` are the indices of files, by default all.
         """

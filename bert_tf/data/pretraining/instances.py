@@ -322,10 +322,10 @@ def unpack_masks(masks):
 def shuffle(items, rng, count=None):
     """Shuffle in place with the draws of `rng.shuffle(items)`, in about half the time.
 
-    Only the first `count` items are those of `rng.shuffle`, the others are arbitrary. Most of the
-    time to create instances is spent here.
+    Only the first `count` items are as `rng.shuffle` leaves them; the order of the others is
+    arbitrary. Most of the time to create instances is spent here.
     """
-    # Few lists are cached: that of a length ends with those of all smaller lengths.
+    # Few lists are cached: the list for a length ends with the lists for all smaller lengths.
     size = 1 << len(items).bit_length()
     getrandbits, draws, start = rng.getrandbits, _draws(size), size - len(items)
     split = max(size - (count or len(items)), start)

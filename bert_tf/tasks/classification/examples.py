@@ -167,7 +167,7 @@ def _warn_of_example(table, dataset, columns, row):
 def collect_examples(name, dataset, rows, make, bad):
     """Convert rows to `Example`s, see `RowErrors.examples`.
 
-    A blank text is reported. A blank second text is no second text, except in GLUE's files.
+    A blank text is reported. A blank second text counts as missing, except in GLUE's files.
     """
     empty = RowErrors(skip=True)
 

@@ -44,7 +44,7 @@ class DatasetSpec:
         return Labels(names, self.task_type, class_names, separator, self.label_aliases)
 
 
-# Metrics of custom data besides those of every dataset of the task type.
+# Metrics of custom data, in addition to the metrics of every dataset of the task type.
 CUSTOM_METRICS = {
     "classification": ("f1_macro", "f1_weighted", "precision_macro", "recall_macro"),
     "regression": (),
@@ -159,7 +159,7 @@ _PLAIN |= {"sst": "SST-2", "sts": "STS-B", "diagnostic": "AX", "csv": "tsv"}
 _PLAIN |= {"mnlim": "MNLI-matched", "mnlimm": "MNLI-mismatched"}
 
 
-def find_task(name, language="zh"):
+def find_dataset(name, language="zh"):
     """Return the `DatasetSpec` of a name such as "SST-2" or "sst2"; `language` is for XNLI."""
     found = _PLAIN.get(name.lower().replace("-", "").replace("_", ""))
     if found is None:

@@ -38,10 +38,10 @@ class ClassificationObjective(Objective):
     # A function from a dict of arrays (..., L) of `answers` to the predicted label ids (...).
     decide = staticmethod(most_probable)
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         losses = self.example_losses(outputs, batch, training)
         losses = ops.sum(losses * self.example_weights(batch))
-        return {self.loss_names[0]: losses / weights["examples"]}
+        return {self.loss_names[0]: losses / denominators["examples"]}
 
     def example_losses(self, outputs, batch, training=False):
         """Return the loss of each example (B,), in training with the weights of labels."""
@@ -65,9 +65,9 @@ class ClassificationObjective(Objective):
     def _is_correct(logits, labels):
         return ops.equal(argmax(logits), ops.cast(labels, "int32"))
 
-    def keras_targets(self, batch, weights):
+    def keras_targets(self, batch, denominators):
         name = self.label_name if self.label_name in batch else "label_values"
-        return batch[name], self.example_weights(batch) / weights["examples"]
+        return batch[name], self.example_weights(batch) / denominators["examples"]
 
     def predictions(self, outputs, batch):
         return {
@@ -131,7 +131,7 @@ class MultiLabelObjective(ClassificationObjective):
 
     def example_losses(self, outputs, batch, training=False):
         logits, labels = outputs["logits"], batch["label_values"]
-        # A class weight applies to the examples that have the label. The terms are those of
+        # A class weight applies to the examples that have the label. The term of a label is
         # `tf.nn.weighted_cross_entropy_with_logits`.
         is_weighted = training and self.class_weights is not None
         weights = ops.convert_to_tensor(self.class_weights if is_weighted else 1.0, "float32")

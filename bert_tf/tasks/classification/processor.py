@@ -152,7 +152,7 @@ class _Tokenization(types.ModuleType):
 
 @contextlib.contextmanager
 def _modules_of_the_release(reference):
-    """Make the names that a processor imports from the release's modules those of bert_tf."""
+    """Let a processor import `tokenization` and `run_classifier`, as in the release."""
     script = types.SimpleNamespace(DataProcessor=DataProcessor, InputExample=InputExample)
     modules = {"run_classifier": script, "tokenization": _Tokenization()}
     modules.pop(reference.partition(":")[0], None)  # a processor in a file of that name

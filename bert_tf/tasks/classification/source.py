@@ -23,7 +23,7 @@ from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tasks.classification.examples import examples_of, hold_out, measure_numbers
-from bert_tf.tasks.classification.glue import custom_dataset, find_task
+from bert_tf.tasks.classification.glue import custom_dataset, find_dataset
 from bert_tf.tasks.classification.options import DevSplit
 from bert_tf.tasks.classification.processor import ProcessorSource
 
@@ -40,7 +40,7 @@ class FileSource:
         self._paths = {base: path for base, path in (paths or {}).items() if path}
 
     def splits(self, base):
-        """Return the splits of "train", "dev" or "test" that exist; UserError if there are none."""
+        """Return all splits of "train", "dev" or "test"; raise UserError if none exists."""
         splits = [split for split in self.dataset.files if base_split(split) == base]
         if not splits:
             raise UserError(
@@ -82,14 +82,14 @@ class TfdsSource:
         """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
 
         Without `task_type`, a float label is a regression and a sequence of labels is multi-label.
-        `layout` names features; the supervised keys are the default. `splits` are those of
+        `layout` names features; the supervised keys are the default. `splits` is as in
         `TfdsDataset`.
         """
         self._data = TfdsDataset(name, data_dir, splits)
         layout = layout or Layout()
         family, _, config = name.partition("/")
         is_glue = family == "glue" and not (layout.text or layout.label or layout.numbers)
-        dataset = find_task(config.partition(":")[0]) if is_glue else None
+        dataset = find_dataset(config.partition(":")[0]) if is_glue else None
         if dataset and task_type not in (None, dataset.task_type):
             raise UserError(f"`task_type={task_type}`: expected {dataset.task_type} for {name}")
         text, label = ((x,) if isinstance(x, str) else () for x in self._data.supervised_keys)
@@ -113,7 +113,7 @@ class TfdsSource:
         self.dataset = dataset
 
     def splits(self, base):
-        """Return the splits of "train", "dev" or "test"; raise UserError if there are none."""
+        """Return the splits of "train", "dev" or "test"; raise UserError if none exists."""
         names = self.dataset.files
         splits = [x for x in names if base_split(x) == base and self._data.find_split(x)]
         if not splits:
@@ -141,31 +141,31 @@ _SAVED_COLUMNS = [name for name in _LAYOUT if name != "numeric_columns"]
 _FILES = ("task_name", "tfds_name", "train_file", "dev_file", "test_file")
 
 
-def make_source(data_options, options, trained=None, restored=()):
+def make_source(data_options, config, trained=None, restored=()):
     """Create the `FileSource`, `TfdsSource` or `ProcessorSource` of a `ClassificationData`.
 
-    `options` is a `ClassificationConfig`. `restored` names the options of the data that have the
+    `config` is a `ClassificationConfig`. `restored` names the options of the data that have the
     values of the `trained` model.
     """
     layout = {field: getattr(data_options, name) for name, field in _LAYOUT.items()}
-    layout["numbers"] = layout["numbers"] or options.numeric_names
+    layout["numbers"] = layout["numbers"] or config.numeric_names
     if "delimiter" in restored:
         layout["saved_delimiter"] = layout.pop("delimiter")
     layout = Layout(
         **layout,
-        numeric_as=options.numeric_as,
+        numeric_as=config.numeric_as,
         num_texts=trained and trained.num_texts,
         trained_header=trained_header(trained.trained_on.columns) if trained else None,
     )
-    labels = options.labels or None
-    task_type = options.task_type if trained or options.is_given("task_type") else None
-    custom_only = [x for x in ("task_type", "labels", "numeric_as") if options.is_given(x)]
+    labels = config.labels or None
+    task_type = config.task_type if trained or config.is_given("task_type") else None
+    custom_only = [x for x in ("task_type", "labels", "numeric_as") if config.is_given(x)]
     custom_only += filter(data_options.is_given, _LAYOUT)
     if data_options.processor:
         if given := [*filter(data_options.is_given, _FILES), *custom_only]:
             raise UserError(f"`{given[0]}` cannot be combined with `processor`")
         return ProcessorSource(data_options.processor, data_options.data_dir)
-    if options.is_given("numeric_as") and not layout.numbers:
+    if config.is_given("numeric_as") and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
     if data_options.tfds_name:
         data_set = data_options.tfds_name, data_options.tfds_data_dir
@@ -176,7 +176,7 @@ def make_source(data_options, options, trained=None, restored=()):
             "`processor`, `task_name`, `tfds_name` or a file (`train_file`, `dev_file`, "
             "`test_file`) must be given"
         )
-    dataset = find_task(data_options.task_name or "tsv", data_options.xnli_language)
+    dataset = find_dataset(data_options.task_name or "tsv", data_options.xnli_language)
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
     elif custom_only:
@@ -190,7 +190,7 @@ def make_source(data_options, options, trained=None, restored=()):
 def with_restored_columns(data_options, trained):
     """Return the options of the data with the columns of the trained model, and their names."""
     has_files = not (data_options.tfds_name or data_options.processor)
-    is_custom = has_files and find_task(data_options.task_name or "tsv").layout is not None
+    is_custom = has_files and find_dataset(data_options.task_name or "tsv").layout is not None
     columns = trained.trained_on.columns if trained and is_custom else {}
     taken = {name: value for name, value in columns.items() if not data_options.is_given(name)}
     if data_options.header == "no":  # columns by name require a header
@@ -318,7 +318,7 @@ def find_dev_split(data_options, trained):
 
 
 def with_digest(dev_split, examples):
-    """Return the `DevSplit` with the digest of its rows; UserError if training held out others."""
+    """Add the digest of the rows to a `DevSplit`; raise UserError if training held out others."""
     value = digest([e.text_a, e.text_b, e.label] for e in examples)
     if dev_split.digest not in ("", value):
         raise UserError(

@@ -142,9 +142,9 @@ class TextClassifier(Task):
         return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         data_options, restored = source.with_restored_columns(data_options, trained)
-        reader = source.make_source(data_options, options, trained, restored)
+        reader = source.make_source(data_options, config, trained, restored)
         dataset, dev_split = reader.dataset, source.find_dev_split(data_options, trained)
         examples, labels, numeric_features = source.read_splits(
             reader, splits, trained, data_options.skip_bad_rows, dev_split
@@ -154,7 +154,7 @@ class TextClassifier(Task):
         examples = {split: x for split, x in examples.items() if base_split(split) in splits}
         has_pairs = any(x.text_b is not None for x in itertools.chain(*examples.values()))
         trained_on = TrainedOn(source.columns_to_save(data_options, reader), dev_split)
-        config = options.with_model(
+        config = config.with_model(
             pretrained,
             labels=labels,
             task_type=dataset.task_type,

@@ -20,13 +20,13 @@ from bert_tf.data.dynamic_masking import DynamicMasking
 from bert_tf.data.features import Features, encode_batches, make_records
 from bert_tf.errors import UserError
 from bert_tf.io.json_files import Positive
-from bert_tf.modeling.models import INPUTS, BertPretrainer
+from bert_tf.modeling.models import BertPretrainer
 from bert_tf.serving.answers import best_words
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
 from bert_tf.tasks.streams import TextStream
 from bert_tf.tokenization.packing import pack_pair
-from bert_tf.tokenization.settings import MASK, UNK
+from bert_tf.tokenization.settings import INPUTS, MASK, UNK
 from bert_tf.tokenization.vocabulary import mask_id
 from bert_tf.training.pretraining import PretrainingObjective
 

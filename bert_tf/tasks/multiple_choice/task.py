@@ -232,7 +232,7 @@ class MultipleChoice(Task):
         return BertMultipleChoice(config.bert_config, dtype)
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         examples, paths = {}, []
         for split in splits:
             path = getattr(data_options, f"{split}_file")
@@ -240,7 +240,7 @@ class MultipleChoice(Task):
             table = open_table(paths[-1], data_options.delimiter)
             examples[split] = examples_of_table(table, data_options, split != "test")
             check_endings(examples[split])
-        return RunData(examples, options.with_model(pretrained), data_options, paths)
+        return RunData(examples, config.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
         examples, length = data.examples[split], data.config.max_seq_length

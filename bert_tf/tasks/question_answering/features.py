@@ -25,7 +25,7 @@ _CHUNK = 100_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `start_position` and `end_position` are None outside of training. They are 0 unless the window
+    `start_position` and `end_position` are None except in training. They are 0 unless the window
     contains the whole answer.
     """
 

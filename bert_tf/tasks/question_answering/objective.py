@@ -28,7 +28,7 @@ class QuestionAnsweringObjective(Objective):
     fit_metric_names = ("start_accuracy", "end_accuracy")
 
     def __init__(self, model, config, extract=None, mask_padding=False):
-        """Create the task; `extract` is a function from predictions to answers, for `metrics`.
+        """Create the objective; `extract` is a function from predictions to answers, for `metrics`.
 
         Unlike the release, `mask_padding` excludes padding from the loss and the best positions.
         """
@@ -38,14 +38,14 @@ class QuestionAnsweringObjective(Objective):
         self.metric_names = tuple(f"eval_{name}" for name in names)
         self._config, self._extract = config, extract
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         total = 0.0
         for side in ("start", "end"):
             losses = ops.sparse_categorical_crossentropy(
                 batch[f"{side}_positions"], self._logits(outputs, batch, side), from_logits=True
             )
             total += ops.sum(losses * self.example_weights(batch))
-        return {"span_loss": total / (2.0 * weights["examples"])}
+        return {"span_loss": total / (2.0 * denominators["examples"])}
 
     def fit_metrics(self, outputs, batch):
         return {
@@ -59,8 +59,8 @@ class QuestionAnsweringObjective(Objective):
             for side in ("start", "end")
         }
 
-    def keras_targets(self, batch, weights):
-        factors = self.example_weights(batch) / (2.0 * weights["examples"])
+    def keras_targets(self, batch, denominators):
+        factors = self.example_weights(batch) / (2.0 * denominators["examples"])
         return (
             {f"{side}_logits": batch[f"{side}_positions"] for side in ("start", "end")},
             {f"{side}_logits": factors for side in ("start", "end")},

@@ -20,8 +20,8 @@ _MIN_SCORE = tf.float32.min
 def answer_questions(prepared, config, questions, contexts, top_k=None):
     """Answer questions (B,), truncated to `max_query_length` tokens, on contexts (B,).
 
-    The windows and the rules of spans are those of run_squad.py. But this scores all spans: like
-    the release, run_squad.py scores only combinations of the `n_best_size` best starts and ends of
+    The windows and the rules of spans are as in run_squad.py. But this scores all spans: like the
+    release, run_squad.py scores only combinations of the `n_best_size` best starts and ends of
     each window, so it may miss the best span.
 
     Returns:

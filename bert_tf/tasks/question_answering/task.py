@@ -82,9 +82,9 @@ class QuestionAnswering(Task):
         return {**options, "doc_stride": min(default.doc_stride, doc_stride)}
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         finds_threshold = data_options.find_null_score_diff_threshold
-        if finds_threshold and not options.version_2_with_negative:
+        if finds_threshold and not config.version_2_with_negative:
             raise UserError("`find_null_score_diff_threshold` requires `version_2_with_negative`")
         is_scored = "dev" in splits or finds_threshold
         sources = {}
@@ -97,7 +97,7 @@ class QuestionAnswering(Task):
             sources["dev"] = make_source(data_options, "dev")
         return _run_data(
             sources,
-            options.with_model(pretrained),
+            config.with_model(pretrained),
             data_options,
             purpose="eval" if is_scored else "predict",
             paths=[x.name for x in sources.values() if not data_options.tfds_name],

@@ -9,8 +9,9 @@ from keras import ops
 
 from bert_tf.errors import UserError
 from bert_tf.modeling.base import CALL_ARGUMENTS, EncoderModel
-from bert_tf.modeling.models import INPUTS, first_position
+from bert_tf.modeling.models import first_position
 from bert_tf.tasks.sentence_embedding.search import MIN_NORM
+from bert_tf.tokenization.settings import INPUTS
 
 
 class Pooling(NamedTuple):

@@ -43,13 +43,13 @@ class SentenceEmbeddingObjective(Objective):
         if is_training:  # else the data may not match the loss
             self._make_loss()
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         losses = self._make_loss()(batch["label_value"], outputs, batch["text_ids"])
         losses *= self.example_weights(batch)
-        return {"sentence_loss": ops.sum(losses) / weights["examples"]}
+        return {"sentence_loss": ops.sum(losses) / denominators["examples"]}
 
-    def keras_targets(self, batch, weights):
-        return batch["label_value"], self.example_weights(batch) / weights["examples"]
+    def keras_targets(self, batch, denominators):
+        return batch["label_value"], self.example_weights(batch) / denominators["examples"]
 
     def predictions(self, outputs, batch):
         return {"vectors": outputs, **{name: batch[name] for name in ("label_value", "text_ids")}}

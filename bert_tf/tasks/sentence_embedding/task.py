@@ -131,7 +131,7 @@ class SentenceEncoder(TextStream):
         return options if trained else encoder_settings(pretrained.checkpoint, options)
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         examples, paths = {}, []
         for split in splits:
             path = getattr(data_options, f"{split}_file")
@@ -141,9 +141,9 @@ class SentenceEncoder(TextStream):
             examples[split] = examples_of_table(table, data_options)
         if not trained:
             saved = pretrained.checkpoint and cls.config_class.load(pretrained.config_folder)
-            given = cls.preset_config(pretrained, saved, **options.given_options())
-            options = (saved or options).with_options(**given)
-        return RunData(examples, options.with_model(pretrained), data_options, paths)
+            given = cls.preset_config(pretrained, saved, **config.given_options())
+            config = (saved or config).with_options(**given)
+        return RunData(examples, config.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
         examples, config = data.examples[split], data.config

@@ -130,14 +130,14 @@ class TokenClassificationObjective(Objective):
     fit_metric_names = ("accuracy",)
 
     def __init__(self, model, config, class_weights=None):
-        """Create the task; `class_weights`, by tag, multiply the losses of words."""
+        """Create the objective; `class_weights`, by tag, multiply the losses of words."""
         self.model, self.key = model, {"class_weights": class_weights}
         spans = () if config.tags.scheme == "none" else ("eval_precision", "eval_recall", "eval_f1")
         self.metric_names = ("eval_accuracy", *spans, "eval_loss", "loss")
         self._tags, self._length = config.tags, config.max_seq_length
         self.class_weights = class_weights
 
-    def loss_weights(self, batch):
+    def denominators(self, batch):
         return {"words": ops.sum(self._is_word(batch))}
 
     def _is_word(self, batch):
@@ -145,11 +145,11 @@ class TokenClassificationObjective(Objective):
         is_word = ops.cast(ops.not_equal(batch["word_starts"], NOT_WORD_START), "float32")
         return is_word * self._is_real(batch)[:, None]
 
-    def losses(self, outputs, batch, weights, training=True):
+    def losses(self, outputs, batch, denominators, training=True):
         losses = self._losses(outputs, batch) * self.example_weights(batch)[:, None]
         losses = losses * self.class_factors(batch) if training else losses
         # A batch may have no words if all are classified in other windows.
-        return {"tagging_loss": ops.sum(losses) / ops.maximum(weights["words"], 1.0)}
+        return {"tagging_loss": ops.sum(losses) / ops.maximum(denominators["words"], 1.0)}
 
     def _losses(self, outputs, batch):
         """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
@@ -162,9 +162,9 @@ class TokenClassificationObjective(Objective):
         is_correct = ops.equal(argmax(outputs["logits"]), ops.cast(batch["tag_ids"], "int32"))
         return {"accuracy": (is_correct, self._is_word(batch))}
 
-    def keras_targets(self, batch, weights):
+    def keras_targets(self, batch, denominators):
         factors = self._is_word(batch) * self.example_weights(batch)[:, None]
-        return batch["tag_ids"], factors / ops.maximum(weights["words"], 1.0)
+        return batch["tag_ids"], factors / ops.maximum(denominators["words"], 1.0)
 
     def predictions(self, outputs, batch):
         """Return predicted tags, true tags and word starts (B, max_seq_length), and loss (B,)."""

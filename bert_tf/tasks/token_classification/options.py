@@ -26,7 +26,7 @@ class Tags(NamedTuple):
     data_scheme: str
 
     def convert(self, sentence):
-        """Convert the tags of a `Sentence` to the model's scheme; UserError if one is unknown."""
+        """Convert a `Sentence`'s tags to the model's scheme; raise UserError if one is unknown."""
         spans = schemes.spans_from_tags(sentence.tags, self.data_scheme)
         tags = schemes.tags_from_spans(spans, len(sentence.tags), self.scheme)
         names = {schemes.normalize(name, self.scheme): name for name in self.names}

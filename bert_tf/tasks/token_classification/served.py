@@ -16,7 +16,7 @@ from bert_tf.tokenization.packing_graph import Windows, pack
 def find_entities(prepared, config, texts):
     """Find the entities in texts (B,); if the tags do not mark spans, every word is an entity.
 
-    The windows are those of run_ner.py.
+    The windows are as in run_ner.py.
 
     Returns:
       Dict of tensors (B, E):

@@ -108,7 +108,7 @@ class TokenClassification(Task):
         return options
 
     @classmethod
-    def read_data(cls, data_options, options, pretrained, splits, trained=None):
+    def read_data(cls, data_options, config, pretrained, splits, trained=None):
         source = make_source(data_options)
         bad = {split: RowErrors(data_options.skip_bad_rows) for split in splits}
         sentences = {split: source.read(split, bad[split]) for split in splits}
@@ -127,12 +127,12 @@ class TokenClassification(Task):
             bad[split].report("invalid sentences skipped")
             if not sentences[split]:
                 raise UserError(f"{bad[split].first}; the split has no valid sentences")
-            if options.document_context and not any(x.leading_lines for x in sentences[split]):
+            if config.document_context and not any(x.leading_lines for x in sentences[split]):
                 raise UserError(
                     f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
                     "expected one at the start of each document"
                 )
-        config = options.with_model(pretrained, tags=tags)
+        config = config.with_model(pretrained, tags=tags)
         return RunData(sentences, config, data_options, source.files)
 
     def run_data(self, examples, class_weight=None):
