@@ -1,6 +1,7 @@
 """`Engine`: the devices of Keras' backend, which make the steps and predictions of a run."""
 
 import contextlib
+import re
 from typing import Any
 
 import keras
@@ -45,8 +46,9 @@ class Engine:
     state: Any = None
     # The function that makes steps.
     _step: Any = None
-    # The errors of collectives.
+    # The errors of collectives, and a pattern of their messages if another worker is lost.
     _collective_errors: tuple[type[Exception], ...] = ()
+    _lost_messages = ""
 
     @classmethod
     def make(cls, device: DeviceConfig | None = None) -> "Engine":
@@ -153,8 +155,7 @@ class Engine:
         try:
             yield
         except self._collective_errors as error:
-            # JAX raises the same class of error if a device is out of memory.
-            if not self.is_multi_worker or "RESOURCE_EXHAUSTED" in str(error):
+            if not (self.is_multi_worker and re.search(self._lost_messages, str(error))):
                 raise
             self._prepare_exit()
             raise cluster.lost_worker(error) from error
