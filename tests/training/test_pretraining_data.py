@@ -10,7 +10,7 @@ from bert_tf.training.pretraining import PretrainingData
 from tests.common import TINY
 from tests.data.pretraining_helpers import write_records
 
-MODEL = types.SimpleNamespace(bert_config=TINY, config=None, vocab_file=None)
+MODEL = types.SimpleNamespace(bert_config=TINY, config_file=None, vocab_file=None)
 
 
 def read(folder, model=MODEL, **options):
