@@ -41,6 +41,7 @@ assert np.isfinite(history["loss"]).all()
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+@pytest.mark.slow
 def test_attention_of_gpus_equals_attention_with_stored_probabilities(root):
     """JAX's "xla" implementation computes on a CPU what cuDNN's computes on a GPU."""
     code = """

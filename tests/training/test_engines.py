@@ -155,6 +155,7 @@ def test_run_is_resumed_on_the_other_backend(tmp_path, monkeypatch):
         assert found[name].dtype == expected[name].dtype
 
 
+@pytest.mark.slow
 @needs_jax
 def test_script_on_jax(root, tmp_path, monkeypatch):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
