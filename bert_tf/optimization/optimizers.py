@@ -262,6 +262,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _update_replicas(self, strategy, gradients, *shared):
         variables = {i: list(map(_native, self._weight_and_slots(i))) for i in gradients}
+        if not variables:  # no trained weight affects the loss
+            return
         # A single call for all weights; the first argument only names the devices.
         weight, *_ = next(iter(variables.values()))
         arguments = variables, gradients, *shared

@@ -47,8 +47,8 @@ class OnnxGraph:
     def _constant(self, value):
         return self._initializer(f"constant_{len(self._initializers)}", np.asarray(value))
 
-    def to_float(self, x):
-        return self.op("Cast", x, to=onnx.TensorProto.FLOAT)
+    def cast(self, x, dtype):
+        return self.op("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def _initializer(self, name, value):
         self._initializers.setdefault(name, numpy_helper.from_array(value, name))
@@ -90,7 +90,7 @@ class OnnxGraph:
             for all.
           layer: index of the layer.
         """
-        mask = self.op("Unsqueeze", self.to_float(inputs["input_mask"]), [1, 2])
+        mask = self.op("Unsqueeze", self.cast(inputs["input_mask"], "float32"), [1, 2])
         mask = self.op("Mul", self.op("Sub", np.float32(1), mask), np.float32(MASKED_SCORE))
         x, last = self._embed(inputs), layer % self.config.num_hidden_layers
         masks = self._for_queries(mask, x)

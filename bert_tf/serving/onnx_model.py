@@ -20,7 +20,7 @@ class _Model:
     """
 
     def __init__(self, session, tokenizer, metadata):
-        self.session, self._tokenizer = session, tokenizer
+        self._session, self._tokenizer = session, tokenizer
         self._length, self._prompt = metadata["max_seq_length"], metadata.get("prompt", "")
         shapes = {x.name: x.shape for x in session.get_inputs()}
         self._has_choices = len(shapes[INPUTS[0]]) == 3
@@ -54,7 +54,7 @@ class _Model:
         for name, kind in self.inputs.items():
             if isinstance(kind, int):
                 feed[name] = np.array(columns[name], "float64")
-        return dict(zip(self._outputs, self.session.run(self._outputs, feed), strict=True))
+        return dict(zip(self._outputs, self._session.run(self._outputs, feed), strict=True))
 
 
 def load(path, metadata, num_threads=None):

@@ -32,7 +32,7 @@ _CHARACTERS_PER_TOKEN = 4  # on average, in English
 
 
 class Predictor:
-    """Answers rows of text with a SavedModel or a `Servable`, in batches of similar length.
+    """Answers rows of text with an exported model or a `Servable`, in batches of similar length.
 
     >>> predictor = Predictor("/tmp/mrpc_model")
     >>> predictor([{"text_a": "He slept.", "text_b": "He was asleep."}])
@@ -64,10 +64,8 @@ class Predictor:
             from bert_tf.serving.saved_model import trace
 
             self.metadata = {**(model.metadata or {}), "task": model.task}
-            self._model = trace(model)
+            self._model = trace(model, num_threads)
         self.inputs, self._batch_size = tuple(self._model.inputs), batch_size
-        if num_threads and not hasattr(self._model, "session"):
-            raise UserError("`num_threads` requires an ONNX model")
         answer = ANSWERS.get(self.metadata["task"], Answer())
         self.answer, self.table_columns = answer.of_outputs, answer.table_columns
 
@@ -86,7 +84,7 @@ class Predictor:
             raise UserError(f"`model`: {self.path}, a model for {task}, takes token ids; {advice}")
         module = "onnx_model" if is_onnx else "saved_model"
         module = importlib.import_module(f"bert_tf.serving.{module}")
-        self._model = module.load(self.path, self.metadata, *[num_threads] * is_onnx)
+        self._model = module.load(self.path, self.metadata, num_threads)
 
     def __call__(self, rows: Any, batch_size: int | None = None, output: str | None = None) -> list:
         """Answer rows.

@@ -14,7 +14,9 @@ class _Model:
       inputs: dict from name to kind: `str`, `list[str]`, or the length of a list of numbers.
     """
 
-    def __init__(self, model, signature, serve, serve_one):
+    def __init__(self, model, signature, serve, serve_one, num_threads):
+        if num_threads:
+            raise UserError("`num_threads` requires an ONNX model")
         self.model = model  # keeps the variables of a SavedModel
         self._signature, self._serve, self._serve_one = signature, serve, serve_one
         self.inputs = {name: _kind(spec) for name, spec in signature.items()}
@@ -32,7 +34,7 @@ def _kind(spec):
     return str if spec.shape.rank == 1 else list[str]
 
 
-def load(path, metadata):
+def load(path, metadata, num_threads=None):
     """Load a SavedModel with the contents of its `model.json`."""
     tensorflow_text()  # registers the operations of the graph
     try:
@@ -47,10 +49,10 @@ def load(path, metadata):
     def call(inputs):
         return serve(**inputs)
 
-    return _Model(model, signature, call, call)
+    return _Model(model, signature, call, call, num_threads)
 
 
-def trace(servable):
+def trace(servable, num_threads=None):
     """Trace a `Servable`."""
     signature = servable.text_signature
 
@@ -59,4 +61,4 @@ def trace(servable):
         # AutoGraph takes half of the time of tracing.
         return tf.function(servable.serve_text, [specs], autograph=False)
 
-    return _Model(servable, signature, trace_rows(None), trace_rows(1))
+    return _Model(servable, signature, trace_rows(None), trace_rows(1), num_threads)

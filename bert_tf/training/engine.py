@@ -90,7 +90,11 @@ class Engine:
         return dataset
 
     def check(self, config):
-        """Warn about options of a `TrainConfig` without effect; UserError for unsupported ones."""
+        """Warn about options of a `TrainConfig` without effect.
+
+        Raises:
+          UserError: if the steps do not support an option.
+        """
 
     def prepare(self, objective, optimizer, config, num_train_steps):
         """Build the optimizer and the function that makes steps.

@@ -137,6 +137,13 @@ def test_layer_decay():
             )
 
 
+def test_a_step_without_gradients_changes_nothing():
+    """As if no trained weight affects the loss."""
+    optimizer, variables = make("bert_adam", {"kernel": np.ones(3, "float32")}, 0.1)
+    assert optimizer.apply_reduced({}) == 0
+    assert variables["kernel"].numpy().tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("kind", ["bert_adam", "lamb"])
 def test_the_update_has_few_operations(kind):
     """A GPU launches each operation; BERT-Base has 75 large weights and 126 small ones."""

@@ -208,7 +208,7 @@ def test_spans():
 
 @pytest.mark.parametrize("options", [{"length_multiple": 2}, {"bucket_by_length": True}, {}])
 def test_records_have_the_windows_of_their_document(options, tmp_path):
-    """Batches equal those of records padded to W windows."""
+    """Batches equal the batches of records padded to W windows."""
     schema, batches, size = records.windowed(records.CLASSIFICATION), {}, {}
     for is_padded in (True, False):
         examples = []

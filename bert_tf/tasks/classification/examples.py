@@ -82,10 +82,15 @@ def measure_numbers(names, examples):
     return tuple(map(NumericFeature, names, means.tolist(), deviations.tolist()))
 
 
+def scaling(numeric_features):
+    """Return the means and scales (F,) of `normalize`."""
+    means = np.array([feature.mean for feature in numeric_features])
+    return means, np.array([feature.deviation or 1.0 for feature in numeric_features])
+
+
 def normalize(values, numeric_features):
     """Scale values (..., F) to mean 0 and deviation 1, or only shift them if the deviation is 0."""
-    means = np.array([feature.mean for feature in numeric_features])
-    scales = np.array([feature.deviation or 1.0 for feature in numeric_features])
+    means, scales = scaling(numeric_features)
     return (values - means) / scales
 
 

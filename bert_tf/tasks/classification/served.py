@@ -1,12 +1,11 @@
 """Servable for text classification and regression."""
 
-import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
 from bert_tf.serving.exporting import Servable, string_specs, token_id_specs
 from bert_tf.serving.prepared_model import prepare_model
-from bert_tf.tasks.classification.examples import normalize
+from bert_tf.tasks.classification.examples import normalize, scaling
 from bert_tf.tasks.classification.objective import OBJECTIVES
 from bert_tf.tokenization.packing_graph import Windows, pack
 
@@ -43,9 +42,9 @@ def classification_servable(model, config, serving_config):
     def add_to_onnx(graph, inputs):
         pooled = graph.pool(graph.encode(inputs, graph.first))
         if numbers:
-            values = graph.op("Sub", inputs["numbers"], np.array([x.mean for x in numbers]))
-            values = graph.op("Div", values, np.array([x.deviation or 1.0 for x in numbers]))
-            pooled = graph.op("Concat", pooled, graph.to_float(values), axis=1)
+            means, scales = scaling(numbers)
+            values = graph.op("Div", graph.op("Sub", inputs["numbers"], means), scales)
+            pooled = graph.op("Concat", pooled, graph.cast(values, "float32"), axis=1)
         logits = graph.project(pooled, "")
         if config.task_type == "regression":
             return {"logits": logits, "score": graph.op("Squeeze", logits, [1])}

@@ -117,10 +117,10 @@ def fill_mask_servable(model, config, serving_config):
 
     def add_to_onnx(graph, inputs):
         # The first masks have the greatest scores; other tokens have 0.
-        is_mask = graph.to_float(graph.op("Equal", inputs["input_ids"], np.int32(token_id)))
+        is_mask = graph.cast(graph.op("Equal", inputs["input_ids"], np.int32(token_id)), "float32")
         numbers = graph.op("Max", graph.op("CumSum", is_mask, 1), np.float32(1))
         count = graph.op("ReduceMax", numbers, [0, 1], keepdims=0)
-        count = graph.op("Cast", graph.op("Min", count, np.float32(_MAX_MASKS)), to=7)  # int64
+        count = graph.cast(graph.op("Min", count, np.float32(_MAX_MASKS)), "int64")
         scores, positions = graph.op(
             "TopK", graph.op("Div", is_mask, numbers), graph.op("Unsqueeze", count, [0]),
             num_outputs=2,

@@ -184,7 +184,7 @@ def multiple_choice_servable(model, config, serving_config):
         inputs = {name: graph.op("Reshape", x, rows) for name, x in inputs.items()}
         scores = graph.project(graph.pool(graph.encode(inputs, graph.first)), "")
         logits = graph.op("Reshape", scores, graph.op("Shape", ids, end=2))
-        choice = graph.op("Cast", graph.op("ArgMax", logits, axis=1, keepdims=0), to=6)  # int32
+        choice = graph.cast(graph.op("ArgMax", logits, axis=1, keepdims=0), "int32")
         return {"logits": logits, "probabilities": graph.op("Softmax", logits), "choice": choice}
 
     endings = tf.TensorSpec((None, None), tf.string, name="endings")

@@ -39,7 +39,7 @@ class Pooling(NamedTuple):
     def add_to_onnx(self, graph, inputs):
         """Add `compute` to an `OnnxGraph`; return the vectors."""
         x = graph.encode(inputs, graph.first if self.pooling == "cls" else None, self.layer)
-        mask = graph.op("Unsqueeze", graph.to_float(inputs["input_mask"]), [2])
+        mask = graph.op("Unsqueeze", graph.cast(inputs["input_mask"], "float32"), [2])
         vectors = [_add_pooling(graph, name, x, mask) for name in self.pooling.split(",")]
         x = graph.op("Concat", *vectors, axis=1)
         if self.normalize:
@@ -76,7 +76,7 @@ def _add_pooling(graph, name, x, mask):
         weights = op("Mul", mask, numbers)
     elif name == "lasttoken":
         is_last = op("Equal", numbers, op("ReduceSum", mask, [1]))
-        weights = op("Mul", mask, graph.to_float(is_last))
+        weights = op("Mul", mask, graph.cast(is_last, "float32"))
     total = op("ReduceSum", weights, [1], keepdims=0)
     x = op("ReduceSum", op("Mul", x, weights), [1], keepdims=0)
     return op("Div", x, op("Sqrt", total) if "sqrt" in name else total)
