@@ -41,6 +41,7 @@ class PretrainedFiles:
       tokenizer_settings: dict of the arguments of `FullTokenizer` other than the vocabulary; None
         if `resolve` did not need the vocabulary.
       task_file: path of the options of a fine-tuned model, whose weights may be elsewhere, or None.
+      attention_probs_dropout_prob: replaces the rate in `config_file` unless it is None.
     """
 
     # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
@@ -49,6 +50,7 @@ class PretrainedFiles:
     vocab_file: Any
     tokenizer_settings: Any
     task_file: str | None = None
+    attention_probs_dropout_prob: float | None = None
 
     @property
     def folder(self) -> str:
@@ -75,7 +77,11 @@ class PretrainedFiles:
     @functools.cached_property
     def bert_config(self) -> BertConfig:
         """The `BertConfig`; reading it raises UserError if its file is damaged."""
-        return BertConfig.from_json_file(self.config_file)
+        config = BertConfig.from_json_file(self.config_file)
+        rate = self.attention_probs_dropout_prob
+        if rate is None:
+            return config
+        return dataclasses.replace(config, attention_probs_dropout_prob=rate)
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:

@@ -42,6 +42,11 @@ class TrainConfig(Config):
         "Compute dtype; weights stay in float32. float16 scales the loss.",
         choices=("float32", "bfloat16", "float16"),
     )
+    attention_probs_dropout_prob: Fraction | None = option(
+        None,
+        "Dropout rate of the attention probabilities while training; with 0, JAX uses cuDNN's "
+        "attention on a GPU. Default: the rate in bert_config_file.",
+    )
     xla: bool | None = option(
         None, "Compile training steps with XLA. Default: on a GPU, for 2,000 steps or more."
     )

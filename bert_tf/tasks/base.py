@@ -54,6 +54,7 @@ _Task = TypeVar("_Task", bound="Task")
 # Options of a `TrainConfig` -> the arguments of `fit` that replace them.
 _OTHER_NAMES = {
     "dtype": "`dtype` of `from_preset`",
+    "attention_probs_dropout_prob": "the value in bert_config.json",
     "num_train_epochs": "`epochs`",
     "train_batch_size": "`batch_size`",
     "x": "positional arguments",

@@ -52,6 +52,8 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
         run_settings=earlier.tokenizer_settings if earlier and is_resumed else None,
         default_lower_case=config_class.do_lower_case,
     )
+    rate = config.train.attention_probs_dropout_prob
+    pretrained = dataclasses.replace(pretrained, attention_probs_dropout_prob=rate)
     config.check_model(pretrained.bert_config)
     _ = pretrained.tokenizer  # reports errors in the vocabulary before the data are read
     # With several hosts this must come before TensorFlow's first operation, such as reading data.

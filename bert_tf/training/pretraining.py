@@ -1,5 +1,6 @@
 """`pretrain`: pre-train from records, with the losses of the release."""
 
+import dataclasses
 import json
 import os
 
@@ -123,6 +124,8 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
       UserError: if an option or a file is not valid.
     """
     pretrained = checkpoints.resolve(config.model, needs=["bert_config_file"])
+    rate = config.train.attention_probs_dropout_prob
+    pretrained = dataclasses.replace(pretrained, attention_probs_dropout_prob=rate)
     config.check_model(pretrained.bert_config)
     data = PretrainingData(config, pretrained)
     data.check()

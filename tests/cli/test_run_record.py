@@ -38,7 +38,7 @@ def test_a_run_is_recorded(run_script, tmp_path):
         return run_script(
             "run_classifier", "--task_name=tsv", "--header=no", f"--data_dir={tmp_path}",
             "--labels=y,x", f"--output_dir={out}", "--do_eval", f"--model={model}", *QUICK_RUN,
-            *more,
+            "--attention_probs_dropout_prob=0", *more,
         )  # fmt: skip
 
     train = ["--do_train", "--num_frozen_layers=1", "--eval_steps=12", "--best_metric=eval_loss"]
@@ -51,6 +51,8 @@ def test_a_run_is_recorded(run_script, tmp_path):
     config = record["config"]
     assert (config["seed"], config["labels"], config["max_seq_length"]) == (3, ["y", "x"], 8)
     assert config["warmup_proportion"] == 0.1  # a default
+    saved = json.loads((out / "bert_config.json").read_text())
+    assert (saved["attention_probs_dropout_prob"], saved["hidden_dropout_prob"]) == (0, 0.1)
     assert record["data"] == {name: digest(tmp_path / name) for name in names}
     weights, file = record["weights"], model / "model.safetensors"
     assert (weights["revision"], weights["files"]) == (commit, {str(file): digest(file)})

@@ -40,7 +40,7 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
     flags = [
         "--do_train", "--num_train_steps=6", "--save_checkpoints_steps=2", "--eval_steps=3",
         "--best_metric=masked_lm_loss", f"--eval_file={folder}/data.tfrecord",
-        "--optimizer=adamw", "--dtype=bfloat16",
+        "--optimizer=adamw", "--dtype=bfloat16", "--attention_probs_dropout_prob=0.25",
     ]  # fmt: skip
     a, b = tmp_path / "a", tmp_path / "b"
     log = run_script("run_pretraining", *pretraining_flags(folder, a), *flags, "--do_eval")
@@ -87,7 +87,8 @@ def test_pretraining_is_evaluated_and_resumed(run_script, folder, tmp_path):
             "run_pretraining", *pretraining_flags(folder, a), *flags,
             f"--bert_config_file={tmp_path}/other.json",
         )  # fmt: skip
-    assert json.loads((a / "bert_config.json").read_text())["num_attention_heads"] == 2
+    config = json.loads((a / "bert_config.json").read_text())
+    assert (config["num_attention_heads"], config["attention_probs_dropout_prob"]) == (2, 0.25)
 
 
 @pytest.mark.slow
