@@ -1,7 +1,6 @@
 """Exceptions for mistakes in the user's input, and helpers for error messages."""
 
 import re
-import sys
 
 
 class UserError(ValueError):
@@ -38,11 +37,11 @@ def check_unicode(text, name="the text"):
         )
 
 
-def out_of_memory_errors():
-    """Return the out-of-memory exception classes, with TensorFlow's if it has been imported."""
-    loaded = sys.modules.get("tensorflow")
-    has_errors = hasattr(loaded, "errors")
-    return (MemoryError, loaded.errors.ResourceExhaustedError) if has_errors else (MemoryError,)
+def is_out_of_memory(error):
+    """Return whether an exception of Python, TensorFlow or JAX says that memory is full."""
+    is_tensorflow = type(error).__name__ == "ResourceExhaustedError"
+    is_jax = str(error).startswith("RESOURCE_EXHAUSTED")
+    return isinstance(error, MemoryError) or is_tensorflow or is_jax
 
 
 def not_finite(name, value, step, where):

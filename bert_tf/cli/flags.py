@@ -23,7 +23,7 @@ from bert_tf import console
 from bert_tf.cli import tensorflow_start
 from bert_tf.configs.base import Config, hints_of
 from bert_tf.configs.train import FineTuneConfig
-from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
+from bert_tf.errors import Stopped, UserError, is_out_of_memory, reason
 from bert_tf.io import files, json_files
 
 FLAGS = flags.FLAGS
@@ -82,16 +82,16 @@ def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
         except UserError as error:
             console.error(f"{name}: error: {as_flags(error)}")
             _exit(1)
-        except out_of_memory_errors() as error:
-            console.error(f"{name}: error: out of memory ({reason(error)})")
-            _exit(1)
         except Stopped as stopped:
             console.error(f"{name}: {stopped}")
             sys.exit(stopped.status)
         except KeyboardInterrupt:
             console.error(f"{name}: interrupted")
             _exit(130)
-        except Exception:
+        except Exception as error:
+            if is_out_of_memory(error):
+                console.error(f"{name}: error: out of memory ({reason(error)})")
+                _exit(1)
             if _joins_workers():
                 traceback.print_exc()
                 _exit(1)

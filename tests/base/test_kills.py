@@ -216,13 +216,14 @@ def test_scripts(killer, inputs, tmp_path, name):
     check_kills(killer, number, script, arguments, check, tmp_path / "out", *is_done)
 
 
-def test_fine_tuning_on_jax(root, inputs, tmp_path):
+@pytest.mark.parametrize("name", ["fine-tuning", "pre-training"])
+def test_training_on_jax(root, inputs, tmp_path, name):
     pytest.importorskip("jax")
     cache = str(tmp_path / "cache")
     killer = Killer(root, tmp_path, KERAS_BACKEND="jax", JAX_COMPILATION_CACHE_DIR=cache)
-    arguments = [x for x in arguments_of("fine-tuning", inputs) if "distribution" not in x]
+    arguments = [x for x in arguments_of(name, inputs) if "distribution" not in x]
     with fork_server.serving(killer.address, killer.environment):
-        check_kills(killer, 10, "run_classifier", arguments, check_run, tmp_path / "out")
+        check_kills(killer, 10, SCRIPTS[name][0], arguments, check_run, tmp_path / "out")
 
 
 def sizes(version):

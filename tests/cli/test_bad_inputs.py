@@ -19,7 +19,7 @@ import keras
 import pytest
 from absl import flags
 
-from bert_tf.errors import Stopped, UserError, out_of_memory_errors, reason
+from bert_tf.errors import Stopped, UserError, is_out_of_memory, reason
 from tests import scripts_alone
 from tests.cli import bad_files, good_inputs
 from tests.common import digests
@@ -176,13 +176,14 @@ def run_case(commands, script, folder, arguments):
     try:
         with deadline(_MAX_SECONDS):
             commands(script, folder, arguments)
-    except (UserError, flags.Error, Stopped, *out_of_memory_errors()) as exception:
-        error = exception
+    except KeyboardInterrupt:
+        raise
     except BaseException as exception:
-        if isinstance(exception, KeyboardInterrupt):
-            raise
-        lines = traceback.format_exc().splitlines()
-        return "\n".join([*lines[-8:], repr(exception)[:500]]), True
+        error = exception
+        is_clear = isinstance(error, (UserError, flags.Error, Stopped)) or is_out_of_memory(error)
+        if not is_clear:
+            lines = traceback.format_exc().splitlines()
+            return "\n".join([*lines[-8:], repr(error)[:500]]), True
     after = digests(folder)
     changed = [name for name in before if after.get(name) != before[name]]
     new = [name for name in after if name not in before]
@@ -195,7 +196,7 @@ def run_case(commands, script, folder, arguments):
         is_kept = "lines were invalid" in str(error)
         left = [x for x in new if not is_kept and not _KEPT.fullmatch(x.rpartition("/")[2])]
         problems += [f"left: {name}" for name in left]
-        message = reason(error) if isinstance(error, out_of_memory_errors()) else str(error)
+        message = reason(error) if is_out_of_memory(error) else str(error)
         is_quoted = any(x in " ".join(arguments) for x in "\n`")
         if not message or (len(message.splitlines()) > 1 and not is_quoted):
             problems.append("not one line")

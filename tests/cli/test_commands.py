@@ -57,7 +57,15 @@ def test_start_up_messages(tmp_path, level, end):
     assert done.stderr.partition("F0000 no AVX\nhalf a")[0] == (line[:-2] + "\n") * (level == "0")
 
 
-@pytest.mark.parametrize("error", ["MemoryError('Unable to allocate 9 TiB')", "MemoryError()"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "MemoryError('Unable to allocate 9 TiB')",
+        "MemoryError()",
+        # As JAX raises it.
+        "RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 17592186044416 bytes.')",
+    ],
+)
 def test_out_of_memory(root, error):
     code = f"""
 from bert_tf.cli import flags
