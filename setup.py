@@ -26,6 +26,9 @@ SCRIPTS = [
 
 NUMBA = "numba>=0.60"
 
+# `Attention` is an operator since these versions.
+ONNX = ["onnx>=1.18", "onnxruntime>=1.23"]
+
 # A separate extra, because pip would install this package over tensorflow-cpu, tensorflow-tpu or
 # tf-nightly, which provide the same modules under other names.
 TENSORFLOW = [
@@ -106,11 +109,11 @@ setup(
     ],
     extras_require={
         "tensorflow": TENSORFLOW,
-        # `Attention` is an operator since these versions.
-        "onnx": ["onnx>=1.18", "onnxruntime>=1.23"],
+        "onnx": ONNX,
         "docs": DOCS,
         "test": [
             *TENSORFLOW,
+            *ONNX,
             *DOCS,
             "huggingface_hub>=0.30",
             "hypothesis>=6.100",
