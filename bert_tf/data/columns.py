@@ -304,6 +304,8 @@ def _has_header(table, names, layout, split, separator):
     if layout.header != "auto":
         return layout.header == "yes"
     place, line = table.header_place, ", ".join(names)
+    # Other characters may break the message's line.
+    line = "".join(x if x.isprintable() else repr(x)[1:-1] for x in line)
     given, trained = layout.given_names, layout.trained_header
     is_known = is_header(names, given)
     if is_known and (given or trained != "no"):

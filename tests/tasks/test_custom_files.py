@@ -367,6 +367,7 @@ ROW = '{"text": "a", "label": "b"}'
         ("a.json.gz", gzip.compress(bytes(9), mtime=0)[:-2], {},
          r"cannot be read \(Compressed file ended"),
         ("a.json", '[{"text": "a"}]', {"header": "no"}, "`header=no`"),
+        ("a.txt", "a\vb\u2028c\n", {}, r"found a\\x0bb\\u2028c, "),
         ("a.tsv", "a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
         ("a.tsv", "a\tb\n", {"text": ("0",)}, "`label_column`"),
         ("a.tsv", "a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: found 2 columns, .* 6 "),
