@@ -92,7 +92,7 @@ def root():
 def run_script(root, monkeypatch, caplog):
     """A function `run_script(script, *flags)` that runs any script and returns its log.
 
-    Names of scripts are those of `scripts_alone.imported`. `argument` names in the log are
+    Scripts have the same names as in `scripts_alone.imported`. `argument` names in the log are
     rewritten as --flags, as a script prints them.
     """
     from tests import scripts_alone  # not before the environment variables above are set

@@ -1,6 +1,6 @@
 r"""Compile the training step of a run for a TPU or a GPU that this machine does not have.
 
-The real compiler of the device says whether it accepts the step, how much memory the step takes,
+The real compiler of the device shows whether it accepts the step, how much memory the step takes,
 and which batch fits. A compilation takes minutes. tools/check_compile.md describes the results.
 
     python -m tools.check_compile --device=v5e:2x2 --model=uncased_L-12_H-768_A-12 \

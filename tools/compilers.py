@@ -1,7 +1,7 @@
 """Compilers of TPUs and GPUs that are not there, through JAX; its private functions are only here.
 
-The compiler of a TPU is in the package libtpu, that of a GPU in JAX's plugin for CUDA. Both compile
-for a described device on any machine.
+The package libtpu has the compiler for TPUs, and JAX's plugin for CUDA has the one for GPUs. Both
+compile for a described device on any machine.
 """
 
 import importlib.metadata

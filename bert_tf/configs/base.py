@@ -143,7 +143,7 @@ class Config:
         return cls(**given)
 
     def with_options(self, **values):
-        """Return a copy with changed values that count as given."""
+        """Return a copy with changed values, which are recorded as set by the user."""
         return dataclasses.replace(self, given=self.given | values.keys(), **values)
 
     def validate(self):

@@ -357,7 +357,7 @@ class TransformerLayer(ConfigLayer):
     def _attend(self, x, tokens, input_mask, layout, training, seed):
         """Return the attention context, in the shape of `x`, and the probabilities (B, N, P, S).
 
-        The probabilities are None if they are not needed; see `attention`.
+        Returns None as the probabilities if no caller needs them; see `attention`.
         """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads

@@ -231,8 +231,8 @@ class FullTokenizer(PresetTokenizer):
     >>> tokenizer.encode("Hello, world")
     [7592, 1010, 2088]
 
-    Arguments that are None default to the release's values or, for Hugging Face's `tokenizer.json`,
-    to the values in it and in the `tokenizer_config.json` next to it.
+    By default, arguments have the release's values or, with a `tokenizer.json` of Hugging Face, the
+    values in this file and in the `tokenizer_config.json` next to it.
 
     Args:
       vocab_file: path of the vocabulary file or of a `tokenizer.json`; or the `vocab` of another

@@ -253,7 +253,7 @@ def test_config_file(tmp_path):
 
 
 def test_dropout_of_heads():
-    """The rates are those of transformers, or else of the release, also after saving."""
+    """The rates equal transformers' rates, or else the release's, also after saving."""
     values = tiny(num_hidden_layers=1, hidden_dropout_prob=0.05).to_dict()
     for model_type, changes, rates in (
         ("bert", {"classifier_dropout": None}, [0.1, 0.1, 0.05]),

@@ -30,7 +30,7 @@ CLASSES = {
 
 
 def each(*quick):
-    """Parametrize a test by class; the default suite has those of `quick`."""
+    """Parametrize a test by class; the default suite runs only the names in `quick`."""
     marks = {name: () if name in quick else pytest.mark.slow for name in CLASSES}
     return pytest.mark.parametrize("name", [pytest.param(x, marks=y) for x, y in marks.items()])
 

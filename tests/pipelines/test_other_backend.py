@@ -19,7 +19,7 @@ from tests.common import run_python
 TEXTS = ["a b c", "d e", "f g h i", "j", "a c", "b d f", "e", "g a"]
 LABELS = ["x", "y"] * 4
 SPANS = [[{"start": 0, "end": 1, "label": "L"}]] * 8
-# The options of a preset, the arguments of `fit`, and those of `predict`.
+# The options of a preset, the arguments of `fit`, and the arguments of `predict`.
 CASES = {
     "TextClassifier": ({"labels": ["x", "y"]}, (TEXTS, LABELS), ("text",)),
     "TokenClassification": ({"labels": ["O", "B-L", "I-L"]}, (TEXTS, SPANS), ("text",)),

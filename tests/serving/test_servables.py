@@ -31,7 +31,7 @@ HOSTILE = [b"\xff\xfe", b"a\0b", "\U0001f600".encode() * 50, b"a" * 100_000, b"\
 
 
 def each(*quick):
-    """Parametrize a test by task; the default suite has those of `quick`."""
+    """Parametrize a test by task; the default suite runs only the names in `quick`."""
     marks = {task: () if task in quick else pytest.mark.slow for task in CONFIGS}
     return pytest.mark.parametrize("task", [pytest.param(x, marks=y) for x, y in marks.items()])
 

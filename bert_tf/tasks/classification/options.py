@@ -87,7 +87,7 @@ class TrainedOn(NamedTuple):
     """The training set of a model.
 
     Attributes:
-      columns: dict from each column option to its value, as given or as found in the header.
+      columns: dict from each column option to its value, from the user or from the header.
       dev_split: the `DevSplit` of the held-out rows, or None.
     """
 

@@ -25,8 +25,8 @@ _CHUNK = 100_000
 class Window(NamedTuple):
     """A question and one window of its context, `InputFeatures` in the release.
 
-    `start_position` and `end_position` are None except in training. They are 0 unless the window
-    contains the whole answer.
+    Only training sets `start_position` and `end_position`; the default is None. In training, they
+    are 0 unless the window contains the whole answer.
     """
 
     context: Context
