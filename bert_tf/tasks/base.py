@@ -25,12 +25,7 @@ from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import DataOptions, TaskConfig, check_length
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
-from bert_tf.configs.train import (
-    FineTuneConfig,
-    FitConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput
 from bert_tf.errors import UserError, abbreviate
@@ -554,10 +549,8 @@ class Task:
         )  # fmt: skip
         data.config.check_folder(config.output_dir)
         run_config.check_model(data.config.bert_config)
-        run = FineTuning(
-            type(self), run_config, data, Engine.of(self.model),
-            PretrainedFiles(None, None, None, None), task=self, callbacks=callbacks,
-        )  # fmt: skip
+        no_files, engine = PretrainedFiles(None, None, None, None), Engine.of(self.model)
+        run = FineTuning(self, run_config, data, engine, no_files, callbacks=callbacks)
         skip_padding = self.model.skip_padding
         try:
             run.run()

@@ -84,33 +84,23 @@ class FineTuning(Run):
 
     locks_evaluation = True  # which may write features
 
-    def __init__(
-        self,
-        task_class,
-        config,
-        data,
-        engine,
-        pretrained,
-        command_line=None,
-        task=None,
-        callbacks=(),
-    ):
+    def __init__(self, task, config, data, engine, pretrained, command_line=None, callbacks=()):
         """Check the `RunData` against the options.
 
-        `task` is an object with its initial weights, None to make it. With it, Keras `callbacks`
-        are called at the end of each epoch.
+        `task` is the class of the task; or an object with its initial weights, with Keras
+        `callbacks` to call at the end of each epoch.
         """
-        self.is_fit, self.callbacks = task is not None, callbacks
+        self.is_fit, self.callbacks = not isinstance(task, type), callbacks
         argument = "batch_size" if self.is_fit else "train_batch_size"
         super().__init__(config, pretrained, engine, data.files, command_line, argument)
-        self.task_class, self.task = task_class, task
+        self.task = task
         task_config = data.config.with_values_of_run(self.folder)
         pads = config.train.pad_to_max_length
         self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
         # With the values found in the data.
         self.config = dataclasses.replace(config, task_config=task_config)
         if config.do_train:
-            count, unit = task_class.training_size(data)
+            count, unit = task.training_size(data)
             if count is not None:
                 config.train.num_train_steps(count, unit)  # at least one batch
         self.loop_options = {
@@ -125,10 +115,10 @@ class FineTuning(Run):
         self.data.config.check_resume(self.folder)
 
     def make_objective(self):
-        train, config = self.config.train, self.data.config
         if not self.is_fit:
-            model = self.task_class.make_model(config, train.dtype_policy)
-            self.task = self.task_class(model, config)
+            config = self.data.config
+            model = self.task.make_model(config, self.config.train.dtype_policy)
+            self.task = self.task(model, config)
         return self.task.objective(self.data)
 
     def prepare(self):
@@ -216,10 +206,8 @@ class FineTuning(Run):
         dev = self.data.splits("dev")
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
         if self.is_fit:
-            num_epochs = int(train.num_train_epochs)
-            self.epochs = EpochCallbacks(
-                self.task.model, self.callbacks, num_epochs, self.num_steps
-            )
+            num_epochs, model = int(train.num_train_epochs), self.task.model
+            self.epochs = EpochCallbacks(model, self.callbacks, num_epochs, self.num_steps)
         return batches, self.num_steps, evaluation, self.epochs
 
     def evaluate_and_predict(self):

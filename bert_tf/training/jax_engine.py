@@ -87,8 +87,7 @@ class JaxEngine(Engine):
             console.warning("TensorFlow keeps GPU memory that JAX cannot use: %s", error)
         devices = [f"{x.platform}:{x.id}" for x in jax.local_devices()]
         if keras.distribution.distribution() is None and len(devices) > 1:
-            local = keras.distribution.DataParallel(devices=devices)
-            keras.distribution.set_distribution(local)
+            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
         engine = cls()
         message = f"devices: {engine.num_devices} x {jax.default_backend()}, JAX"
         if engine.is_multi_worker:
@@ -137,8 +136,7 @@ class JaxEngine(Engine):
             values = multihost_utils.broadcast_one_to_all(_read(None, model.variables))
             jax.tree.map(lambda variable, x: variable.assign(x), model.variables, values)
         self.state = checkpointing.run_state(model, optimizer)
-        is_weight, is_trained = ({id(x) for x in y} for y in (model.weights, weights.values()))
-        seeds = [x for x in model.variables if id(x) not in is_weight]
+        seeds, is_trained = checkpointing.dropout_seeds(model), {id(x) for x in weights.values()}
         updated = {"weights": weights, "seeds": seeds, "optimizer": optimizer.variables}
         fixed = [x for x in model.weights if id(x) not in is_trained]
         step = self._make_step(objective, optimizer, config, updated, fixed)

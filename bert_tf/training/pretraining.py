@@ -136,7 +136,7 @@ class Pretraining(Run):
     locks_evaluation = False  # another process may evaluate during training
 
     def __init__(self, config, data, engine, pretrained, command_line):
-        super().__init__(config, pretrained, engine, data.paths, command_line)
+        super().__init__(config, pretrained, engine, data.paths, command_line, "train_batch_size")
         self.data = data
         self._new_files = {}
 
@@ -177,7 +177,14 @@ class PretrainingData:
         self.paths = [*paths, *eval_paths]
         self._sizes = tfrecord.sizes(self.paths)
         limits = records.limits(schema, pretrained.bert_config, config.lengths)
-        options = {"limits": limits, "masking": _make_masking(config, pretrained)}
+        masking = None
+        if config.dynamic_masking:
+            if not pretrained.vocab_file:
+                raise UserError("`dynamic_masking` requires `vocab_file`")
+            masking = dynamic_masking.DynamicMasking(
+                _load_vocab(pretrained), config.lengths, config.masked_lm_prob, train.seed
+            )
+        options = {"limits": limits, "masking": masking}
         streams = {
             "sizes": self._sizes[: len(paths)],
             "num_input_streams": config.num_input_streams,
@@ -204,15 +211,6 @@ class PretrainingData:
             if paths := self.paths[part]:
                 is_dynamic, sizes = self._config.dynamic_masking, self._sizes[part]
                 records.check(paths, self.train.schema, self.train.lengths, is_dynamic, sizes)
-
-
-def _make_masking(config, pretrained):
-    if not config.dynamic_masking:
-        return None
-    if not pretrained.vocab_file:
-        raise UserError("`dynamic_masking` requires `vocab_file`")
-    vocab, probability = _load_vocab(pretrained), config.masked_lm_prob
-    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
 
 
 def _load_vocab(pretrained):

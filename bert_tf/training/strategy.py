@@ -96,21 +96,3 @@ def _make_tpu_strategy(device):
         )
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy
-
-
-# Below this number of steps, a GPU does not use XLA by default, because compilation takes about a
-# minute for each of up to four sequence lengths. An estimate, not measured on a GPU.
-MIN_XLA_STEPS = 2000
-
-
-def use_xla(xla, strategy, num_train_steps=None):
-    """Return whether to compile training steps with XLA; `xla=None` means a GPU with many steps.
-
-    XLA is slower on a CPU. On a TPU, which always compiles, the result is False.
-    """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return False
-    if xla is None:
-        is_short = num_train_steps is not None and num_train_steps < MIN_XLA_STEPS
-        return bool(tf.config.list_logical_devices("GPU")) and not is_short
-    return xla

@@ -18,6 +18,10 @@ INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
 GROWTH_STEPS = 2000
 
+# Below this number of steps, a GPU does not use XLA by default, because compilation takes about a
+# minute for each of up to four sequence lengths. An estimate, not measured on a GPU.
+MIN_XLA_STEPS = 2000
+
 _NORM = "gradient_norm"
 
 
@@ -66,7 +70,12 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def compiles(self, xla=None, num_train_steps=None):
-        return strategy.use_xla(xla, self.strategy, num_train_steps)
+        if self._is_tpu:  # TensorFlow compiles for it without being asked
+            return False
+        if xla is None:  # on a CPU, it is slower
+            is_short = num_train_steps is not None and num_train_steps < MIN_XLA_STEPS
+            return cpu_graph.has_gpu() and not is_short
+        return xla
 
     def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
         # A TPU compiles the step for a single length.
@@ -171,17 +180,9 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
         return loss * loss_scale.value if loss_scale else loss
 
     def compute(batch, denominators, replica_id):
+        arguments = objective.model, objective, optimizer.weights, batch, denominators, scale_loss
         options = {"replica_id": replica_id, "recompute": config.recompute}
-        gradients, losses, _ = compute_gradients(
-            objective.model,
-            objective,
-            optimizer.weights,
-            batch,
-            denominators,
-            scale_loss,
-            **options,
-        )
-        return gradients, losses
+        return compute_gradients(*arguments, **options)[:2]
 
     # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
     if not objective.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
