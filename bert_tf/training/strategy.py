@@ -36,8 +36,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
             f"`distribution_strategy={distribution}` each trains alone"
         )
     gpus = tf.config.list_logical_devices("GPU")
-    devices = gpus or tf.config.list_logical_devices("CPU")
-    names = [device.name for device in devices]
+    names = [x.name for x in gpus or tf.config.list_logical_devices("CPU")]
     if distribution == "mirrored" or (distribution == "auto" and len(gpus) > 1):
         if not gpus:
             console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
@@ -50,8 +49,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     if tf.__version__.startswith("2.20."):  # logs the first compilation
         with console.without_tensorflow_messages(), tf.device("CPU"):
             tf.function(lambda: tf.constant(0), jit_compile=True)()
-    count = strategy.num_replicas_in_sync
-    kind = "GPU" if gpus else "CPU"
+    count, kind = strategy.num_replicas_in_sync, "GPU" if gpus else "CPU"
     console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)
     return strategy
 

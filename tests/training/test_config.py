@@ -56,9 +56,9 @@ def test_xla_is_for_gpus(monkeypatch):
     engine = training.TensorFlowEngine(one_device)
     assert engine.compiles(True, num_train_steps=1) is True
     tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
-    monkeypatch.setattr(engine, "strategy", tpu)
+    engine.strategy = tpu
     assert engine.compiles(True) is False, "a TPU must not be asked to"
-    monkeypatch.undo()
+    engine.strategy = one_device
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
     found = [engine.compiles(None, n) for n in (1999, 2000, None)]
     assert found == [False, True, True]
