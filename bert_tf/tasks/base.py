@@ -215,13 +215,13 @@ class Task:
 
     def __repr__(self):
         labels = self.config.labels
-        text = (
+        return (
             f"<{type(self).__name__} of {type(self.model).__name__}: "
             f"num_layers {self.config.bert_config.num_hidden_layers}, "
             f"num_parameters {self.model.count_params()}, "
             f"max_seq_length {self.config.max_seq_length}"
+            f"{', labels ' if labels else ''}{abbreviate(labels, 9)}>"
         )
-        return f"{text}, labels {abbreviate(labels, 9)}>" if labels else f"{text}>"
 
     def __reduce__(self):
         """Pickle or copy the model as Keras does, without traced functions."""
@@ -323,13 +323,12 @@ class Task:
         arguments = inspect.signature(cls.preset_config).parameters.values()
         of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]
         known = {*of_config, *cls.config_class.UNSAVED, *of_class}
-        of_script = [x.name for x in dataclasses.fields(cls.data_class)]
+        script, owner = TASK_CONFIG_FILES.get(cls.config_class.FILE), f"{cls.__name__}.from_preset"
+        others = {x.name: script for x in dataclasses.fields(cls.data_class)}
+        others |= dict.fromkeys(cls.fit_options, "`fit`")
         for name in sorted(options.keys() - known):
-            owner = f"{cls.__name__}.from_preset"
-            if name in {*of_script, *cls.fit_options}:
-                is_of_fit = name in cls.fit_options
-                other = "`fit`" if is_of_fit else TASK_CONFIG_FILES[cls.config_class.FILE]
-                raise UserError(f"`{name}` is an option of {other}, not of {owner}")
+            if name in others:
+                raise UserError(f"`{name}` is an option of {others[name]}, not of {owner}")
             raise unknown_option(name, known, owner)
 
     @classmethod
@@ -402,10 +401,8 @@ class Task:
         for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
-            if name in _OTHER_NAMES:
-                raise UserError(
-                    f"`{name}` is not an option of this `fit`; use {_OTHER_NAMES[name]}"
-                )
+            if other := _OTHER_NAMES.get(name):
+                raise UserError(f"`{name}` is not an option of this `fit`; use {other}")
             known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
             raise unknown_option(name, known, "this `fit`")
         has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
@@ -485,8 +482,7 @@ class Task:
 
     def _prepare_optimizer(self, optimizer_config, objective, num_steps):
         if self._own_optimizer:
-            names = [x.name for x in dataclasses.fields(optimizer_config)]
-            for name in filter(optimizer_config.is_given, names):
+            for name in filter(optimizer_config.is_given, vars(optimizer_config)):
                 raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
             if self._fit_key != objective.key:
                 self.model.objective, self._fit_key = objective, objective.key
@@ -562,14 +558,12 @@ class Task:
         """Return the results of `FitInput.batches`, with the number of steps in between."""
         engine, limit = Engine.of(self.model), self.config.max_seq_length
         features, serialized = records
-        row_multiple = engine.row_multiple if objective.compares_replicas else 1
+        multiple = engine.row_multiple if objective.compares_replicas else 1
         size = min(config.batch_size, len(serialized))
-        if size < row_multiple:
-            raise UserError(
-                f"`batch_size`: found {size} rows in a batch for {row_multiple} devices"
-            )
-        if row_multiple > 1:
-            console.info("batches are cut to multiples of the %d devices", row_multiple)
+        if size < multiple:
+            raise UserError(f"`batch_size`: found {size} rows in a batch for {multiple} devices")
+        if multiple > 1:
+            console.info("batches are cut to multiples of the %d devices", multiple)
         num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
@@ -578,12 +572,12 @@ class Task:
             batch_size=config.batch_size,
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
-            row_multiple=row_multiple,
+            row_multiple=multiple,
             length_multiple=engine.length_multiple(limit, engine.compiles()),
             masking=features.masking,
             **features.record_format(self.config.bert_config),
         ).batches(None if self.model.steps_per_execution == 1 else num_steps)
-        return engine.fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
+        return engine.fill_batches(batches) if multiple == 1 else batches, num_steps, move
 
     def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
@@ -657,10 +651,8 @@ class Task:
         features, serialized = records
         form = features.record_format(self.config.bert_config)
         schema, lengths = form["schema"], form["lengths"]
-        # Objectives of the same type and key make the same predictions.
-        runner = self._runner(
-            objective.predictions, schema, lengths, (type(objective), objective.key)
-        )
+        key = type(objective), objective.key  # objectives with the same key predict the same
+        runner = self._runner(objective.predictions, schema, lengths, key)
         rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
         rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -799,12 +791,9 @@ def _export_by_tensorflow(task, folder, version, options):
         )
         # No GPUs, because JAX has reserved their memory.
         variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
-        done = subprocess.run(
-            [sys.executable, "-c", program, preset, arguments],
-            env={**environment(), **variables},
-            capture_output=True,
-            text=True,
-        )
+        command = [sys.executable, "-c", program, preset, arguments]
+        options = {"env": environment() | variables, "capture_output": True, "text": True}
+        done = subprocess.run(command, **options)
     if done.returncode:
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"the export with TensorFlow failed: {message}")
