@@ -37,7 +37,7 @@ from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, results
-from bert_tf.training.callbacks import AddScores, CheckLoss
+from bert_tf.training.callbacks import CheckLoss, add_scores
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.engine import Engine
 from bert_tf.training.fine_tuning import FineTuning
@@ -462,7 +462,7 @@ class Task:
             size = config.validation_batch_size or config.batch_size
             freq = options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
-            callbacks.insert(0, AddScores(lambda: self._scores(objective, records, size), freq))
+            callbacks.insert(0, add_scores(lambda: self._scores(objective, records, size), freq))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*objective.metric_names}:
                 validation = self._validation(data, records, objective, size)
                 options["validation_data"], options["validation_steps"] = validation

@@ -25,7 +25,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
-from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.errors import Stopped, UserError
 from bert_tf.training import checkpointing, cluster
 from bert_tf.training.engine import Engine
 
@@ -321,23 +321,19 @@ def _connect(use_tpu=False):
     is_listed = len(workers) > 1
     if jax.distributed.is_initialized() or not (is_listed or use_tpu):
         return
-    try:
+    with cluster.connecting("TF_CONFIG" if is_listed else "`use_tpu`"):
         if is_listed:
             cluster.wait_for_workers(workers, own)
             address, number = workers[0].split()[1], workers.index(own)
             options = {"cluster_detection_method": "deactivate"}
-            with cluster.keeping_handler():
-                jax.distributed.initialize(address, len(workers), number, **options)
+            jax.distributed.initialize(address, len(workers), number, **options)
             # Connects all processes now. Later, one that reads data for 30 seconds more than the
             # others would be taken for lost.
             multihost_utils.process_allgather(np.zeros(1, np.uint32))
         else:
             # ValueError: a single host that is not in a cloud
-            with cluster.keeping_handler(), contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):
                 jax.distributed.initialize()
-    except (RuntimeError, ValueError, OSError, OverflowError) as error:
-        name = "TF_CONFIG" if is_listed else "`use_tpu`"
-        raise UserError(f"{name}: cannot connect to other workers ({reason(error)})") from error
 
 
 def _with_values(variables, values):

@@ -60,12 +60,9 @@ def _make_multi_worker_strategy(workers, own):
         raise UserError(
             "`distribution_strategy=multi_worker` requires at least two workers in TF_CONFIG"
         )
-    try:
+    with cluster.connecting():
         cluster.wait_for_workers(workers, own)
-        with cluster.keeping_handler():
-            strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
-        raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     count = strategy.num_replicas_in_sync
     console.info("devices: %d in %d workers, this is %s", count, len(workers), own)
     return strategy
