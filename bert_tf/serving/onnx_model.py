@@ -41,16 +41,13 @@ class _Model:
             second = [text for texts in second for text in texts]
         encode = self._tokenizer.encode
         rows = [
-            pack_pair(encode(self._prompt + a), encode(b), self._tokenizer, self._length, pad=False)
+            pack_pair(encode(self._prompt + a), encode(b), self._tokenizer, self._length)
             for a, b in zip(first, second, strict=True)
         ]
-        shape = len(rows), max(len(row["input_ids"]) for row in rows)
-        feed = {name: np.zeros(shape, "int32") for name in INPUTS}
-        for name, values in feed.items():
-            for i, row in enumerate(rows):
-                values[i, : len(row[name])] = row[name]
-            if self._has_choices:
-                feed[name] = values.reshape(-1, num_choices, shape[1])
+        length = max(sum(row["input_mask"]) for row in rows)
+        feed = {name: np.array([row[name][:length] for row in rows], "int32") for name in INPUTS}
+        if self._has_choices:
+            feed = {name: x.reshape(-1, num_choices, length) for name, x in feed.items()}
         for name, kind in self.inputs.items():
             if isinstance(kind, int):
                 feed[name] = np.array(columns[name], "float64")

@@ -277,13 +277,8 @@ class Task:
             values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
         config = (trained or config_class()).with_model(pretrained, **values)
         check_length(config.max_seq_length, config.bert_config)
-        check_vocabulary(
-            config.vocab,
-            config.bert_config,
-            config.vocab_file,
-            config.do_lower_case,
-            pretrained.config_file,
-        )
+        settings = {"do_lower_case": config.do_lower_case, "config_file": pretrained.config_file}
+        check_vocabulary(config.vocab, config.bert_config, config.vocab_file, **settings)
         quantized = None
         with Engine.default().scope():
             model = cls.make_model(config, dtype)
@@ -297,12 +292,9 @@ class Task:
             )
         loaded = []
         if load_weights and not quantized:
+            needs_all, labels = load_weights == "all" and not cls.pretrained_head, config.labels
             loaded = checkpoints.warm_start(
-                task.model,
-                pretrained.checkpoint,
-                require_all=load_weights == "all" and not cls.pretrained_head,
-                labels=config.labels or None,
-                argument="preset",
+                task.model, pretrained.checkpoint, needs_all, labels or None, "preset"
             )
             head = cls.pretrained_head or ""
             if not any(x.startswith(head) for x in loaded):
@@ -469,16 +461,11 @@ class Task:
                 options["validation_freq"] = freq
         if move:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
+        options |= {"epochs": config.epochs, "steps_per_epoch": None if move else num_steps}
+        callbacks.append(CheckLoss())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
-            return self.model.fit(
-                batches,
-                epochs=config.epochs,
-                steps_per_epoch=None if move else num_steps,
-                shuffle=False,
-                callbacks=[*callbacks, CheckLoss()],
-                **options,
-            )
+            return self.model.fit(batches, shuffle=False, callbacks=callbacks, **options)
 
     def _prepare_optimizer(self, optimizer_config, objective, num_steps):
         if self._own_optimizer:

@@ -84,12 +84,12 @@ def report(labels, predicted, names):
     if np.ndim(labels) == 1:
         counts = confusion_matrix(labels, predicted, labels=ids)
         title = "confusion matrix: rows are the labels of the data, columns the predictions"
-        rows = [["", *names], *([name, *row] for name, row in zip(names, counts, strict=True))]
+        head = ["", *names]
     else:
         counts = multilabel_confusion_matrix(labels, predicted).reshape(-1, 4)
         title = "counts of each label"
         head = ["", "true negatives", "false positives", "false negatives", "true positives"]
-        rows = [head, *([name, *row] for name, row in zip(names, counts, strict=True))]
+    rows = [head, *([name, *row] for name, row in zip(names, counts, strict=True))]
     return f"{table}\n{title}\n\n{_table(rows)}\n"
 
 

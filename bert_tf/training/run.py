@@ -108,9 +108,7 @@ class Run:
             weights = earlier.get("weights", weights)
         values = {
             "versions": {
-                "bert_tf": bert_tf.__version__,
-                "tensorflow": tf.__version__,
-                "keras": keras.__version__,
+                **{module.__name__: module.__version__ for module in (bert_tf, tf, keras)},
                 "backend": keras.backend.backend(),
                 "python": platform.python_version(),
             },

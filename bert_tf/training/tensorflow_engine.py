@@ -192,11 +192,8 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
     def train_step(batch):
         replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
         denominators = sum_over_replicas(objective.denominators(batch))
-        sums = _sum_over_parts(
-            lambda part: compute(part, denominators, replica_id),
-            batch,
-            config.gradient_accumulation_steps,
-        )
+        function = functools.partial(compute, denominators=denominators, replica_id=replica_id)
+        sums = _sum_over_parts(function, batch, config.gradient_accumulation_steps)
         gradients, losses = sum_over_replicas(sums)
         if loss_scale is None:
             return {**losses, _NORM: optimizer.apply_reduced(gradients)}
