@@ -74,9 +74,8 @@ class OnnxGraph:
     def project(self, x, name):
         """Apply a `Projection`: (..., H) -> (..., units)."""
         weights = f"{name}/output_weights".lstrip("/")
-        kernel = self._initializer(
-            f"{weights}/transposed", self.tensors[weights].T.astype("float32")
-        )
+        kernel = self.tensors[weights].T.astype("float32")
+        kernel = self._initializer(f"{weights}/transposed", kernel)
         x = self.op("MatMul", x, kernel)
         bias = f"{name}/output_bias".lstrip("/")
         return self.op("Add", x, self.weight(bias)) if bias in self.tensors else x

@@ -292,10 +292,9 @@ class Task:
             )
         loaded = []
         if load_weights and not quantized:
-            needs_all, labels = load_weights == "all" and not cls.pretrained_head, config.labels
-            loaded = checkpoints.warm_start(
-                task.model, pretrained.checkpoint, needs_all, labels or None, "preset"
-            )
+            needs_all = load_weights == "all" and not cls.pretrained_head
+            path, labels = pretrained.checkpoint, config.labels or None
+            loaded = checkpoints.warm_start(task.model, path, needs_all, labels, "preset")
             head = cls.pretrained_head or ""
             if not any(x.startswith(head) for x in loaded):
                 raise UserError(

@@ -89,10 +89,9 @@ class JaxEngine(Engine):
         if keras.distribution.distribution() is None and len(devices) > 1:
             keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
         engine = cls()
-        message = f"devices: {engine.num_devices} x {jax.default_backend()}, JAX"
-        if engine.is_multi_worker:
-            message += f" in {jax.process_count()} workers, this is worker {jax.process_index()}"
-        console.info(message)
+        workers = f" in {jax.process_count()} workers, this is worker {jax.process_index()}"
+        workers = workers if engine.is_multi_worker else ""
+        console.info(f"devices: {engine.num_devices} x {jax.default_backend()}, JAX{workers}")
         return engine
 
     @classmethod
@@ -202,9 +201,8 @@ class JaxEngine(Engine):
         def step(state, totals, fixed, batch):
             weights, seeds = state["weights"], state["seeds"]
             function = compute_gradients if num_parts == 1 else accumulate
-            (gradients, losses), seeds = function(
-                weights, seeds, fixed, batch, objective.denominators(batch)
-            )
+            denominators = objective.denominators(batch)
+            (gradients, losses), seeds = function(weights, seeds, fixed, batch, denominators)
             with _with_values(variables, state) as scope:
                 norm = optimizer.apply_reduced(gradients)
             results = {**losses, "gradient_norm": norm}

@@ -160,9 +160,8 @@ class Loop:
         with engine.watched(), engine.scope():
             self.objective = make_objective()
         self.model = self.objective.model
-        self.model.skip_padding = engine.can_skip_padding(
-            reads_padding=self.objective.reads_padding
-        )
+        reads_padding = self.objective.reads_padding
+        self.model.skip_padding = engine.can_skip_padding(reads_padding=reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         if self._restore(self.output_dir, checkpoints.weights(self.model)):

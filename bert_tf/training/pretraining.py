@@ -183,9 +183,8 @@ def make_inputs(config, pretrained):
     if config.dynamic_masking:
         if not pretrained.vocab_file:
             raise UserError("`dynamic_masking` requires `vocab_file`")
-        masking = dynamic_masking.DynamicMasking(
-            _load_vocab(pretrained), config.lengths, config.masked_lm_prob, train.seed
-        )
+        vocab, probability = _load_vocab(pretrained), config.masked_lm_prob
+        masking = dynamic_masking.DynamicMasking(vocab, config.lengths, probability, train.seed)
     limits = records.limits(schema, pretrained.bert_config, config.lengths)
     options = {"limits": limits, "masking": masking}
     if len(sizes) % count:
@@ -210,10 +209,9 @@ def make_inputs(config, pretrained):
 
 def _load_vocab(pretrained):
     """Return the vocabulary; raise UserError if it does not fit the model."""
-    vocab = tokenization.load_vocab(pretrained.vocab_file)
-    check_vocabulary(
-        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config_file
-    )
+    vocab_file, config_file = pretrained.vocab_file, pretrained.config_file
+    vocab = tokenization.load_vocab(vocab_file)
+    check_vocabulary(vocab, pretrained.bert_config, vocab_file, config_file=config_file)
     return vocab
 
 

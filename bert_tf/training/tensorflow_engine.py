@@ -242,10 +242,7 @@ def make_run_steps(train_step, objective, strategy, loss_scale=None):
         for i in tf.range(steps):
             values = strategy.run(train_step, args=(next(batches),))
             # All replicas have the same values after the reduction: take the first.
-            values = {
-                name: strategy.experimental_local_results(value)[0]
-                for name, value in values.items()
-            }
+            values = {k: strategy.experimental_local_results(x)[0] for k, x in values.items()}
             sums = {name: sums[name] + values[name] for name in sums}
             is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
             first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
@@ -267,11 +264,8 @@ class LossScale:
 
     def __init__(self):
         """Create the variables in the strategy's scope."""
-        initial = {
-            "loss_scale": tf.constant(INITIAL_SCALE),
-            "good_steps": tf.constant(0, tf.int64),
-            "skipped_steps": tf.constant(0, tf.int64),
-        }
+        counts = dict.fromkeys(("good_steps", "skipped_steps"), tf.constant(0, tf.int64))
+        initial = {"loss_scale": tf.constant(INITIAL_SCALE), **counts}
         only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.variables = {
             name: tf.Variable(value, trainable=False, name=name, aggregation=only_first)
