@@ -31,9 +31,7 @@ class _Model:
         self.inputs |= {name: shapes[name][1] for name in self.inputs if name in shapes}
 
     def __call__(self, columns, is_single):
-        first, *others = (
-            columns[name] for name, kind in self.inputs.items() if not isinstance(kind, int)
-        )
+        first, *others = (columns[x] for x, kind in self.inputs.items() if kind in (str, list[str]))
         second = others[0] if others else [""] * len(first)
         num_choices = len(second[0]) if self._has_choices else 1
         if self._has_choices:

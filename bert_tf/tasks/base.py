@@ -525,11 +525,9 @@ class Task:
         (count, unit), size = self.training_size(data), config.batch_size
         if count is not None and count < size:
             raise UserError(f"`batch_size={size}`: found only {count} {unit}")
-        run_config = FineTuneConfig(
-            config.output_dir, data.options, data.config, train=train,
-            optimizer=optimizer_config, do_train=True,
-        )  # fmt: skip
-        data.config.check_folder(config.output_dir)
+        folder, options = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
+        run_config = FineTuneConfig(folder, data.options, data.config, train=train, **options)
+        data.config.check_folder(folder)
         run_config.check_model(data.config.bert_config)
         no_files, engine = PretrainedFiles(None, None, None, None), Engine.of(self.model)
         run = FineTuning(self, run_config, data, engine, no_files, callbacks=callbacks)

@@ -144,7 +144,8 @@ class FineTuning(Run):
             path = result_file(self.folder, _STEMS[base_split(split)], split, ".tf_record")
             features = self.task.features(self.data, split)
             cache = self._caches[split] = FeatureCache(path, features)
-            if self._must_rebuild(split, cache):
+            self._check_workers(split, cache)
+            if cache.stale_reason:
                 self.engine.chief_first(cache.rebuild)
                 if not self.engine.is_chief:
                     cache.check()
@@ -162,8 +163,8 @@ class FineTuning(Run):
         size = self.task.training_size(self.data, self._caches["train"].features)
         return train.num_train_steps(*size)
 
-    def _must_rebuild(self, split, cache):
-        """Return whether to rebuild the features; all workers must call this together."""
+    def _check_workers(self, split, cache):
+        """Check that all workers, which must call this together, have the same data."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(cache.key[:10], 16))
         stale_share, mean_key = self.engine.mean(float(bool(cache.stale_reason)), key)
@@ -176,7 +177,6 @@ class FineTuning(Run):
                 "the run in %s continues, but its training data may have changed; %s: %s",
                 self.folder, cache.path, cache.stale_reason,
             )  # fmt: skip
-        return bool(cache.stale_reason)
 
     def _count(self, split):
         return self._caches[split].features.counts["records"]
@@ -189,9 +189,8 @@ class FineTuning(Run):
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._caches[split].key, self.data.config.to_json()])
-        return input_pipeline.EvaluationInput(
-            batch_size=batch_size, source=source, **self._input_options(split)
-        )
+        options = self._input_options(split)
+        return input_pipeline.EvaluationInput(batch_size=batch_size, source=source, **options)
 
     def training_data(self):
         train = self.config.train

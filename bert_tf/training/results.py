@@ -4,6 +4,7 @@ Metrics come from scikit-learn and SciPy, which are imported on demand.
 """
 
 import functools
+import itertools
 import os
 
 import numpy as np
@@ -123,10 +124,7 @@ def label_texts(predicted, labels, separator=","):
         return [str(score) for score in predicted]
     if predicted.ndim == 1:
         return [labels[i] for i in predicted]
-    return [
-        separator.join(label for label, on in zip(labels, row, strict=True) if on)
-        for row in predicted
-    ]
+    return [separator.join(itertools.compress(labels, row)) for row in predicted]
 
 
 def write_predictions(folder, split, ids, predicted, labels, answers):

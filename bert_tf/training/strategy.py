@@ -84,10 +84,8 @@ def _make_tpu_strategy(device):
             why = "TensorFlow finds no TPU; on a TPU VM, install tensorflow-tpu (docs/devices.md)"
         raise UserError(f"`tpu_name={address}`: {why}") from error
     strategy = tf.distribute.TPUStrategy(resolver)
-    count = strategy.num_replicas_in_sync
-    if count != device.num_tpu_cores:
-        console.warning(
-            f"`num_tpu_cores={device.num_tpu_cores}`: found {count} cores at {address}; using all"
-        )
+    count, expected = strategy.num_replicas_in_sync, device.num_tpu_cores
+    if count != expected:
+        console.warning(f"`num_tpu_cores={expected}`: found {count} cores at {address}; using all")
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy

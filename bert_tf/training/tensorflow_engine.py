@@ -52,11 +52,10 @@ class TensorFlowEngine(Engine):
         On a single device it has Keras' own strategy, with which Keras accepts optimizers that were
         created outside a scope.
         """
-        if tf.distribute.has_strategy():
-            return cls(tf.distribute.get_strategy())
-        made = strategy.make_strategy()
-        is_single = isinstance(made, tf.distribute.OneDeviceStrategy)
-        return cls(tf.distribute.get_strategy() if is_single else made)
+        made = None if tf.distribute.has_strategy() else strategy.make_strategy()
+        if made is None or isinstance(made, tf.distribute.OneDeviceStrategy):
+            made = tf.distribute.get_strategy()
+        return cls(made)
 
     @classmethod
     def of(cls, model):
