@@ -54,13 +54,9 @@ def main():
 
     layers, weights = parse_numbers("layers", int), parse_numbers("layer_weights", float)
     check_flags()
-    vectors = pretrained.load(
-        bert_tf.TokenVectors,
-        layers=layers,
-        layer_combination=FLAGS.layer_combination,
-        layer_weights=weights,
-        words=FLAGS.words,
-    )
+    options = {name: FLAGS[name].value for name in ("layer_combination", "words")}
+    options |= {"layers": layers, "layer_weights": weights}
+    vectors = pretrained.load(bert_tf.TokenVectors, **options)
     count = 0
     texts = bert_tf.io.files.read_lines(FLAGS.input_file)
     with bert_tf.io.files.writing_text(FLAGS.output_file) as write:

@@ -5,7 +5,6 @@ Nothing is downloaded: `examples.toy_corpus` generates the text. Each step runs 
 its command; a table at the end shows the results. The same commands train models of any size.
 """
 
-import concurrent.futures
 import contextlib
 import json
 import multiprocessing
@@ -25,9 +24,7 @@ from bert_tf.io import files
 from examples import toy_corpus
 
 flags.DEFINE_string(
-    "output_dir",
-    "./quickstart_output",
-    "Output folder; an earlier quick start in it is deleted.",
+    "output_dir", "./quickstart_output", "Output folder; an earlier quick start in it is deleted."
 )
 flags.DEFINE_integer("seed", 0, "Random seed for the text and for training.", lower_bound=0)
 flags.DEFINE_integer("num_train_steps", 1400, "Number of pre-training steps.", lower_bound=1)
@@ -211,8 +208,7 @@ def export_and_predict():
         export_dir=output_path("export"),
         inputs="ids",
     )
-    title = "Predict with the SavedModel"
-    with timed(title):
+    with timed("Predict with the SavedModel"):
         tokenizer = bert_tf.FullTokenizer(output_path("vocab.txt"))
         rows = []
         for text in toy_corpus.SAMPLE_TEXTS:
@@ -220,17 +216,13 @@ def export_and_predict():
             print("  " + " ".join(pieces))
             rows.append(tokenizer.convert_tokens_to_ids(pieces))
         folder = output_path("export", "1")
-        try:
-            with concurrent.futures.ProcessPoolExecutor(1, PROCESSES) as pool:
-                results = pool.submit(predict, folder, rows).result()
-        except Exception as error:
-            raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
+        results = predict(folder, rows)
     labels = files.read_text(os.path.join(folder, "assets.extra", "labels.txt")).splitlines()
     return [(labels[row.index(max(row))], max(row)) for row in results]
 
 
 def predict(folder, rows):
-    """Return the probabilities of rows of ids by a SavedModel."""
+    """Return the probabilities of rows of ids by a SavedModel; after this, do not fork."""
     with bert_tf.console.without_tensorflow_messages():
         import tensorflow as tf
 
@@ -243,10 +235,7 @@ def predict(folder, rows):
 def run_step(title, script, **options):
     """Run a script with `commands.run`."""
     with timed(title):
-        try:
-            commands.run(script, start_process, **options)
-        except bert_tf.UserError as error:
-            raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
+        commands.run(script, start_process, **options)
         print()
 
 
@@ -268,10 +257,13 @@ def run_script(arguments):
 
 @contextlib.contextmanager
 def timed(title):
-    """Print the title of a step, then its duration."""
+    """Print the title of a step, then its duration; name the step in errors."""
     print(f"\n=== {title} ===\n", flush=True)
     start = time.monotonic()
-    yield
+    try:
+        yield
+    except Exception as error:
+        raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
     print(f"  ({bert_tf.console.duration(time.monotonic() - start)})", flush=True)
 
 

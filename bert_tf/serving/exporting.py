@@ -207,9 +207,8 @@ def _write_onnx(servable, path):
         name: (spec.dtype.as_numpy_dtype, ["B", *"C"[: spec.shape.rank - 2], spec.shape[-1] or "S"])
         for name, spec in servable.ids_signature.items()
     }
-    onnx_graph.write(
-        graph.model(inputs, outputs), path, servable.prepared.serving_config.stored_type
-    )
+    weights = servable.prepared.serving_config.stored_type
+    onnx_graph.write(graph.model(inputs, outputs), path, weights)
 
 
 def _write_saved_model(servable, folder):
@@ -240,8 +239,7 @@ def _checking_rows(serve):
 
     def serve_equal(inputs):
         counts = tf.stack([tf.shape(x)[0] for x in inputs.values()])
-        names = ", ".join(inputs)
-        message = f"{names}: expected the same number of rows, found"
+        message = f"{', '.join(inputs)}: expected the same number of rows, found"
         tf.debugging.Assert(tf.reduce_all(counts == counts[0]), [message, counts], summarize=9)
         return serve(inputs)
 

@@ -74,9 +74,8 @@ class OnnxGraph:
     def project(self, x, name):
         """Apply a `Projection`: (..., H) -> (..., units)."""
         weights = f"{name}/output_weights".lstrip("/")
-        kernel = self._initializer(
-            f"{weights}/transposed", self.tensors[weights].T.astype("float32")
-        )
+        kernel = self.tensors[weights].T.astype("float32")
+        kernel = self._initializer(f"{weights}/transposed", kernel)
         x = self.op("MatMul", x, kernel)
         bias = f"{name}/output_bias".lstrip("/")
         return self.op("Add", x, self.weight(bias)) if bias in self.tensors else x
@@ -156,20 +155,12 @@ class OnnxGraph:
             self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
         types = {x: helper.np_dtype_to_tensor_dtype(np.dtype(y)) for x, (y, _) in inputs.items()}
         infos = [helper.make_tensor_value_info(x, types[x], y) for x, (_, y) in inputs.items()]
-        graph = helper.make_graph(
-            self._nodes,
-            "bert",
-            infos,
-            [onnx.ValueInfoProto(name=name) for name in outputs],
-            [*self._initializers.values()],
-        )
-        opset = helper.make_opsetid("", OPSET)
-        model = helper.make_model(
-            graph,
-            opset_imports=[opset],
-            ir_version=helper.find_min_ir_version_for([opset]),
-            producer_name="bert_tf",
-        )
+        results = [onnx.ValueInfoProto(name=name) for name in outputs]
+        initializers = [*self._initializers.values()]
+        graph = helper.make_graph(self._nodes, "bert", infos, results, initializers)
+        opsets = [helper.make_opsetid("", OPSET)]
+        versions = {"opset_imports": opsets, "ir_version": helper.find_min_ir_version_for(opsets)}
+        model = helper.make_model(graph, producer_name="bert_tf", **versions)
         # Adds the types and shapes of the outputs.
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
 

@@ -31,9 +31,7 @@ class _Model:
         self.inputs |= {name: shapes[name][1] for name in self.inputs if name in shapes}
 
     def __call__(self, columns, is_single):
-        first, *others = (
-            columns[name] for name, kind in self.inputs.items() if not isinstance(kind, int)
-        )
+        first, *others = (columns[x] for x, kind in self.inputs.items() if kind in (str, list[str]))
         second = others[0] if others else [""] * len(first)
         num_choices = len(second[0]) if self._has_choices else 1
         if self._has_choices:
@@ -41,16 +39,13 @@ class _Model:
             second = [text for texts in second for text in texts]
         encode = self._tokenizer.encode
         rows = [
-            pack_pair(encode(self._prompt + a), encode(b), self._tokenizer, self._length, pad=False)
+            pack_pair(encode(self._prompt + a), encode(b), self._tokenizer, self._length)
             for a, b in zip(first, second, strict=True)
         ]
-        shape = len(rows), max(len(row["input_ids"]) for row in rows)
-        feed = {name: np.zeros(shape, "int32") for name in INPUTS}
-        for name, values in feed.items():
-            for i, row in enumerate(rows):
-                values[i, : len(row[name])] = row[name]
-            if self._has_choices:
-                feed[name] = values.reshape(-1, num_choices, shape[1])
+        length = max(sum(row["input_mask"]) for row in rows)
+        feed = {name: np.array([row[name][:length] for row in rows], "int32") for name in INPUTS}
+        if self._has_choices:
+            feed = {name: x.reshape(-1, num_choices, length) for name, x in feed.items()}
         for name, kind in self.inputs.items():
             if isinstance(kind, int):
                 feed[name] = np.array(columns[name], "float64")

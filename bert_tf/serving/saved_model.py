@@ -22,9 +22,7 @@ class _Model:
         self.inputs = {name: _kind(spec) for name, spec in signature.items()}
 
     def __call__(self, columns, is_single):
-        inputs = {
-            name: tf.constant(columns[name], spec.dtype) for name, spec in self._signature.items()
-        }
+        inputs = {x: tf.constant(columns[x], spec.dtype) for x, spec in self._signature.items()}
         return (self._serve_one if is_single else self._serve)(inputs)
 
 

@@ -25,12 +25,7 @@ from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import DataOptions, TaskConfig, check_length
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
-from bert_tf.configs.train import (
-    FineTuneConfig,
-    FitConfig,
-    OptimizerConfig,
-    TrainConfig,
-)
+from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput
 from bert_tf.errors import UserError, abbreviate
@@ -42,7 +37,7 @@ from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, results
-from bert_tf.training.callbacks import AddScores, CheckLoss
+from bert_tf.training.callbacks import CheckLoss, add_scores
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.engine import Engine
 from bert_tf.training.fine_tuning import FineTuning
@@ -221,13 +216,13 @@ class Task:
 
     def __repr__(self):
         labels = self.config.labels
-        text = (
+        return (
             f"<{type(self).__name__} of {type(self.model).__name__}: "
             f"num_layers {self.config.bert_config.num_hidden_layers}, "
             f"num_parameters {self.model.count_params()}, "
             f"max_seq_length {self.config.max_seq_length}"
+            f"{', labels ' if labels else ''}{abbreviate(labels, 9)}>"
         )
-        return f"{text}, labels {abbreviate(labels, 9)}>" if labels else f"{text}>"
 
     def __reduce__(self):
         """Pickle or copy the model as Keras does, without traced functions."""
@@ -283,13 +278,8 @@ class Task:
             values = {"max_seq_length": min(config_class.max_seq_length, longest), **values}
         config = (trained or config_class()).with_model(pretrained, **values)
         check_length(config.max_seq_length, config.bert_config)
-        check_vocabulary(
-            config.vocab,
-            config.bert_config,
-            config.vocab_file,
-            config.do_lower_case,
-            pretrained.config_file,
-        )
+        settings = {"do_lower_case": config.do_lower_case, "config_file": pretrained.config_file}
+        check_vocabulary(config.vocab, config.bert_config, config.vocab_file, **settings)
         quantized = None
         with Engine.default().scope():
             model = cls.make_model(config, dtype)
@@ -303,13 +293,9 @@ class Task:
             )
         loaded = []
         if load_weights and not quantized:
-            loaded = checkpoints.warm_start(
-                task.model,
-                pretrained.checkpoint,
-                require_all=load_weights == "all" and not cls.pretrained_head,
-                labels=config.labels or None,
-                argument="preset",
-            )
+            needs_all = load_weights == "all" and not cls.pretrained_head
+            path, labels = pretrained.checkpoint, config.labels or None
+            loaded = checkpoints.warm_start(task.model, path, needs_all, labels, "preset")
             head = cls.pretrained_head or ""
             if not any(x.startswith(head) for x in loaded):
                 raise UserError(
@@ -329,13 +315,12 @@ class Task:
         arguments = inspect.signature(cls.preset_config).parameters.values()
         of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]
         known = {*of_config, *cls.config_class.UNSAVED, *of_class}
-        of_script = [x.name for x in dataclasses.fields(cls.data_class)]
+        script, owner = TASK_CONFIG_FILES.get(cls.config_class.FILE), f"{cls.__name__}.from_preset"
+        others = {x.name: script for x in dataclasses.fields(cls.data_class)}
+        others |= dict.fromkeys(cls.fit_options, "`fit`")
         for name in sorted(options.keys() - known):
-            owner = f"{cls.__name__}.from_preset"
-            if name in {*of_script, *cls.fit_options}:
-                is_of_fit = name in cls.fit_options
-                other = "`fit`" if is_of_fit else TASK_CONFIG_FILES[cls.config_class.FILE]
-                raise UserError(f"`{name}` is an option of {other}, not of {owner}")
+            if name in others:
+                raise UserError(f"`{name}` is an option of {others[name]}, not of {owner}")
             raise unknown_option(name, known, owner)
 
     @classmethod
@@ -408,10 +393,8 @@ class Task:
         for name in sorted(options.keys() - allowed):
             if name in of_loop:
                 raise UserError(f"`{name}` requires `output_dir`")
-            if name in _OTHER_NAMES:
-                raise UserError(
-                    f"`{name}` is not an option of this `fit`; use {_OTHER_NAMES[name]}"
-                )
+            if other := _OTHER_NAMES.get(name):
+                raise UserError(f"`{name}` is not an option of this `fit`; use {other}")
             known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
             raise unknown_option(name, known, "this `fit`")
         has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
@@ -471,28 +454,22 @@ class Task:
             size = config.validation_batch_size or config.batch_size
             freq = options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
-            callbacks.insert(0, AddScores(lambda: self._scores(objective, records, size), freq))
+            callbacks.insert(0, add_scores(lambda: self._scores(objective, records, size), freq))
             if self._has_own_scores or not {"loss", "eval_loss"} & {*objective.metric_names}:
                 validation = self._validation(data, records, objective, size)
                 options["validation_data"], options["validation_steps"] = validation
                 options["validation_freq"] = freq
         if move:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
+        options |= {"epochs": config.epochs, "steps_per_epoch": None if move else num_steps}
+        callbacks.append(CheckLoss())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
-            return self.model.fit(
-                batches,
-                epochs=config.epochs,
-                steps_per_epoch=None if move else num_steps,
-                shuffle=False,
-                callbacks=[*callbacks, CheckLoss()],
-                **options,
-            )
+            return self.model.fit(batches, shuffle=False, callbacks=callbacks, **options)
 
     def _prepare_optimizer(self, optimizer_config, objective, num_steps):
         if self._own_optimizer:
-            names = [x.name for x in dataclasses.fields(optimizer_config)]
-            for name in filter(optimizer_config.is_given, names):
+            for name in filter(optimizer_config.is_given, vars(optimizer_config)):
                 raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
             if self._fit_key != objective.key:
                 self.model.objective, self._fit_key = objective, objective.key
@@ -549,16 +526,12 @@ class Task:
         (count, unit), size = self.training_size(data), config.batch_size
         if count is not None and count < size:
             raise UserError(f"`batch_size={size}`: found only {count} {unit}")
-        run_config = FineTuneConfig(
-            config.output_dir, data.options, data.config, train=train,
-            optimizer=optimizer_config, do_train=True,
-        )  # fmt: skip
-        data.config.check_folder(config.output_dir)
+        folder, options = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
+        run_config = FineTuneConfig(folder, data.options, data.config, train=train, **options)
+        data.config.check_folder(folder)
         run_config.check_model(data.config.bert_config)
-        run = FineTuning(
-            type(self), run_config, data, Engine.of(self.model),
-            PretrainedFiles(None, None, None, None), task=self, callbacks=callbacks,
-        )  # fmt: skip
+        no_files, engine = PretrainedFiles(None, None, None, None), Engine.of(self.model)
+        run = FineTuning(self, run_config, data, engine, no_files, callbacks=callbacks)
         skip_padding = self.model.skip_padding
         try:
             run.run()
@@ -570,14 +543,12 @@ class Task:
         """Return the results of `FitInput.batches`, with the number of steps in between."""
         engine, limit = Engine.of(self.model), self.config.max_seq_length
         features, serialized = records
-        row_multiple = engine.row_multiple if objective.compares_replicas else 1
+        multiple = engine.row_multiple if objective.compares_replicas else 1
         size = min(config.batch_size, len(serialized))
-        if size < row_multiple:
-            raise UserError(
-                f"`batch_size`: found {size} rows in a batch for {row_multiple} devices"
-            )
-        if row_multiple > 1:
-            console.info("batches are cut to multiples of the %d devices", row_multiple)
+        if size < multiple:
+            raise UserError(f"`batch_size`: found {size} rows in a batch for {multiple} devices")
+        if multiple > 1:
+            console.info("batches are cut to multiples of the %d devices", multiple)
         num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
@@ -586,12 +557,12 @@ class Task:
             batch_size=config.batch_size,
             shuffle=config.shuffle,
             bucket_by_length=config.bucket_by_length,
-            row_multiple=row_multiple,
+            row_multiple=multiple,
             length_multiple=engine.length_multiple(limit, engine.compiles()),
             masking=features.masking,
             **features.record_format(self.config.bert_config),
         ).batches(None if self.model.steps_per_execution == 1 else num_steps)
-        return engine.fill_batches(batches) if row_multiple == 1 else batches, num_steps, move
+        return engine.fill_batches(batches) if multiple == 1 else batches, num_steps, move
 
     def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
@@ -665,10 +636,8 @@ class Task:
         features, serialized = records
         form = features.record_format(self.config.bert_config)
         schema, lengths = form["schema"], form["lengths"]
-        # Objectives of the same type and key make the same predictions.
-        runner = self._runner(
-            objective.predictions, schema, lengths, (type(objective), objective.key)
-        )
+        key = type(objective), objective.key  # objectives with the same key predict the same
+        runner = self._runner(objective.predictions, schema, lengths, key)
         rows = ((None, row) for row in parse_rows(serialized, schema, lengths))
         rows = [x for _, x in runner.run(rows, batch_size, "predicting", "examples")]
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -807,12 +776,9 @@ def _export_by_tensorflow(task, folder, version, options):
         )
         # No GPUs, because JAX has reserved their memory.
         variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
-        done = subprocess.run(
-            [sys.executable, "-c", program, preset, arguments],
-            env={**environment(), **variables},
-            capture_output=True,
-            text=True,
-        )
+        command = [sys.executable, "-c", program, preset, arguments]
+        options = {"env": environment() | variables, "capture_output": True, "text": True}
+        done = subprocess.run(command, **options)
     if done.returncode:
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"the export with TensorFlow failed: {message}")

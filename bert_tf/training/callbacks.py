@@ -24,21 +24,19 @@ class CheckLoss(keras.callbacks.Callback):
             raise not_finite("loss", loss, self._epoch * steps + min(batch + 1, steps), hint)
 
 
-class AddScores(keras.callbacks.Callback):
-    """Adds scores to the logs of epochs. Must come before callbacks that read them."""
+def add_scores(compute, freq):
+    """Return a callback that adds scores to the logs of epochs, for the callbacks after it.
 
-    def __init__(self, compute, freq):
-        """Create the callback from a function that returns a dict; names get the prefix "val_".
+    `compute` is a function that returns a dict, whose names get the prefix "val_"; `freq` is Keras'
+    `validation_freq`: a number of epochs, or a list of epochs from 1.
+    """
 
-        `freq` is Keras' `validation_freq`: a number of epochs, or a list of epochs from 1.
-        """
-        super().__init__()
-        self._compute, self._freq = compute, freq
-
-    def on_epoch_end(self, epoch, logs=None):
-        epochs = range(0, epoch + 2, self._freq) if isinstance(self._freq, int) else self._freq
-        for name, value in (self._compute() if epoch + 1 in epochs else {}).items():
+    def on_epoch_end(epoch, logs):
+        epochs = range(0, epoch + 2, freq) if isinstance(freq, int) else freq
+        for name, value in (compute() if epoch + 1 in epochs else {}).items():
             logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
 
 
 class EpochCallbacks:

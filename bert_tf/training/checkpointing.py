@@ -75,20 +75,19 @@ def exclusive_directory(output_dir, engine=None, is_training=True):
 
 def trainable_weights(model):
     """Return the weights that are trained: a dict from release names to Keras variables."""
-    return {
-        name: variable
-        for name, variable in checkpoints.weights(model).items()
-        if variable.trainable
-    }
+    return {name: x for name, x in checkpoints.weights(model).items() if x.trainable}
+
+
+def dropout_seeds(model):
+    """Return the variables of a Keras model that are not weights."""
+    weight_ids = set(map(id, model.weights))
+    return [x for x in model.variables if id(x) not in weight_ids]
 
 
 def run_state(model, optimizer, loss_scale=None):
     """Return all variables that a resumed run needs, by name."""
-    weight_ids = set(map(id, model.weights))
-    seeds = [v for v in model.variables if id(v) not in weight_ids]
-    state = {f"{_SEED}{i}": v for i, v in enumerate(seeds)}
-    if loss_scale is not None:
-        state |= loss_scale.variables
+    state = {f"{_SEED}{i}": x for i, x in enumerate(dropout_seeds(model))}
+    state |= loss_scale.variables if loss_scale else {}
     state = {_RUN_STATE + name: variable for name, variable in state.items()}
     return {**checkpoints.weights(model), **optimizer.slots, **state, "global_step": optimizer.step}
 

@@ -10,8 +10,10 @@ import socket
 import threading
 import time
 
+import tensorflow as tf
+
 from bert_tf import console
-from bert_tf.errors import Stopped, UserError, reason, shown
+from bert_tf.errors import UserError, reason, shown
 
 # Maximum time to wait for the other workers.
 WAIT_SECONDS = 600.0
@@ -116,20 +118,16 @@ def _follow(leader, own):
 
 
 @contextlib.contextmanager
-def keeping_handler():
-    """Restore the handler of SIGTERM, which TensorFlow and JAX replace when they connect."""
+def connecting(name="TF_CONFIG"):
+    """Name an option in the errors of the context, which connects the workers.
+
+    Also restores the handler of SIGTERM, which TensorFlow and JAX replace when they connect.
+    """
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
+        raise UserError(f"{name}: cannot connect to other workers ({reason(error)})") from error
     finally:
         if threading.current_thread() is threading.main_thread():  # others cannot set it
             signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
-
-
-def lost_worker(error):
-    """Return the `Stopped` to raise for an error because another worker was lost."""
-    return Stopped(
-        f"another worker was lost ({reason(error)}); unless its own output shows an error, "
-        "restart all workers, and the run resumes from its newest checkpoint",
-        Stopped.RESUME_ME,
-    )

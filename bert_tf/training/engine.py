@@ -8,7 +8,7 @@ import keras
 
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.data import input_pipeline
-from bert_tf.training import cluster
+from bert_tf.errors import Stopped, reason
 
 
 def _class_of_backend() -> type["Engine"]:
@@ -162,7 +162,11 @@ class Engine:
             if not (self.is_multi_worker and re.search(self._lost_messages, str(error))):
                 raise
             self._prepare_exit()
-            raise cluster.lost_worker(error) from error
+            raise Stopped(
+                f"another worker was lost ({reason(error)}); unless its own output shows an error, "
+                "restart all workers, and the run resumes from its newest checkpoint",
+                Stopped.RESUME_ME,
+            ) from error
 
     def _prepare_exit(self):
         """Let this process exit although a worker is lost."""

@@ -86,33 +86,23 @@ class FineTuning(Run):
 
     locks_evaluation = True  # which may write features
 
-    def __init__(
-        self,
-        task_class,
-        config,
-        data,
-        engine,
-        pretrained,
-        command_line=None,
-        task=None,
-        callbacks=(),
-    ):
+    def __init__(self, task, config, data, engine, pretrained, command_line=None, callbacks=()):
         """Check the `RunData` against the options.
 
-        `task` is an object with its initial weights, None to make it. With it, Keras `callbacks`
-        are called at the end of each epoch.
+        `task` is the class of the task; or an object with its initial weights, with Keras
+        `callbacks` to call at the end of each epoch.
         """
-        self.is_fit, self.callbacks = task is not None, callbacks
+        self.is_fit, self.callbacks = not isinstance(task, type), callbacks
         argument = "batch_size" if self.is_fit else "train_batch_size"
         super().__init__(config, pretrained, engine, data.files, command_line, argument)
-        self.task_class, self.task = task_class, task
+        self.task = task
         task_config = data.config.with_values_of_run(self.folder)
         pads = config.train.pad_to_max_length
         self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
         # With the values found in the data.
         self.config = dataclasses.replace(config, task_config=task_config)
         if config.do_train:
-            count, unit = task_class.training_size(data)
+            count, unit = task.training_size(data)
             if count is not None:
                 config.train.num_train_steps(count, unit)  # at least one batch
         self.loop_options = {
@@ -127,10 +117,10 @@ class FineTuning(Run):
         self.data.config.check_resume(self.folder)
 
     def make_objective(self):
-        train, config = self.config.train, self.data.config
         if not self.is_fit:
-            model = self.task_class.make_model(config, train.dtype_policy)
-            self.task = self.task_class(model, config)
+            config = self.data.config
+            model = self.task.make_model(config, self.config.train.dtype_policy)
+            self.task = self.task(model, config)
         return self.task.objective(self.data)
 
     def prepare(self):
@@ -156,7 +146,8 @@ class FineTuning(Run):
             path = result_file(self.folder, _STEMS[base_split(split)], split, ".tf_record")
             features = self.task.features(self.data, split)
             cache = self._caches[split] = FeatureCache(path, features)
-            if self._must_rebuild(split, cache):
+            self._check_workers(split, cache)
+            if cache.stale_reason:
                 self.engine.chief_first(cache.rebuild)
                 if not self.engine.is_chief:
                     cache.check()
@@ -174,8 +165,8 @@ class FineTuning(Run):
         size = self.task.training_size(self.data, self._caches["train"].features)
         return train.num_train_steps(*size)
 
-    def _must_rebuild(self, split, cache):
-        """Return whether to rebuild the features; all workers must call this together."""
+    def _check_workers(self, split, cache):
+        """Check that all workers, which must call this together, have the same data."""
         # With different data, the workers would run different numbers of steps.
         key = float(int(cache.key[:10], 16))
         stale_share, mean_key = self.engine.mean(float(bool(cache.stale_reason)), key)
@@ -188,7 +179,6 @@ class FineTuning(Run):
                 "the run in %s continues, but its training data may have changed; %s: %s",
                 self.folder, cache.path, cache.stale_reason,
             )  # fmt: skip
-        return bool(cache.stale_reason)
 
     def _count(self, split):
         return self._caches[split].features.counts["records"]
@@ -201,9 +191,8 @@ class FineTuning(Run):
     def _batches(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._caches[split].key, self.data.config.to_json()])
-        return input_pipeline.EvaluationInput(
-            batch_size=batch_size, source=source, **self._input_options(split)
-        )
+        options = self._input_options(split)
+        return input_pipeline.EvaluationInput(batch_size=batch_size, source=source, **options)
 
     def training_data(self):
         train = self.config.train
@@ -218,10 +207,8 @@ class FineTuning(Run):
         dev = self.data.splits("dev")
         evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
         if self.is_fit:
-            num_epochs = int(train.num_train_epochs)
-            self.epochs = EpochCallbacks(
-                self.task.model, self.callbacks, num_epochs, self.num_steps
-            )
+            num_epochs, model = int(train.num_train_epochs), self.task.model
+            self.epochs = EpochCallbacks(model, self.callbacks, num_epochs, self.num_steps)
         return batches, self.num_steps, evaluation, self.epochs
 
     def evaluate_and_predict(self):

@@ -25,7 +25,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_tf import console
 from bert_tf.configs.train import DeviceConfig
-from bert_tf.errors import Stopped, UserError, reason
+from bert_tf.errors import Stopped, UserError
 from bert_tf.training import checkpointing, cluster
 from bert_tf.training.engine import Engine
 
@@ -87,13 +87,11 @@ class JaxEngine(Engine):
             console.warning("TensorFlow keeps GPU memory that JAX cannot use: %s", error)
         devices = [f"{x.platform}:{x.id}" for x in jax.local_devices()]
         if keras.distribution.distribution() is None and len(devices) > 1:
-            local = keras.distribution.DataParallel(devices=devices)
-            keras.distribution.set_distribution(local)
+            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
         engine = cls()
-        message = f"devices: {engine.num_devices} x {jax.default_backend()}, JAX"
-        if engine.is_multi_worker:
-            message += f" in {jax.process_count()} workers, this is worker {jax.process_index()}"
-        console.info(message)
+        workers = f" in {jax.process_count()} workers, this is worker {jax.process_index()}"
+        workers = workers if engine.is_multi_worker else ""
+        console.info(f"devices: {engine.num_devices} x {jax.default_backend()}, JAX{workers}")
         return engine
 
     @classmethod
@@ -137,8 +135,7 @@ class JaxEngine(Engine):
             values = multihost_utils.broadcast_one_to_all(_read(None, model.variables))
             jax.tree.map(lambda variable, x: variable.assign(x), model.variables, values)
         self.state = checkpointing.run_state(model, optimizer)
-        is_weight, is_trained = ({id(x) for x in y} for y in (model.weights, weights.values()))
-        seeds = [x for x in model.variables if id(x) not in is_weight]
+        seeds, is_trained = checkpointing.dropout_seeds(model), {id(x) for x in weights.values()}
         updated = {"weights": weights, "seeds": seeds, "optimizer": optimizer.variables}
         fixed = [x for x in model.weights if id(x) not in is_trained]
         step = self._make_step(objective, optimizer, config, updated, fixed)
@@ -204,9 +201,8 @@ class JaxEngine(Engine):
         def step(state, totals, fixed, batch):
             weights, seeds = state["weights"], state["seeds"]
             function = compute_gradients if num_parts == 1 else accumulate
-            (gradients, losses), seeds = function(
-                weights, seeds, fixed, batch, objective.denominators(batch)
-            )
+            denominators = objective.denominators(batch)
+            (gradients, losses), seeds = function(weights, seeds, fixed, batch, denominators)
             with _with_values(variables, state) as scope:
                 norm = optimizer.apply_reduced(gradients)
             results = {**losses, "gradient_norm": norm}
@@ -323,23 +319,19 @@ def _connect(use_tpu=False):
     is_listed = len(workers) > 1
     if jax.distributed.is_initialized() or not (is_listed or use_tpu):
         return
-    try:
+    with cluster.connecting("TF_CONFIG" if is_listed else "`use_tpu`"):
         if is_listed:
             cluster.wait_for_workers(workers, own)
             address, number = workers[0].split()[1], workers.index(own)
             options = {"cluster_detection_method": "deactivate"}
-            with cluster.keeping_handler():
-                jax.distributed.initialize(address, len(workers), number, **options)
+            jax.distributed.initialize(address, len(workers), number, **options)
             # Connects all processes now. Later, one that reads data for 30 seconds more than the
             # others would be taken for lost.
             multihost_utils.process_allgather(np.zeros(1, np.uint32))
         else:
             # ValueError: a single host that is not in a cloud
-            with cluster.keeping_handler(), contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):
                 jax.distributed.initialize()
-    except (RuntimeError, ValueError, OSError, OverflowError) as error:
-        name = "TF_CONFIG" if is_listed else "`use_tpu`"
-        raise UserError(f"{name}: cannot connect to other workers ({reason(error)})") from error
 
 
 def _with_values(variables, values):

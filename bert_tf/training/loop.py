@@ -87,16 +87,15 @@ class Report:
         interval = SECONDS_PER_REPORT * min(1.0, (now - self.start) / 40.0)
         if not (self.is_first or is_last or now - self.last_time >= interval):
             return
-        done, seconds = step - self.last_step, max(now - self.last_time, 1e-9)
+        total, done = self.num_train_steps, step - self.last_step
+        seconds = max(now - self.last_time, 1e-9)
         means = {name: value / done for name, value in self.sums.items()}
         examples = self.batch_size * done / seconds
         values = "  ".join(f"{name} {value:.4f}" for name, value in means.items())
-        remaining = console.duration((self.num_train_steps - step) * seconds / done)
+        remaining = console.duration((total - step) * seconds / done)
         # The first step includes compilation, so its speed would be misleading.
         speed = "compiled" if self.is_first else f"{examples:.1f} examples/s  {remaining} left"
-        console.info(
-            f"step {step}/{self.num_train_steps}  {values}  learning_rate {rate:.3g}  {speed}"
-        )
+        console.info(f"step {step}/{total}  {values}  learning_rate {rate:.3g}  {speed}")
         with self.writer.as_default(step=step):
             for name, value in means.items():
                 tf.summary.scalar(name, value)
@@ -160,9 +159,8 @@ class Loop:
         with engine.watched(), engine.scope():
             self.objective = make_objective()
         self.model = self.objective.model
-        self.model.skip_padding = engine.can_skip_padding(
-            reads_padding=self.objective.reads_padding
-        )
+        reads_padding = self.objective.reads_padding
+        self.model.skip_padding = engine.can_skip_padding(reads_padding=reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
         if self._restore(self.output_dir, checkpoints.weights(self.model)):

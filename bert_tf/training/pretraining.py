@@ -127,10 +127,10 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     rate = config.train.attention_probs_dropout_prob
     pretrained = dataclasses.replace(pretrained, attention_probs_dropout_prob=rate)
     config.check_model(pretrained.bert_config)
-    data = PretrainingData(config, pretrained)
-    data.check()
+    *inputs, paths = make_inputs(config, pretrained)
     engine = Engine.make(config.device)
-    return Pretraining(config, data, engine, pretrained, command_line).run().get("eval")
+    run = Pretraining(config, inputs, paths, engine, pretrained, command_line)
+    return run.run().get("eval")
 
 
 class Pretraining(Run):
@@ -138,9 +138,10 @@ class Pretraining(Run):
 
     locks_evaluation = False  # another process may evaluate during training
 
-    def __init__(self, config, data, engine, pretrained, command_line):
-        super().__init__(config, pretrained, engine, data.paths, command_line)
-        self.data = data
+    def __init__(self, config, inputs, paths, engine, pretrained, command_line):
+        """Create a run with the training and the evaluation input, of files with these paths."""
+        super().__init__(config, pretrained, engine, paths, command_line, "train_batch_size")
+        self.train, self.evaluation = inputs
         self._new_files = {}
 
     def check_folder(self):
@@ -155,75 +156,65 @@ class Pretraining(Run):
         self.engine.chief_first(lambda: files.write_texts(self._new_files))
 
     def training_data(self):
-        data = self.data
-        if self.config.train.best_metric and data.evaluation.paths == data.train.paths:
+        if self.config.train.best_metric and self.evaluation.paths == self.train.paths:
             console.warning("`best_metric` without `eval_file` selects on the training records")
-        return data.train, self.config.num_train_steps, data.evaluation, None
+        return self.train, self.config.num_train_steps, self.evaluation, None
 
     def evaluate_and_predict(self):
         if not self.config.do_eval:
             return {}
-        results = self.loop.evaluate(self.data.evaluation)
+        results = self.loop.evaluate(self.evaluation)
         path = os.path.join(self.folder, "eval_results.txt")
         self.engine.chief_first(lambda: write_eval_results(path, results))
         return {"eval": results}
 
 
-class PretrainingData:
-    """The records of a run; `evaluation` reads the training files without an `eval_file`."""
+def make_inputs(config, pretrained):
+    """Return the training input, the evaluation input and the paths of the files of a run.
 
-    def __init__(self, config, pretrained):
-        train, self._config = config.train, config
-        schema = records.pretraining_schema(config.has_pairs, not config.dynamic_masking)
-        paths = files.expand(config.input_file, "input_file")
-        eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
-        self.paths = [*paths, *eval_paths]
-        self._sizes = tfrecord.sizes(self.paths)
-        limits = records.limits(schema, pretrained.bert_config, config.lengths)
-        options = {"limits": limits, "masking": _make_masking(config, pretrained)}
-        streams = {
-            "sizes": self._sizes[: len(paths)],
-            "num_input_streams": config.num_input_streams,
-        }
-        self.train = input_pipeline.TrainingInput(
-            paths, schema, config.lengths, train.train_batch_size, train.seed, **streams, **options
+    Without an `eval_file`, the evaluation reads the training files.
+
+    Raises:
+      UserError: if the files do not suit the streams or the schema.
+    """
+    train, count, masking = config.train, config.num_input_streams, None
+    schema = records.pretraining_schema(config.has_pairs, not config.dynamic_masking)
+    paths = files.expand(config.input_file, "input_file")
+    eval_paths = files.expand(config.eval_file, "eval_file") if config.eval_file else []
+    all_sizes = tfrecord.sizes([*paths, *eval_paths])
+    sizes, eval_sizes = all_sizes[: len(paths)], all_sizes[len(paths) :]
+    if config.dynamic_masking:
+        if not pretrained.vocab_file:
+            raise UserError("`dynamic_masking` requires `vocab_file`")
+        vocab, probability = _load_vocab(pretrained), config.masked_lm_prob
+        masking = dynamic_masking.DynamicMasking(vocab, config.lengths, probability, train.seed)
+    limits = records.limits(schema, pretrained.bert_config, config.lengths)
+    options = {"limits": limits, "masking": masking}
+    if len(sizes) % count:
+        raise UserError(
+            f"`num_input_streams={count}`: expected a divisor of the {len(sizes)} input files"
         )
-        size, steps = train.eval_batch_size, config.max_eval_steps
-        self.evaluation = input_pipeline.EvaluationInput(
-            eval_paths or paths, schema, config.lengths, size, steps, **options
-        )
-
-    def check(self):
-        """Raise UserError if the files do not suit the streams or the schema."""
-        count, sizes = self.train.num_input_streams, self.train.sizes
-        if len(sizes) % count:
-            raise UserError(
-                f"`num_input_streams={count}`: expected a divisor of the {len(sizes)} input files"
-            )
-        if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
-            raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
-        count = len(self.train.paths)
-        for part in (slice(count), slice(count, None)):
-            if paths := self.paths[part]:
-                is_dynamic, sizes = self._config.dynamic_masking, self._sizes[part]
-                records.check(paths, self.train.schema, self.train.lengths, is_dynamic, sizes)
-
-
-def _make_masking(config, pretrained):
-    if not config.dynamic_masking:
-        return None
-    if not pretrained.vocab_file:
-        raise UserError("`dynamic_masking` requires `vocab_file`")
-    vocab, probability = _load_vocab(pretrained), config.masked_lm_prob
-    return dynamic_masking.DynamicMasking(vocab, config.lengths, probability, config.train.seed)
+    if count > 1 and not all(sum(sizes[i::count]) for i in range(count)):
+        raise UserError(f"`num_input_streams={count}`: all files of a stream are empty")
+    for checked, their_sizes in ((paths, sizes), (eval_paths, eval_sizes)):
+        if checked:
+            records.check(checked, schema, config.lengths, config.dynamic_masking, their_sizes)
+    size, seed = train.train_batch_size, train.seed
+    training = input_pipeline.TrainingInput(
+        paths, schema, config.lengths, size, seed, sizes, num_input_streams=count, **options
+    )
+    size, steps = train.eval_batch_size, config.max_eval_steps
+    evaluation = input_pipeline.EvaluationInput(
+        eval_paths or paths, schema, config.lengths, size, steps, **options
+    )
+    return training, evaluation, [*paths, *eval_paths]
 
 
 def _load_vocab(pretrained):
     """Return the vocabulary; raise UserError if it does not fit the model."""
-    vocab = tokenization.load_vocab(pretrained.vocab_file)
-    check_vocabulary(
-        vocab, pretrained.bert_config, pretrained.vocab_file, config_file=pretrained.config_file
-    )
+    vocab_file, config_file = pretrained.vocab_file, pretrained.config_file
+    vocab = tokenization.load_vocab(vocab_file)
+    check_vocabulary(vocab, pretrained.bert_config, vocab_file, config_file=config_file)
     return vocab
 
 

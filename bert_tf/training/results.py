@@ -4,6 +4,7 @@ Metrics come from scikit-learn and SciPy, which are imported on demand.
 """
 
 import functools
+import itertools
 import os
 
 import numpy as np
@@ -84,12 +85,12 @@ def report(labels, predicted, names):
     if np.ndim(labels) == 1:
         counts = confusion_matrix(labels, predicted, labels=ids)
         title = "confusion matrix: rows are the labels of the data, columns the predictions"
-        rows = [["", *names], *([name, *row] for name, row in zip(names, counts, strict=True))]
+        head = ["", *names]
     else:
         counts = multilabel_confusion_matrix(labels, predicted).reshape(-1, 4)
         title = "counts of each label"
         head = ["", "true negatives", "false positives", "false negatives", "true positives"]
-        rows = [head, *([name, *row] for name, row in zip(names, counts, strict=True))]
+    rows = [head, *([name, *row] for name, row in zip(names, counts, strict=True))]
     return f"{table}\n{title}\n\n{_table(rows)}\n"
 
 
@@ -123,10 +124,7 @@ def label_texts(predicted, labels, separator=","):
         return [str(score) for score in predicted]
     if predicted.ndim == 1:
         return [labels[i] for i in predicted]
-    return [
-        separator.join(label for label, on in zip(labels, row, strict=True) if on)
-        for row in predicted
-    ]
+    return [separator.join(itertools.compress(labels, row)) for row in predicted]
 
 
 def write_predictions(folder, split, ids, predicted, labels, answers):

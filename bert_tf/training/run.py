@@ -35,16 +35,11 @@ class Run:
     locks_evaluation: bool
     engine: Engine
 
-    def __init__(
-        self,
-        config,
-        pretrained,
-        engine,
-        data_files,
-        command_line,
-        batch_argument="train_batch_size",
-    ):
-        """Create a run with the weights of `PretrainedFiles`; check the size of its batches."""
+    def __init__(self, config, pretrained, engine, data_files, command_line, batch_argument):
+        """Create a run with the weights of `PretrainedFiles`.
+
+        The size of its batches is checked; errors call it `batch_argument`.
+        """
         train, parts = config.train, config.train.gradient_accumulation_steps
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
@@ -52,30 +47,36 @@ class Run:
             engine.check(train)
             check_batch_size(train.train_batch_size, engine.num_devices, batch_argument, parts)
         self.config, self.pretrained, self.engine = config, pretrained, engine
-        self.folder = config.output_dir
-        self.data_files, self.command_line = data_files, command_line
+        self.folder, self.command_line = config.output_dir, command_line
+        self.data_files, self._digests = data_files, None
         self.loop, self.loop_options = None, {}
         self.paths = data_files  # the files of records
 
     def run(self):
         """Train, evaluate and predict as the config specifies; return the metrics."""
-        config, metric = self.config, self.config.train.best_metric
+        config, train, options = self.config, self.config.train, self.loop_options
         with contextlib.ExitStack() as stack:
             if config.do_train or self.locks_evaluation:
                 stack.enter_context(exclusive_directory(self.folder, self.engine, config.do_train))
             # The chief checks before the other workers read checkpoints.
             self.engine.chief_first(self.check_folder)
-            self.loop = self._make_loop()
-            names = self.loop.objective.metric_names
+            if not options.get("is_loaded"):
+                keras.utils.set_random_seed(train.seed)
+            checkpoint = self.pretrained.checkpoint
+            self.loop = Loop(self.make_objective, self.engine, self.folder, checkpoint, **options)
+            metric, names = train.best_metric, self.loop.objective.metric_names
             if metric and metric not in names:
                 raise UserError(f"`best_metric={metric}`: expected one of {', '.join(names)}")
             # Nothing is written until the weights and the state of the run are known to fit.
             if config.do_train:
-                self.loop.check_resume(OPTIMIZERS[config.optimizer.optimizer](0.0), config.train)
+                if train.num_frozen_layers:
+                    # `Loop.train` also does, but `check_resume` comes first.
+                    self.loop.model.freeze(train.num_frozen_layers)
+                self.loop.check_resume(OPTIMIZERS[config.optimizer.optimizer](0.0), train)
             elif metric:
                 self.loop.load_best(metric)
             self.prepare()
-            digests = self.engine.chief_first(self._start_run_json)
+            self.engine.chief_first(self._start_record)
             with records.naming_bad_records(self.paths):
                 if config.do_train:
                     self._train()
@@ -83,25 +84,8 @@ class Run:
                     if metric:
                         self.loop.load_best(metric)
                 metrics = self.evaluate_and_predict()
-            self.engine.chief_first(
-                lambda: finish_run_json(self.folder, self.command_line, metrics, digests)
-            )
+            self.engine.chief_first(lambda: self._finish_record(metrics))
             return metrics
-
-    def _make_loop(self):
-        """Set the seed, load the weights and freeze layers."""
-        train, options = self.config.train, self.loop_options
-        if not options.get("is_loaded"):
-            keras.utils.set_random_seed(train.seed)
-        checkpoint = self.pretrained.checkpoint
-        loop = Loop(self.make_objective, self.engine, self.folder, checkpoint, **options)
-        if self.config.do_train and train.num_frozen_layers:
-            # `Loop.train` also does, but `check_resume` comes first.
-            loop.model.freeze(train.num_frozen_layers)
-        return loop
-
-    def _start_run_json(self):
-        return start_run_json(self.config, self.data_files, self.pretrained, self.command_line)
 
     def _train(self):
         """Train; the optimizer and the data are local, so that they are freed before evaluation."""
@@ -109,6 +93,43 @@ class Run:
         with self.engine.watched(), self.engine.scope():
             optimizer = make_optimizer(self.config.optimizer, num_steps)
         self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
+
+    def _start_record(self):
+        """Write `run.json`, unless the run only evaluates an earlier one.
+
+        A resumed run keeps the earlier command lines and the initial weights of the first run. A
+        thread adds the digests of the files.
+        """
+        earlier = read_run_json(self.folder)
+        if earlier and not self.config.do_train:
+            return
+        weights = {"path": self.pretrained.checkpoint, "revision": self.pretrained.revision}
+        if latest(self.folder):
+            weights = earlier.get("weights", weights)
+        values = {
+            "versions": {
+                **{module.__name__: module.__version__ for module in (bert_tf, tf, keras)},
+                "backend": keras.backend.backend(),
+                "python": platform.python_version(),
+            },
+            "command_lines": [*earlier.get("command_lines", ()), self.command_line],
+            "config": self.config.to_flags(),
+            "weights": weights,
+        }
+        _write_run_json(self.folder, values)
+        arguments = self.folder, values, self.data_files
+        self._digests = threading.Thread(target=_add_digests, args=arguments, daemon=True)
+        self._digests.start()
+
+    def _finish_record(self, metrics):
+        """Add the metrics to `run.json`; a run that did not write it adds its command line, too."""
+        if self._digests:
+            self._digests.join()
+        values = read_run_json(self.folder)  # another process may have evaluated
+        if not self._digests:
+            values["command_lines"].append(self.command_line)
+        values["metrics"] = {**values.get("metrics", {}), **metrics}
+        _write_run_json(self.folder, values)
 
 
 def check_batch_size(batch_size, num_devices, argument, parts):
@@ -138,53 +159,6 @@ def read_run_json(folder):
     """Return the contents of `run.json` in the folder of a run, {} without one."""
     path = os.path.join(folder, FILE)
     return json_files.read(path, _FIELDS, "a training run") if files.exists(path) else {}
-
-
-def start_run_json(config, data_files, pretrained, command_line):
-    """Write `run.json`, unless the run only evaluates an earlier one.
-
-    A resumed run keeps the earlier command lines and the initial weights of the first run.
-
-    Returns:
-      The thread that adds the digests of the files; None if the record was not written.
-    """
-    folder = config.output_dir
-    earlier = read_run_json(folder)
-    if earlier and not config.do_train:
-        return None
-    weights = {"path": pretrained.checkpoint, "revision": pretrained.revision}
-    if latest(folder):
-        weights = earlier.get("weights", weights)
-    values = {
-        "versions": {
-            "bert_tf": bert_tf.__version__,
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "backend": keras.backend.backend(),
-            "python": platform.python_version(),
-        },
-        "command_lines": [*earlier.get("command_lines", ()), command_line],
-        "config": config.to_flags(),
-        "weights": weights,
-    }
-    _write_run_json(folder, values)
-    thread = threading.Thread(target=_add_digests, args=(folder, values, data_files), daemon=True)
-    thread.start()
-    return thread
-
-
-def finish_run_json(folder, command_line, metrics, digests=None):
-    """Add the metrics of a run, a dict, after its thread `digests`.
-
-    A run that only evaluates, without this thread, adds its command line, too.
-    """
-    if digests:
-        digests.join()
-    values = read_run_json(folder)  # another process may have evaluated
-    if not digests:
-        values["command_lines"].append(command_line)
-    values["metrics"] = {**values.get("metrics", {}), **metrics}
-    _write_run_json(folder, values)
 
 
 def _write_run_json(folder, values):

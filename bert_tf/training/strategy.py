@@ -36,8 +36,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
             f"`distribution_strategy={distribution}` each trains alone"
         )
     gpus = tf.config.list_logical_devices("GPU")
-    devices = gpus or tf.config.list_logical_devices("CPU")
-    names = [device.name for device in devices]
+    names = [x.name for x in gpus or tf.config.list_logical_devices("CPU")]
     if distribution == "mirrored" or (distribution == "auto" and len(gpus) > 1):
         if not gpus:
             console.warning("`distribution_strategy=mirrored`, but TensorFlow sees no GPU")
@@ -50,8 +49,7 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     if tf.__version__.startswith("2.20."):  # logs the first compilation
         with console.without_tensorflow_messages(), tf.device("CPU"):
             tf.function(lambda: tf.constant(0), jit_compile=True)()
-    count = strategy.num_replicas_in_sync
-    kind = "GPU" if gpus else "CPU"
+    count, kind = strategy.num_replicas_in_sync, "GPU" if gpus else "CPU"
     console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)
     return strategy
 
@@ -62,12 +60,9 @@ def _make_multi_worker_strategy(workers, own):
         raise UserError(
             "`distribution_strategy=multi_worker` requires at least two workers in TF_CONFIG"
         )
-    try:
+    with cluster.connecting():
         cluster.wait_for_workers(workers, own)
-        with cluster.keeping_handler():
-            strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except (tf.errors.OpError, ValueError, RuntimeError, OSError, OverflowError) as error:
-        raise UserError(f"TF_CONFIG: cannot connect to other workers ({reason(error)})") from error
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     count = strategy.num_replicas_in_sync
     console.info("devices: %d in %d workers, this is %s", count, len(workers), own)
     return strategy
@@ -89,28 +84,8 @@ def _make_tpu_strategy(device):
             why = "TensorFlow finds no TPU; on a TPU VM, install tensorflow-tpu (docs/devices.md)"
         raise UserError(f"`tpu_name={address}`: {why}") from error
     strategy = tf.distribute.TPUStrategy(resolver)
-    count = strategy.num_replicas_in_sync
-    if count != device.num_tpu_cores:
-        console.warning(
-            f"`num_tpu_cores={device.num_tpu_cores}`: found {count} cores at {address}; using all"
-        )
+    count, expected = strategy.num_replicas_in_sync, device.num_tpu_cores
+    if count != expected:
+        console.warning(f"`num_tpu_cores={expected}`: found {count} cores at {address}; using all")
     console.info("devices: %d TPU cores at %s", count, address)
     return strategy
-
-
-# Below this number of steps, a GPU does not use XLA by default, because compilation takes about a
-# minute for each of up to four sequence lengths. An estimate, not measured on a GPU.
-MIN_XLA_STEPS = 2000
-
-
-def use_xla(xla, strategy, num_train_steps=None):
-    """Return whether to compile training steps with XLA; `xla=None` means a GPU with many steps.
-
-    XLA is slower on a CPU. On a TPU, which always compiles, the result is False.
-    """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return False
-    if xla is None:
-        is_short = num_train_steps is not None and num_train_steps < MIN_XLA_STEPS
-        return bool(tf.config.list_logical_devices("GPU")) and not is_short
-    return xla

@@ -18,6 +18,10 @@ INITIAL_SCALE = 2.0**15
 MIN_SCALE = 1.0
 GROWTH_STEPS = 2000
 
+# Below this number of steps, a GPU does not use XLA by default, because compilation takes about a
+# minute for each of up to four sequence lengths. An estimate, not measured on a GPU.
+MIN_XLA_STEPS = 2000
+
 _NORM = "gradient_norm"
 
 
@@ -48,11 +52,10 @@ class TensorFlowEngine(Engine):
         On a single device it has Keras' own strategy, with which Keras accepts optimizers that were
         created outside a scope.
         """
-        if tf.distribute.has_strategy():
-            return cls(tf.distribute.get_strategy())
-        made = strategy.make_strategy()
-        is_single = isinstance(made, tf.distribute.OneDeviceStrategy)
-        return cls(tf.distribute.get_strategy() if is_single else made)
+        made = None if tf.distribute.has_strategy() else strategy.make_strategy()
+        if made is None or isinstance(made, tf.distribute.OneDeviceStrategy):
+            made = tf.distribute.get_strategy()
+        return cls(made)
 
     @classmethod
     def of(cls, model):
@@ -66,7 +69,12 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def compiles(self, xla=None, num_train_steps=None):
-        return strategy.use_xla(xla, self.strategy, num_train_steps)
+        if self._is_tpu:  # TensorFlow compiles for it without being asked
+            return False
+        if xla is None:  # on a CPU, it is slower
+            is_short = num_train_steps is not None and num_train_steps < MIN_XLA_STEPS
+            return cpu_graph.has_gpu() and not is_short
+        return xla
 
     def length_multiple(self, max_seq_length, is_compiled, num_train_steps=None):
         # A TPU compiles the step for a single length.
@@ -171,17 +179,9 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
         return loss * loss_scale.value if loss_scale else loss
 
     def compute(batch, denominators, replica_id):
+        arguments = objective.model, objective, optimizer.weights, batch, denominators, scale_loss
         options = {"replica_id": replica_id, "recompute": config.recompute}
-        gradients, losses, _ = compute_gradients(
-            objective.model,
-            objective,
-            optimizer.weights,
-            batch,
-            denominators,
-            scale_loss,
-            **options,
-        )
-        return gradients, losses
+        return compute_gradients(*arguments, **options)[:2]
 
     # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
     if not objective.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
@@ -191,11 +191,8 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
     def train_step(batch):
         replica_id = tf.distribute.get_replica_context().replica_id_in_sync_group
         denominators = sum_over_replicas(objective.denominators(batch))
-        sums = _sum_over_parts(
-            lambda part: compute(part, denominators, replica_id),
-            batch,
-            config.gradient_accumulation_steps,
-        )
+        function = functools.partial(compute, denominators=denominators, replica_id=replica_id)
+        sums = _sum_over_parts(function, batch, config.gradient_accumulation_steps)
         gradients, losses = sum_over_replicas(sums)
         if loss_scale is None:
             return {**losses, _NORM: optimizer.apply_reduced(gradients)}
@@ -244,10 +241,7 @@ def make_run_steps(train_step, objective, strategy, loss_scale=None):
         for i in tf.range(steps):
             values = strategy.run(train_step, args=(next(batches),))
             # All replicas have the same values after the reduction: take the first.
-            values = {
-                name: strategy.experimental_local_results(value)[0]
-                for name, value in values.items()
-            }
+            values = {k: strategy.experimental_local_results(x)[0] for k, x in values.items()}
             sums = {name: sums[name] + values[name] for name in sums}
             is_finite = tf.reduce_all(tf.math.is_finite(list(values.values())))
             first_bad = tf.where(is_finite | (first_bad >= 0), first_bad, i)
@@ -269,11 +263,8 @@ class LossScale:
 
     def __init__(self):
         """Create the variables in the strategy's scope."""
-        initial = {
-            "loss_scale": tf.constant(INITIAL_SCALE),
-            "good_steps": tf.constant(0, tf.int64),
-            "skipped_steps": tf.constant(0, tf.int64),
-        }
+        counts = dict.fromkeys(("good_steps", "skipped_steps"), tf.constant(0, tf.int64))
+        initial = {"loss_scale": tf.constant(INITIAL_SCALE), **counts}
         only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.variables = {
             name: tf.Variable(value, trainable=False, name=name, aggregation=only_first)

@@ -29,7 +29,7 @@ def test_training_batches_divide_over_the_replicas(size, parts, nearest):
 
     def start(**actions):
         config = configs.FineTuneConfig("out", ClassificationData(), train=train, **actions)
-        Run(config, None, training.TensorFlowEngine(mirrored(4)), (), None)
+        Run(config, None, training.TensorFlowEngine(mirrored(4)), (), None, "train_batch_size")
 
     start(do_eval=True, do_predict=True)
     with pytest.raises(bert_tf.UserError, match=f"`train_batch_size={size}`.* {nearest}$"):
@@ -53,11 +53,14 @@ def test_optimizer_config(caplog):
 
 def test_xla_is_for_gpus(monkeypatch):
     one_device = tf.distribute.OneDeviceStrategy("/cpu:0")
-    assert training.strategy.use_xla(True, one_device, num_train_steps=1) is True
+    engine = training.TensorFlowEngine(one_device)
+    assert engine.compiles(True, num_train_steps=1) is True
     tpu = tf.distribute.TPUStrategy.__new__(tf.distribute.TPUStrategy)
-    assert training.strategy.use_xla(True, tpu) is False, "a TPU must not be asked to"
+    engine.strategy = tpu
+    assert engine.compiles(True) is False, "a TPU must not be asked to"
+    engine.strategy = one_device
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
-    found = [training.strategy.use_xla(None, one_device, n) for n in (1999, 2000, None)]
+    found = [engine.compiles(None, n) for n in (1999, 2000, None)]
     assert found == [False, True, True]
 
 
