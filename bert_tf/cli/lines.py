@@ -57,8 +57,7 @@ def answer_lines(predictor, title):
     """Answer the input that the flags name: plain lines as JSON lines, tables as tables."""
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
-        table = open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter, FLAGS.header)
-        if table:
+        if table := open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter, FLAGS.header):
             answer_table(predictor, table, FLAGS.output_file, console.write)
             return
     if FLAGS.input_file:
