@@ -35,14 +35,9 @@ def environment():
 def _run(command):
     if sys.stdout is sys.__stdout__:
         return subprocess.run(command, env=environment()).returncode
-    process = subprocess.Popen(
-        command,
-        env={**environment(), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    env = {**environment(), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, env=env, text=True, errors="replace", **pipes)
     try:
         for line in process.stdout:
             print(line, end="", flush=True)

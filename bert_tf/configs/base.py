@@ -44,18 +44,10 @@ def option(
       repeated: whether the flag may be repeated.
     """
     default = {"default_factory": dict} if default is dict else {"default": default}
-    return dataclasses.field(
-        **default,
-        metadata={
-            "help": help,
-            "choices": choices and tuple(choices),
-            "fixed": fixed,
-            "requires": (requires,) if isinstance(requires, str) else requires,
-            "excludes": excludes,
-            "flag_default": flag_default,
-            "repeated": repeated,
-        },
-    )
+    requires = (requires,) if isinstance(requires, str) else requires
+    rules = {"choices": choices and tuple(choices), "requires": requires, "excludes": excludes}
+    flag = {"help": help, "flag_default": flag_default, "repeated": repeated}
+    return dataclasses.field(**default, metadata={**flag, **rules, "fixed": fixed})
 
 
 def check_value(name, value, hint):

@@ -88,9 +88,8 @@ class BertModel(PretrainedModel):
             return dense(config, config.hidden_size, "pooler", dtype, activation=act)(x)
 
         outputs = _encode(embeddings, layers, pooler, inputs)
-        super().__init__(
-            config, dtype, name, inputs, outputs, with_attention_probs=with_attention_probs
-        )
+        options = {"with_attention_probs": with_attention_probs}
+        super().__init__(config, dtype, name, inputs, outputs, **options)
 
     def call(self, inputs, training=None, skip_padding=None, positions=None):
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
