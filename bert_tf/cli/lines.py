@@ -234,8 +234,7 @@ def answer_table(predictor, table, output_file, write):
         raise UserError("`output_file` is required, because the input is Parquet")
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
-    is_tab_separated = table.format.delimiter == "\t"
-    if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
+    if kinds.get(ending, kind) != kind or (ending == ".tsv" and table.format.delimiter != "\t"):
         raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
     answers = itertools.chain.from_iterable(map(predictor, _chunks(table.inputs, "rows")))
     added = [*map(predictor.table_columns, answers)]

@@ -54,8 +54,8 @@ class Check(NamedTuple):
 def set_logical_devices(count):
     """Split the CPU into logical devices; must be called before TensorFlow uses it."""
     (cpu,) = tf.config.list_physical_devices("CPU")
-    device = tf.config.LogicalDeviceConfiguration()
-    tf.config.set_logical_device_configuration(cpu, [device] * count)
+    devices = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(cpu, devices)
 
 
 def error_bound(dtype, kind, exact=2e-5, count=16):
@@ -95,43 +95,12 @@ def compute_outputs(model, batch):
     }
 
 
-def check_export(model, kind):
-    """Export a `BertModel`, and return the `Check` of the loaded outputs."""
-    with tempfile.TemporaryDirectory() as folder:
-        vocab = os.path.join(folder, "vocab.txt")
-        pathlib.Path(vocab).write_text("\n".join(vocabulary()) + "\n", "utf-8")
-        config = SentenceEmbeddingConfig(
-            model.config, vocab, max_seq_length=16, pooling="mean", normalize=False
-        )
-        column_model = SentenceEmbeddingModel(model, Pooling("mean", -1, False))
-        encoder = bert_tf.SentenceEncoder(column_model, config)
-        texts = ["ab cd", "e", "12 ab c d e f"]
-        expected = encoder.encode(texts)
-        encoder.export(os.path.join(folder, "export"), warm_up=False)
-        path = os.path.join(folder, "export", "1")
-        serve = tf.saved_model.load(path).signatures["serving_default"]
-        vectors = serve(text=tf.constant(texts))["vectors"].numpy()
-    bound, reason = error_bound("float32", kind, 1e-5)
-    return Check("exported model", float(np.abs(vectors - expected).max()), bound, reason)
-
-
-def check_steps(name, trained, expected, dtype, kind):
-    """Compare (weights, losses) after a few steps with the results of one device in float32."""
-    bound, reason = error_bound(dtype, kind, count=2)  # losses are means
-    # With rounding, Adam turns small gradient differences into large weight differences.
-    index, note = (1, f"losses; {reason}") if reason else (0, "weights")
-    pairs = zip(trained[index], expected[index], strict=True)
-    difference = np.max([np.abs(x - y).max() for x, y in pairs])
-    return Check(f"{STEPS} steps{name}, {dtype}", float(difference), bound, note)
-
-
 class Checks:
     """Checks on the devices of a strategy; each method yields `Check`s in `dtypes`."""
 
     def __init__(self, strategy, dtypes):
         self.strategy = strategy
-        device = strategy.extended.worker_devices[0]
-        self.kind = tf.DeviceSpec.from_string(device).device_type
+        self.kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
         self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
         self._config, self._batch, self._recorded = recorded_batch()
 
@@ -148,8 +117,7 @@ class Checks:
         yield from self.optimizer_steps()
         yield from self.training_steps()
         yield from self.resumed_run()
-        model = self._make_objective("float32").model.get_layer("bert")
-        yield check_export(model, self.kind)
+        yield self.exported_model()
 
     @staticmethod
     def tokens():
@@ -159,8 +127,7 @@ class Checks:
         letters = [x.removeprefix("##") for x in vocab[5:]]
         letters += [" ", " ", "\u0301", "\u3000"]
         texts = ["".join(row) for row in rng.choice(letters, (400, 40))]
-        codes = rng.integers(1, 0x3000, (400, 12))
-        texts += ["".join(map(chr, row)) for row in codes]
+        texts += ["".join(map(chr, row)) for row in rng.integers(1, 0x3000, (400, 12))]
         table = {token: i for i, token in enumerate(vocab)}
         for cased in (False, True):
             expected = bert_tf.FullTokenizer(table, not cased).encode_batch(texts)
@@ -197,8 +164,7 @@ class Checks:
             names = [key.removeprefix("init|") for key in recorded.files if key.startswith("init|")]
             with self.strategy.scope():
                 variables = {name: tf.Variable(recorded[f"init|{name}"]) for name in names}
-                schedule = LinearWarmupDecay(float(rate), int(total), int(warmup))
-                optimizer = AdamWeightDecay(schedule)
+                optimizer = AdamWeightDecay(LinearWarmupDecay(float(rate), int(total), int(warmup)))
                 optimizer.build(variables)
             step = self._compile(lambda x, optimizer=optimizer: {"": optimizer.apply_reduced(x)})
             for i in range(int(count)):
@@ -212,14 +178,23 @@ class Checks:
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
         with tf.device("CPU:0"):
-            expected = self._train(tf.distribute.OneDeviceStrategy("CPU:0"), "float32")
+            one = Checks(tf.distribute.OneDeviceStrategy("CPU:0"), self.dtypes)
+            expected = one._train("float32")
         cases = {"": {}, ", accumulated": {"gradient_accumulation_steps": 2}}
         if self.kind != "TPU":  # always uses XLA
             cases[", XLA"] = {"xla": True}
         for dtype in self.dtypes:
             for name, options in cases.items():
-                trained = self._train(self.strategy, dtype, **options)
-                yield check_steps(name, trained, expected, dtype, self.kind)
+                yield self.compare_steps(name, self._train(dtype, **options), expected, dtype)
+
+    def compare_steps(self, name, trained, expected, dtype):
+        """Compare (weights, losses) after a few steps with the results of one device in float32."""
+        bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
+        # With rounding, Adam turns small gradient differences into large weight differences.
+        index, note = (1, f"losses; {reason}") if reason else (0, "weights")
+        pairs = zip(trained[index], expected[index], strict=True)
+        difference = np.max([np.abs(x - y).max() for x, y in pairs])
+        return Check(f"{STEPS} steps{name}, {dtype}", float(difference), bound, note)
 
     def resumed_run(self):
         """Compare the weights of a run that was stopped and resumed with an uninterrupted run."""
@@ -244,16 +219,34 @@ class Checks:
         # A GPU adds in any order.
         yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
-    def _make_objective(self, dtype, strategy=None):
-        strategy = strategy or self.strategy
-        with strategy.scope() if strategy else contextlib.nullcontext():
+    def exported_model(self):
+        """Export the encoder, and compare the outputs of the loaded model."""
+        model = self._make_objective("float32").model.get_layer("bert")
+        with tempfile.TemporaryDirectory() as folder:
+            vocab = os.path.join(folder, "vocab.txt")
+            pathlib.Path(vocab).write_text("\n".join(vocabulary()) + "\n", "utf-8")
+            options = {"max_seq_length": 16, "pooling": "mean", "normalize": False}
+            config = SentenceEmbeddingConfig(model.config, vocab, **options)
+            column_model = SentenceEmbeddingModel(model, Pooling("mean", -1, False))
+            encoder = bert_tf.SentenceEncoder(column_model, config)
+            texts = ["ab cd", "e", "12 ab c d e f"]
+            expected = encoder.encode(texts)
+            encoder.export(os.path.join(folder, "export"), warm_up=False)
+            path = os.path.join(folder, "export", "1")
+            serve = tf.saved_model.load(path).signatures["serving_default"]
+            vectors = serve(text=tf.constant(texts))["vectors"].numpy()
+        bound, reason = error_bound("float32", self.kind, 1e-5)
+        return Check("exported model", float(np.abs(vectors - expected).max()), bound, reason)
+
+    def _make_objective(self, dtype):
+        with self.strategy.scope() if self.strategy else contextlib.nullcontext():
             objective = PretrainingObjective(self._config, TrainConfig(dtype=dtype).dtype_policy)
             checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
         return objective
 
-    def _compile(self, function, strategy=None):
+    def _compile(self, function):
         """Return `function` for a batch that is the same on each replica, with NumPy results."""
-        strategy = strategy or self.strategy
+        strategy = self.strategy
         compiled = tf.function(lambda batch: strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
@@ -263,15 +256,15 @@ class Checks:
 
         return run
 
-    def _train(self, strategy, dtype, **options):
-        objective = self._make_objective(dtype, strategy)
+    def _train(self, dtype, **options):
+        objective = self._make_objective(dtype)
         variables = checkpoints.weights(objective.model)
-        with strategy.scope():
+        with self.strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)
             loss_scale = LossScale.of(objective.model)
             step = make_train_step(objective, optimizer, TrainConfig(**options), loss_scale)
-        run = self._compile(step, strategy)
+        run = self._compile(step)
         # Twice the rows, for accumulation.
         batch = {name: np.concatenate([x, x]) for name, x in self._batch.items()}
         losses = [float(run(batch)["loss"]) for _ in range(STEPS)]
@@ -299,15 +292,14 @@ class JaxChecks(Checks):
         yield from self.tokens()
         yield from self.training_steps()  # first, because it starts with one device
         yield from self.outputs()
-        model = self._make_objective("float32").model.get_layer("bert")
-        yield check_export(model, self.kind)
+        yield self.exported_model()
 
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
         expected = self._train("float32")
         Engine.default()  # uses all devices from now on
         for dtype in self.dtypes:
-            yield check_steps("", self._train(dtype), expected, dtype, self.kind)
+            yield self.compare_steps("", self._train(dtype), expected, dtype)
 
     def _compile(self, function):
         return lambda batch: {x: ops.convert_to_numpy(y) for x, y in function(batch).items()}

@@ -146,8 +146,8 @@ def _keep_mask(shape, rate, seed):
         return ops.concatenate([low >= limit, high >= limit], axis)
     import tensorflow as tf
 
-    halves = tf.bitcast(bits, "uint16")  # `ops.view` takes eight more operations
-    return ops.reshape(halves, shape) >= ops.cast(limit, "uint16")
+    # `ops.view` takes eight more operations than `tf.bitcast`.
+    return ops.reshape(tf.bitcast(bits, "uint16"), shape) >= ops.cast(limit, "uint16")
 
 
 @register
