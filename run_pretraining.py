@@ -28,9 +28,9 @@ from bert_tf.cli.flags import (
     run,
 )
 from bert_tf.cli.tensorflow_start import keep_freed_memory
-from bert_tf.configs.pretraining import FINE_TUNING_ONLY, PretrainingConfig
+from bert_tf.configs.pretraining import UNUSED_OPTIONS, PretrainingConfig
 
-_SKIP = (*FINE_TUNING_ONLY, *TOKENIZER_FLAGS, "warmup_proportion")
+_SKIP = (*UNUSED_OPTIONS, *TOKENIZER_FLAGS, "warmup_proportion")
 
 define_options(PretrainingConfig, skip=_SKIP)
 flags.mark_flags_as_required(["input_file", "output_dir"])

@@ -20,7 +20,8 @@ def run(script, start=None, **options):
     """
     command = script.split() if script.startswith("-m ") else [_find_script(script)]
     command += [f"--{k}" if v is True else f"--{k}={v}" for k, v in options.items()]
-    print("$ " + _format_command(["python", *command]) + "\n", flush=True)
+    words = (f"\\\n    {shlex.quote(x)}" if x.startswith("--") else shlex.quote(x) for x in command)
+    print("$ python " + " ".join(words) + "\n", flush=True)
     if status := (start or _run)([sys.executable, *command]):
         raise UserError(f"{script} exited with status {status}")
 
@@ -34,14 +35,9 @@ def environment():
 def _run(command):
     if sys.stdout is sys.__stdout__:
         return subprocess.run(command, env=environment()).returncode
-    process = subprocess.Popen(
-        command,
-        env={**environment(), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    env = {**environment(), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, env=env, text=True, errors="replace", **pipes)
     try:
         for line in process.stdout:
             print(line, end="", flush=True)
@@ -56,10 +52,3 @@ def _find_script(script):
     path = os.path.join(_ROOT, script)
     path = path if os.path.exists(path) else os.path.join(sysconfig.get_path("scripts"), script)
     return min(path, os.path.relpath(path), key=len)
-
-
-def _format_command(command):
-    return " ".join(
-        f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word)
-        for word in command
-    )

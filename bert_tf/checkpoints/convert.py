@@ -16,7 +16,7 @@ from bert_tf.checkpoints.warm_start import (
     open_checkpoint,
     read_weights,
 )
-from bert_tf.configs.model import RELEASE_ACTIVATIONS, BertConfig
+from bert_tf.configs.model import LAYER_NORM_EPS, RELEASE_ACTIVATIONS, BertConfig
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.tokenization import vocabulary
@@ -95,8 +95,22 @@ def convert(
     else:
         console.warning("found no vocabulary next to %s; `vocab_file` adds one", path)
 
+    labels = metadata.read_labels(path, len(tensors.get("output_weights", ())))
+    saved = metadata.read_metadata(path)
+    recorded = (saved.get("architectures") or [None])[0]
     if to_format == "hugging_face":
-        _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture)
+        if saved.get("numeric_features") and saved.get("numeric_as") == "vector":
+            raise UserError(
+                f"`format=hugging_face`: found a classifier with numeric features in {path}, which "
+                "no class of transformers supports"
+            )
+        if recorded in hugging_face.ARCHITECTURES:
+            architecture = architecture or recorded
+        task = saved.get("task_type")
+        written = hugging_face.write_hugging_face(
+            output_dir, tensors, config, vocab_file, labels, architecture, task, **settings
+        )
+        console.info("wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), written)
         return
     with files.replacing(output_dir) as (temporary,):
         release.write(os.path.join(temporary, release.RELEASE_CHECKPOINT), tensors)
@@ -105,8 +119,14 @@ def convert(
             files.write_text(os.path.join(temporary, files.VOCABULARY), text)
     prefix = os.path.join(output_dir, release.RELEASE_CHECKPOINT)
     console.info("wrote %s: %d weights", prefix, len(tensors))
-    lost = _lost_metadata(path, tensors, settings)
-    lost += [f"{x}={y}" for x, y in config.to_dict().items() if x == "layer_norm_eps"]
+    # What cannot be inferred from the weights.
+    lost = [f"{x}={y}" for x, y in settings.items() if y != resolve_settings()[x]]
+    if labels:
+        lost.append("the labels")
+    if recorded not in (None, hugging_face.detect_architecture(tensors)):
+        lost.append(f"the architecture {recorded}")
+    if config.layer_norm_eps != LAYER_NORM_EPS:
+        lost.append(f"layer_norm_eps={config.layer_norm_eps}")
     if config.hidden_act not in RELEASE_ACTIVATIONS:
         lost.append(f"hidden_act={config.hidden_act}")
     if difference := config.differences_from_bert():
@@ -128,37 +148,6 @@ def _settings(path, vocab_file, options):
             raise UserError(f"`{name}={value}`: expected {recorded[name]} as next to {path}")
     metadata.add_published_casing(recorded, path)
     return resolve_settings(**{**recorded, **given})
-
-
-def _write_hugging_face(path, output_dir, tensors, config, vocab_file, settings, architecture):
-    saved = metadata.read_metadata(path)
-    if saved.get("numeric_features") and saved.get("numeric_as") == "vector":
-        raise UserError(
-            f"`format=hugging_face`: found a classifier with numeric features in {path}, which no "
-            "class of transformers supports"
-        )
-    labels = metadata.read_labels(path, len(tensors.get("output_weights", ())))
-    recorded = (saved.get("architectures") or [None])[0]
-    if recorded in hugging_face.ARCHITECTURES:
-        architecture = architecture or recorded
-    task_type = saved.get("task_type")
-    architecture = hugging_face.write_hugging_face(
-        output_dir, tensors, config, vocab_file, labels, architecture, task_type, **settings
-    )
-    console.info(
-        "wrote %s: %d weights, for transformers.%s", output_dir, len(tensors), architecture
-    )
-
-
-def _lost_metadata(path, tensors, settings):
-    """Return the metadata next to a checkpoint that cannot be inferred from its weights."""
-    architecture = (metadata.read_metadata(path).get("architectures") or [None])[0]
-    lost = [f"{x}={y}" for x, y in settings.items() if y != resolve_settings()[x]]
-    if metadata.read_labels(path, len(tensors.get("output_weights", ()))):
-        lost.append("the labels")
-    if architecture not in (None, hugging_face.detect_architecture(tensors)):
-        lost.append(f"the architecture {architecture}")
-    return lost
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None):

@@ -134,12 +134,10 @@ def write_hugging_face(
     if labels:
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
-    arrays = {
-        names.to_hugging_face(name): np.ascontiguousarray(
-            value.T if names.is_transposed(name) else value
-        )
-        for name, value in tensors.items()
-    }
+    arrays = {}
+    for name, value in tensors.items():
+        value = value.T if names.is_transposed(name) else value
+        arrays[names.to_hugging_face(name)] = np.ascontiguousarray(value)
     if files.exists(folder):
         raise UserError(f"{folder} already exists")
     with files.replacing(folder) as (temporary,):

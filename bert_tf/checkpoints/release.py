@@ -85,10 +85,8 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
                 f"expected one checkpoint{unread_weights(path) * (not indices)}"
             )
         prefix = os.path.join(path, indices[0])
-    for ending in (".index", ".meta", ".data-"):
-        head, dot, _ = prefix.rpartition(ending)
-        if dot and not files.exists(prefix + ".index"):
-            prefix = head
+    if not files.exists(prefix + ".index"):
+        prefix = re.sub(r"\.(index|meta|data-[^/]*)$", "", prefix)
     if not files.exists(prefix + ".index"):
         if files.exists(path):
             hint = unread_weights(path) or f"; pass its folder, {os.path.dirname(path) or '.'}"
@@ -129,11 +127,9 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     names = sorted(tensors)
     try:
         with tf.device("CPU:0"):  # avoids copies to the GPU and back
+            values, slices = [tf.convert_to_tensor(tensors[x]) for x in names], [""] * len(names)
             tf.raw_ops.SaveV2(
-                prefix=temporary,
-                tensor_names=names,
-                shape_and_slices=[""] * len(names),
-                tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+                prefix=temporary, tensor_names=names, shape_and_slices=slices, tensors=values
             )
         if files.exists(prefix + ".index"):
             files.remove(prefix + ".index")

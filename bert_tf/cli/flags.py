@@ -190,8 +190,7 @@ def check_files():
     if FLAGS.input_file:
         files.require(FLAGS.input_file, "input_file")
     if FLAGS.output_file:
-        inputs = filter(None, [FLAGS.input_file])
-        files.check_writable(FLAGS.output_file, "output_file", inputs)
+        files.check_writable(FLAGS.output_file, "output_file", filter(None, [FLAGS.input_file]))
 
 
 class _OptionParser(flags.ArgumentParser):

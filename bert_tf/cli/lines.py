@@ -57,8 +57,7 @@ def answer_lines(predictor, title):
     """Answer the input that the flags name: plain lines as JSON lines, tables as tables."""
     if FLAGS.input_file and not FLAGS.json:
         columns = FLAGS.text_columns or ()
-        table = open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter, FLAGS.header)
-        if table:
+        if table := open_table(predictor, FLAGS.input_file, columns, FLAGS.delimiter, FLAGS.header):
             answer_table(predictor, table, FLAGS.output_file, console.write)
             return
     if FLAGS.input_file:
@@ -235,8 +234,7 @@ def answer_table(predictor, table, output_file, write):
         raise UserError("`output_file` is required, because the input is Parquet")
     ending = os.path.splitext(output_file or "")[1].lower()
     kinds = {".csv": "delimited", ".tsv": "delimited", ".gz": "gzip", **tables.ENDINGS}
-    is_tab_separated = table.format.delimiter == "\t"
-    if kinds.get(ending, kind) != kind or (ending == ".tsv" and not is_tab_separated):
+    if kinds.get(ending, kind) != kind or (ending == ".tsv" and table.format.delimiter != "\t"):
         raise UserError(f"`output_file`: the answers are {table.format}; do not use {ending}")
     answers = itertools.chain.from_iterable(map(predictor, _chunks(table.inputs, "rows")))
     added = [*map(predictor.table_columns, answers)]

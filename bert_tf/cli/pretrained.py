@@ -22,11 +22,8 @@ def define_model_flags():
 
 
 def model_files():
-    return bert_tf.checkpoints.resolve(
-        from_flags(ModelConfig),
-        needs=("init_checkpoint", "bert_config_file", "vocab_file"),
-        default_lower_case=FLAGS.do_lower_case,
-    )
+    model, needs = from_flags(ModelConfig), ("init_checkpoint", "bert_config_file", "vocab_file")
+    return bert_tf.checkpoints.resolve(model, needs, default_lower_case=FLAGS.do_lower_case)
 
 
 def make_strategy():

@@ -44,18 +44,10 @@ def option(
       repeated: whether the flag may be repeated.
     """
     default = {"default_factory": dict} if default is dict else {"default": default}
-    return dataclasses.field(
-        **default,
-        metadata={
-            "help": help,
-            "choices": choices and tuple(choices),
-            "fixed": fixed,
-            "requires": (requires,) if isinstance(requires, str) else requires,
-            "excludes": excludes,
-            "flag_default": flag_default,
-            "repeated": repeated,
-        },
-    )
+    requires = (requires,) if isinstance(requires, str) else requires
+    rules = {"choices": choices and tuple(choices), "requires": requires, "excludes": excludes}
+    flag = {"help": help, "flag_default": flag_default, "repeated": repeated}
+    return dataclasses.field(**default, metadata={**flag, **rules, "fixed": fixed})
 
 
 def check_value(name, value, hint):
@@ -204,16 +196,13 @@ def to_json_value(value):
 
 def from_json_value(value, hint):
     """Convert a valid value of a JSON file to the type of its annotation."""
-    if value is None:
-        return None
-    arguments = [x for x in typing.get_args(hint) if x is not type(None)]
+    kind = json_files.unwrap_annotation(hint)[0]
     if isinstance(value, list):
-        return tuple(from_json_value(x, arguments[0] if arguments else Any) for x in value)
-    for kind in (hint, *arguments):
-        if hasattr(kind, "_fields"):
-            hints = typing.get_type_hints(kind)
-            read = {x: from_json_value(value[x], y) for x, y in hints.items() if x in value}
-            return kind(**read)
+        (element, *_) = (*typing.get_args(kind), Any)
+        return tuple(from_json_value(x, element) for x in value)
+    if isinstance(value, dict) and hasattr(kind, "_fields"):
+        hints = typing.get_type_hints(kind)
+        return kind(**{x: from_json_value(value[x], y) for x, y in hints.items() if x in value})
     if isinstance(value, dict):
         return {name: from_json_value(x, Any) for name, x in value.items()}
     return value

@@ -171,11 +171,8 @@ class BertConfig:
 
     def _architecture_of_bert(self):
         """Return the values that make the architecture BERT."""
-        return {
-            "embedding_size": self.hidden_size,
-            "has_segment_embeddings": True,
-            "pooler_act": "tanh",
-        }
+        width = {"embedding_size": self.hidden_size}
+        return {**width, "has_segment_embeddings": True, "pooler_act": "tanh"}
 
     def differences_from_bert(self) -> str:
         """Describe how the architecture differs from BERT; "" if it does not."""
@@ -193,13 +190,9 @@ class BertConfig:
         names = {name: their_name for their_name, name in _HUGGING_FACE_ACTIVATIONS.items()}
         # Unlike "gelu_pytorch_tanh", all versions of transformers support this name.
         names["gelu"] = "gelu_new"
-        return {
-            **self.to_dict(),
-            "model_type": "bert",
-            "hidden_act": names[self.hidden_act],
-            "layer_norm_eps": self.layer_norm_eps,
-            "position_embedding_type": "absolute",
-        }
+        values = {**self.to_dict(), "model_type": "bert", "hidden_act": names[self.hidden_act]}
+        values["layer_norm_eps"] = self.layer_norm_eps
+        return {**values, "position_embedding_type": "absolute"}
 
     def to_json_string(self) -> str:
         """Return JSON in the release's format: indented by 2, sorted keys, final newline."""

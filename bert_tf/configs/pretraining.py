@@ -17,12 +17,8 @@ from bert_tf.errors import UserError
 from bert_tf.io.json_files import Fraction, Limits, Positive
 from bert_tf.tokenization.settings import SHORTEST
 
-FINE_TUNING_ONLY = (
-    "num_train_epochs",
-    "predict_batch_size",
-    "pad_to_max_length",
-    "bucket_by_length",
-)
+# Options of `TrainConfig` that have no effect in pre-training.
+UNUSED_OPTIONS = ("num_train_epochs", "predict_batch_size", "pad_to_max_length", "bucket_by_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,7 +175,7 @@ class PretrainingConfig(RecordConfig, RunConfig):
 
     def validate(self):
         super().validate()
-        for name in FINE_TUNING_ONLY:
+        for name in UNUSED_OPTIONS:
             if self.train.is_given(name):
                 raise UserError(f"`{name}` has no effect in pre-training")
         if self.train.train_batch_size % self.num_input_streams:
@@ -189,7 +185,7 @@ class PretrainingConfig(RecordConfig, RunConfig):
             )
 
     def to_flags(self):
-        skipped = (*FINE_TUNING_ONLY, "warmup_proportion")
+        skipped = (*UNUSED_OPTIONS, "warmup_proportion")
         return {name: x for name, x in super().to_flags().items() if name not in skipped}
 
     @property

@@ -271,8 +271,7 @@ class TaskConfig(Config):
     def check_folder(cls, folder):
         """Raise UserError if a folder contains a run of another task's script."""
         for name, script in TASK_CONFIG_FILES.items():
-            path = os.path.join(folder, name)
-            if name != cls.FILE and files.exists(path):
+            if name != cls.FILE and files.exists(os.path.join(folder, name)):
                 raise UserError(
                     f"`output_dir`: found {name} of a {script} run in {folder}; use another"
                 )

@@ -16,6 +16,4 @@ EXPORTED_TASKS = {
 
 # `tasks.registry.register` adds the files of other tasks, with the name of the task.
 TASK_CONFIG_FILES = {file: script for file, script, _ in EXPORTED_TASKS.values() if file}
-PROBLEM_TYPES = {
-    name: problem_type for name, (*_, problem_type) in EXPORTED_TASKS.items() if problem_type
-}
+PROBLEM_TYPES = {name: kind for name, (*_, kind) in EXPORTED_TASKS.items() if kind}

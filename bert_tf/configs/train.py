@@ -115,8 +115,7 @@ class FitConfig(BatchConfig):
         None, "Number of batches to validate: the first validation_steps x batch size examples."
     )
     output_dir: str | None = option(
-        None,
-        "Folder of a run, with checkpoints as in the scripts; the same call resumes it.",
+        None, "Folder of a run, with checkpoints as in the scripts; the same call resumes it."
     )
 
 

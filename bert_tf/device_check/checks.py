@@ -54,8 +54,8 @@ class Check(NamedTuple):
 def set_logical_devices(count):
     """Split the CPU into logical devices; must be called before TensorFlow uses it."""
     (cpu,) = tf.config.list_physical_devices("CPU")
-    device = tf.config.LogicalDeviceConfiguration()
-    tf.config.set_logical_device_configuration(cpu, [device] * count)
+    devices = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(cpu, devices)
 
 
 def error_bound(dtype, kind, exact=2e-5, count=16):
@@ -95,51 +95,12 @@ def compute_outputs(model, batch):
     }
 
 
-def check_outputs(outputs, recorded, dtype, kind):
-    differences = {x: float(np.abs(np.float32(y) - recorded[x]).max()) for x, y in outputs.items()}
-    worst = max(differences, key=differences.__getitem__)
-    bound, reason = error_bound(dtype, kind)
-    note = f"largest of {len(outputs)}: {worst}" + (f"; {reason}" if reason else "")
-    return Check(f"outputs of the release, {dtype}", differences[worst], bound, note)
-
-
-def check_export(model, kind):
-    """Export a `BertModel`, and return the `Check` of the loaded outputs."""
-    with tempfile.TemporaryDirectory() as folder:
-        vocab = os.path.join(folder, "vocab.txt")
-        pathlib.Path(vocab).write_text("\n".join(vocabulary()) + "\n", "utf-8")
-        config = SentenceEmbeddingConfig(
-            model.config, vocab, max_seq_length=16, pooling="mean", normalize=False
-        )
-        column_model = SentenceEmbeddingModel(model, Pooling("mean", -1, False))
-        encoder = bert_tf.SentenceEncoder(column_model, config)
-        texts = ["ab cd", "e", "12 ab c d e f"]
-        expected = encoder.encode(texts)
-        encoder.export(os.path.join(folder, "export"), warm_up=False)
-        path = os.path.join(folder, "export", "1")
-        serve = tf.saved_model.load(path).signatures["serving_default"]
-        vectors = serve(text=tf.constant(texts))["vectors"].numpy()
-    bound, reason = error_bound("float32", kind, 1e-5)
-    return Check("exported model", float(np.abs(vectors - expected).max()), bound, reason)
-
-
-def check_steps(name, trained, expected, dtype, kind):
-    """Compare (weights, losses) after a few steps with the results of one device in float32."""
-    bound, reason = error_bound(dtype, kind, count=2)  # losses are means
-    # With rounding, Adam turns small gradient differences into large weight differences.
-    index, note = (1, f"losses; {reason}") if reason else (0, "weights")
-    pairs = zip(trained[index], expected[index], strict=True)
-    difference = np.max([np.abs(x - y).max() for x, y in pairs])
-    return Check(f"{STEPS} steps{name}, {dtype}", float(difference), bound, note)
-
-
 class Checks:
     """Checks on the devices of a strategy; each method yields `Check`s in `dtypes`."""
 
     def __init__(self, strategy, dtypes):
         self.strategy = strategy
-        device = strategy.extended.worker_devices[0]
-        self.kind = tf.DeviceSpec.from_string(device).device_type
+        self.kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
         self.dtypes = [x for x in dtypes if self.kind != "TPU" or x != "float16"]
         self._config, self._batch, self._recorded = recorded_batch()
 
@@ -156,8 +117,7 @@ class Checks:
         yield from self.optimizer_steps()
         yield from self.training_steps()
         yield from self.resumed_run()
-        model = self._make_objective("float32").model.get_layer("bert")
-        yield check_export(model, self.kind)
+        yield self.exported_model()
 
     @staticmethod
     def tokens():
@@ -167,8 +127,7 @@ class Checks:
         letters = [x.removeprefix("##") for x in vocab[5:]]
         letters += [" ", " ", "\u0301", "\u3000"]
         texts = ["".join(row) for row in rng.choice(letters, (400, 40))]
-        codes = rng.integers(1, 0x3000, (400, 12))
-        texts += ["".join(map(chr, row)) for row in codes]
+        texts += ["".join(map(chr, row)) for row in rng.integers(1, 0x3000, (400, 12))]
         table = {token: i for i, token in enumerate(vocab)}
         for cased in (False, True):
             expected = bert_tf.FullTokenizer(table, not cased).encode_batch(texts)
@@ -189,7 +148,12 @@ class Checks:
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
-            yield check_outputs(outputs, self._recorded, dtype, self.kind)
+            recorded = self._recorded
+            errors = {x: float(np.abs(np.float32(outputs[x]) - recorded[x]).max()) for x in outputs}
+            worst = max(errors, key=errors.__getitem__)
+            bound, reason = error_bound(dtype, self.kind)
+            note = f"largest of {len(outputs)}: {worst}" + (f"; {reason}" if reason else "")
+            yield Check(f"outputs of the release, {dtype}", errors[worst], bound, note)
 
     def optimizer_steps(self):
         """Repeat the steps of the release's optimizer, with and without warm-up."""
@@ -200,8 +164,7 @@ class Checks:
             names = [key.removeprefix("init|") for key in recorded.files if key.startswith("init|")]
             with self.strategy.scope():
                 variables = {name: tf.Variable(recorded[f"init|{name}"]) for name in names}
-                schedule = LinearWarmupDecay(float(rate), int(total), int(warmup))
-                optimizer = AdamWeightDecay(schedule)
+                optimizer = AdamWeightDecay(LinearWarmupDecay(float(rate), int(total), int(warmup)))
                 optimizer.build(variables)
             step = self._compile(lambda x, optimizer=optimizer: {"": optimizer.apply_reduced(x)})
             for i in range(int(count)):
@@ -215,14 +178,23 @@ class Checks:
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
         with tf.device("CPU:0"):
-            expected = self._train(tf.distribute.OneDeviceStrategy("CPU:0"), "float32")
+            one = Checks(tf.distribute.OneDeviceStrategy("CPU:0"), self.dtypes)
+            expected = one._train("float32")
         cases = {"": {}, ", accumulated": {"gradient_accumulation_steps": 2}}
         if self.kind != "TPU":  # always uses XLA
             cases[", XLA"] = {"xla": True}
         for dtype in self.dtypes:
             for name, options in cases.items():
-                trained = self._train(self.strategy, dtype, **options)
-                yield check_steps(name, trained, expected, dtype, self.kind)
+                yield self.compare_steps(name, self._train(dtype, **options), expected, dtype)
+
+    def compare_steps(self, name, trained, expected, dtype):
+        """Compare (weights, losses) after a few steps with the results of one device in float32."""
+        bound, reason = error_bound(dtype, self.kind, count=2)  # losses are means
+        # With rounding, Adam turns small gradient differences into large weight differences.
+        index, note = (1, f"losses; {reason}") if reason else (0, "weights")
+        pairs = zip(trained[index], expected[index], strict=True)
+        difference = np.max([np.abs(x - y).max() for x, y in pairs])
+        return Check(f"{STEPS} steps{name}, {dtype}", float(difference), bound, note)
 
     def resumed_run(self):
         """Compare the weights of a run that was stopped and resumed with an uninterrupted run."""
@@ -232,34 +204,49 @@ class Checks:
             rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(batch_size)]
             with tfrecord.writing([path]) as write:
                 write(records.serialize(records.PRETRAINING, rows))
-            engine, results = TensorFlowEngine(self.strategy), []
-            for name, parts in (("whole", [4]), ("parts", [2, 4])):
-                for last in parts:
-                    keras.utils.set_random_seed(0)
-                    output_dir = os.path.join(folder, name)
-                    loop = Loop(lambda: PretrainingObjective(self._config), engine, output_dir)
-                    data = TrainingInput([path], records.PRETRAINING, _SIZES, batch_size, 0)
-                    with self.strategy.scope():
-                        optimizer = _optimizer(4)
-                    loop.train(data, optimizer, last)
-                results.append(
-                    {name: x.numpy() for name, x in checkpoints.weights(loop.model).items()}
-                )
-        whole, parts = results
-        worst = max(np.abs(whole[name] - parts[name]).max() for name in whole)
+            engine, weights = TensorFlowEngine(self.strategy), {}
+            for name, last in (("whole", 4), ("parts", 2), ("parts", 4)):
+                keras.utils.set_random_seed(0)
+                output_dir = os.path.join(folder, name)
+                loop = Loop(lambda: PretrainingObjective(self._config), engine, output_dir)
+                data = TrainingInput([path], records.PRETRAINING, _SIZES, batch_size, 0)
+                with self.strategy.scope():
+                    optimizer = _optimizer(4)
+                loop.train(data, optimizer, last)
+                weights[name] = loop.model.get_weights()
+        pairs = zip(weights["whole"], weights["parts"], strict=True)
+        worst = max(np.abs(x - y).max() for x, y in pairs)
         # A GPU adds in any order.
         yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
-    def _make_objective(self, dtype, strategy=None):
-        strategy = strategy or self.strategy
-        with strategy.scope() if strategy else contextlib.nullcontext():
+    def exported_model(self):
+        """Export the encoder, and compare the outputs of the loaded model."""
+        model = self._make_objective("float32").model.get_layer("bert")
+        with tempfile.TemporaryDirectory() as folder:
+            vocab = os.path.join(folder, "vocab.txt")
+            pathlib.Path(vocab).write_text("\n".join(vocabulary()) + "\n", "utf-8")
+            options = {"max_seq_length": 16, "pooling": "mean", "normalize": False}
+            config = SentenceEmbeddingConfig(model.config, vocab, **options)
+            column_model = SentenceEmbeddingModel(model, Pooling("mean", -1, False))
+            encoder = bert_tf.SentenceEncoder(column_model, config)
+            texts = ["ab cd", "e", "12 ab c d e f"]
+            expected = encoder.encode(texts)
+            encoder.export(os.path.join(folder, "export"), warm_up=False)
+            path = os.path.join(folder, "export", "1")
+            serve = tf.saved_model.load(path).signatures["serving_default"]
+            vectors = serve(text=tf.constant(texts))["vectors"].numpy()
+        bound, reason = error_bound("float32", self.kind, 1e-5)
+        return Check("exported model", float(np.abs(vectors - expected).max()), bound, reason)
+
+    def _make_objective(self, dtype):
+        with self.strategy.scope() if self.strategy else contextlib.nullcontext():
             objective = PretrainingObjective(self._config, TrainConfig(dtype=dtype).dtype_policy)
             checkpoints.warm_start(objective.model, str(RECORDED / "bert_model.ckpt"))
         return objective
 
-    def _compile(self, function, strategy=None):
+    def _compile(self, function):
         """Return `function` for a batch that is the same on each replica, with NumPy results."""
-        strategy = strategy or self.strategy
+        strategy = self.strategy
         compiled = tf.function(lambda batch: strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
@@ -269,15 +256,15 @@ class Checks:
 
         return run
 
-    def _train(self, strategy, dtype, **options):
-        objective = self._make_objective(dtype, strategy)
+    def _train(self, dtype, **options):
+        objective = self._make_objective(dtype)
         variables = checkpoints.weights(objective.model)
-        with strategy.scope():
+        with self.strategy.scope():
             optimizer = _optimizer(STEPS)
             optimizer.build(variables)
             loss_scale = LossScale.of(objective.model)
             step = make_train_step(objective, optimizer, TrainConfig(**options), loss_scale)
-        run = self._compile(step, strategy)
+        run = self._compile(step)
         # Twice the rows, for accumulation.
         batch = {name: np.concatenate([x, x]) for name, x in self._batch.items()}
         losses = [float(run(batch)["loss"]) for _ in range(STEPS)]
@@ -305,15 +292,14 @@ class JaxChecks(Checks):
         yield from self.tokens()
         yield from self.training_steps()  # first, because it starts with one device
         yield from self.outputs()
-        model = self._make_objective("float32").model.get_layer("bert")
-        yield check_export(model, self.kind)
+        yield self.exported_model()
 
     def training_steps(self):
         """Compare weights or losses after a few steps with one device in float32."""
         expected = self._train("float32")
         Engine.default()  # uses all devices from now on
         for dtype in self.dtypes:
-            yield check_steps("", self._train(dtype), expected, dtype, self.kind)
+            yield self.compare_steps("", self._train(dtype), expected, dtype)
 
     def _compile(self, function):
         return lambda batch: {x: ops.convert_to_numpy(y) for x, y in function(batch).items()}

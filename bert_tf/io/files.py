@@ -185,15 +185,12 @@ def check_reachable(value, argument):
 
     `value` is a path, comma-separated paths or a list; other values are ignored.
     """
-    texts = value if isinstance(value, (list, tuple)) else [value]
-    texts = [text for text in texts if isinstance(text, str)]
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     if "tensorflow" in sys.modules:  # which requires UTF-8
-        for text in texts:
-            check_unicode(text, f"`{argument}`")
-    paths = [x.strip() for text in texts for x in text.split(",")]
-    if argument in _MODELS:
-        paths = [path for path in paths if not path.startswith(HUB)]
-    for path in filter(_SCHEME.match, paths):
+        check_unicode(text, f"`{argument}`")
+    for path in filter(_SCHEME.match, map(str.strip, text.split(","))):
+        if argument in _MODELS and path.startswith(HUB):
+            continue
         try:
             exists(path)
         except io_errors() as error:

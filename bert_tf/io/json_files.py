@@ -98,10 +98,11 @@ def type_error(value: Any, hint: Any) -> str | None:
     return None
 
 
-def check(value: Any, hint: Any) -> None:
+def check(value: Any, hint: Any, start: str = "", end: str = "") -> None:
+    """Raise UserError, with text at its start and end, unless a value has the annotated type."""
     if message := type_error(value, hint):
         where = "the JSON " if message.startswith("is ") else ""
-        raise UserError(f"{where}{message.removeprefix('.')}")
+        raise UserError(f"{start}{where}{message.removeprefix('.')}{end}")
 
 
 def unwrap_annotation(hint):
@@ -167,10 +168,7 @@ def read(path: str, hint: Any = Any, written_by: str | None = None) -> Any:
         value = loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: invalid JSON ({error.msg}){note}") from None
-    try:
-        check(value, hint)
-    except UserError as error:
-        raise UserError(f"{path}: {error}{note}") from None
+    check(value, hint, f"{path}: ", note)
     return value
 
 

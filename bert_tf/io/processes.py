@@ -38,9 +38,7 @@ def locked(folder, argument, activity, waits=False):
 
     if "://" in folder:
         files.make_folder(folder)
-        console.info(
-            "%s cannot be locked: make sure that only one process %s there", folder, activity
-        )
+        console.info(f"{folder} cannot be locked: make sure that only one process {activity} there")
         yield False
         return
     path = os.path.join(folder, _LOCK_FILE)

@@ -168,15 +168,11 @@ def inference_layer_norm(x, gamma, beta, epsilon):
     which then lacks the operation.
     """
     shape = tf.shape(x)
-    num_rows = shape[:1]
     # TensorFlow recognizes this pattern as a layer normalization.
-    x = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, (1, -1, x.shape[1], 1)),
-        scale=tf.fill(num_rows, 1.0),
-        offset=tf.fill(num_rows, 0.0),
-        mean=tf.constant([]),
-        variance=tf.constant([]),
-        epsilon=epsilon,
-        data_format="NCHW",
-    ).y
-    return tf.reshape(x, shape) * gamma + beta
+    channels = {"scale": tf.fill(shape[:1], 1.0), "offset": tf.fill(shape[:1], 0.0)}
+    empty = {"mean": tf.constant([]), "variance": tf.constant([])}
+    x = tf.reshape(x, (1, -1, x.shape[1], 1))
+    normalized = tf.raw_ops.FusedBatchNormV3(
+        x=x, **channels, **empty, epsilon=epsilon, data_format="NCHW"
+    )
+    return tf.reshape(normalized.y, shape) * gamma + beta

@@ -56,7 +56,9 @@ class MaskedLMHead(ConfigLayer):
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
-            found = _find_embeddings(sequence_output)
+            inputs = keras.utils.get_source_inputs(sequence_output)
+            encoder = keras.Model(inputs, sequence_output, name="encoder")
+            found = [x for _, x in named_layers(encoder) if isinstance(x, Embeddings)]
             if self.embeddings is None and len(found) == 1:
                 self.embeddings = found[0]
             self._has_encoder_table = found == [self.embeddings]
@@ -83,21 +85,6 @@ class MaskedLMHead(ConfigLayer):
         logits = ops.cast(ops.matmul(ops.cast(x, dtype), ops.transpose(table)), "float32")
         logits = logits + ops.cast(self.output_bias, "float32")
         return ops.reshape(logits, (batch, count, self.config.vocab_size))
-
-
-def _find_embeddings(tensor):
-    found, seen, tensors = [], set(), [tensor]
-    while tensors:
-        operation, node_index, _ = tensors.pop()._keras_history
-        if (id(operation), node_index) in seen:
-            continue
-        seen.add((id(operation), node_index))
-        layers = [operation]
-        if isinstance(operation, keras.Layer):
-            layers += [layer for _, layer in named_layers(operation)]
-        found += [x for x in layers if isinstance(x, Embeddings) and x not in found]
-        tensors += operation._inbound_nodes[node_index].input_tensors
-    return found
 
 
 @register

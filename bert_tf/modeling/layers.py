@@ -146,8 +146,8 @@ def _keep_mask(shape, rate, seed):
         return ops.concatenate([low >= limit, high >= limit], axis)
     import tensorflow as tf
 
-    halves = tf.bitcast(bits, "uint16")  # `ops.view` takes eight more operations
-    return ops.reshape(halves, shape) >= ops.cast(limit, "uint16")
+    # `ops.view` takes eight more operations than `tf.bitcast`.
+    return ops.reshape(tf.bitcast(bits, "uint16"), shape) >= ops.cast(limit, "uint16")
 
 
 @register
@@ -214,15 +214,10 @@ class Embeddings(ConfigLayer):
         if not config.has_segment_embeddings:
             del tables["token_type_embeddings"]
         for name, rows in tables.items():
-            table = self.add_weight(
-                shape=(rows, config.embedding_size),
-                initializer=initializer(config),
-                name=name,
-                # Mixed precision would cast the whole table for a few rows, and sum the gradients
-                # of repeated words in bfloat16.
-                autocast=False,
-            )
-            setattr(self, name, table)
+            shape, initial = (rows, config.embedding_size), initializer(config)
+            # With `autocast`, mixed precision would cast the whole table for a few rows, and sum
+            # the gradients of repeated words in bfloat16.
+            setattr(self, name, self.add_weight(shape, initial, name=name, autocast=False))
         self.norm.build((None, None, config.embedding_size))
         if self.projection is not None:
             self.projection.build((None, None, config.embedding_size))
@@ -301,10 +296,8 @@ class TransformerLayer(ConfigLayer):
         self.activation = activation(config.hidden_act)
         self.output_dense = dense(config, hidden, "output_dense", dtype)
         self.output_norm = layer_norm(config, "output_norm", dtype)
-        rate = config.hidden_dropout_prob
-        self.probs_dropout = Dropout(
-            config.attention_probs_dropout_prob, dtype=dtype, name="probs_dropout"
-        )
+        probs_rate, rate = config.attention_probs_dropout_prob, config.hidden_dropout_prob
+        self.probs_dropout = Dropout(probs_rate, dtype=dtype, name="probs_dropout")
         self.attention_dropout = Dropout(rate, dtype=dtype, name="attention_dropout")
         self.output_dropout = Dropout(rate, dtype=dtype, name="output_dropout")
 
@@ -344,9 +337,8 @@ class TransformerLayer(ConfigLayer):
         """Return the rows of `layout.computed_layout`, and the attention probabilities."""
         x = layout.select_computed(tokens)
         context, probs = self._attend(x, tokens, input_mask, layout, training, seeds[0])
-        context = self.attention_dropout(
-            self.attention_dense(context), training=training, seed=seeds[1]
-        )
+        context = self.attention_dense(context)
+        context = self.attention_dropout(context, training=training, seed=seeds[1])
         x = self.attention_norm(x + context, training=training, layout=layout)
         is_fused = layout.is_packed and training and self.activation is gelu
         activate = cpu_graph.gelu if is_fused and cpu_graph.is_traced() else self.activation

@@ -88,9 +88,8 @@ class BertModel(PretrainedModel):
             return dense(config, config.hidden_size, "pooler", dtype, activation=act)(x)
 
         outputs = _encode(embeddings, layers, pooler, inputs)
-        super().__init__(
-            config, dtype, name, inputs, outputs, with_attention_probs=with_attention_probs
-        )
+        options = {"with_attention_probs": with_attention_probs}
+        super().__init__(config, dtype, name, inputs, outputs, **options)
 
     def call(self, inputs, training=None, skip_padding=None, positions=None):
         """Return the outputs, only at `positions` if given; see `PretrainedModel.call`."""
@@ -99,8 +98,7 @@ class BertModel(PretrainedModel):
         mask = inputs["input_mask"]
         layout = PackedLayout(mask, training) if skip_padding else TokenLayout(mask)
         layers = [self.get_layer(f"layer_{i}") for i in range(self.config.num_hidden_layers)]
-        pooler = self.get_layer("pooler")
-        return _encode(self.embeddings, layers, pooler, inputs, layout, positions)
+        return _encode(self.embeddings, layers, self.get_layer("pooler"), inputs, layout, positions)
 
     def compute_output_spec(self, inputs, training=None, skip_padding=None, positions=None, **_):
         if positions is None:
@@ -214,8 +212,7 @@ class BertClassifier(PretrainedModel):
             x = keras.layers.Concatenate(name="with_numbers", dtype="float32")([x, numbers])
         logits = Projection(num_labels, HEAD_INITIALIZER_RANGE, name="classifier")(x)
         if window_pooling:
-            unfold = Unfold(name="unfold", dtype="float32")
-            logits = unfold(logits, inputs["input_mask"])
+            logits = Unfold(name="unfold", dtype="float32")(logits, inputs["input_mask"])
             logits = pool_windows(logits, inputs["input_mask"], window_pooling)
         options = {"num_numeric_features": num_numeric_features, "window_pooling": window_pooling}
         outputs = {"logits": logits}

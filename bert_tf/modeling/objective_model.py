@@ -241,16 +241,10 @@ class ObjectiveModel:
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
             denominators = sum_over_replicas(self.objective.denominators(batch))
             variables = dict(enumerate(self.trainable_variables))
-            scale_loss = self.optimizer.scale_loss
-            replica_id = _replica_context().replica_id_in_sync_group
+            objective, scale_loss = self.objective, self.optimizer.scale_loss
+            replica = _replica_context().replica_id_in_sync_group
             gradients, losses, outputs = compute_gradients(
-                self,
-                self.objective,
-                variables,
-                batch,
-                denominators,
-                scale_loss,
-                replica_id=replica_id,
+                self, objective, variables, batch, denominators, scale_loss, replica_id=replica
             )
             # The optimizer sums over the replicas.
             self.optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])
