@@ -49,8 +49,6 @@ def check_line_flags():
         if FLAGS[name].present and (FLAGS.json or not FLAGS.input_file):
             raise UserError(f"--{name} requires a table as --input_file, without --json")
     check_files()
-    if sys.stdout is None and not FLAGS.output_file:
-        raise UserError("--output_file is required, because standard output is closed")
 
 
 def answer_lines(predictor, title):
