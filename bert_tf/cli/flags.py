@@ -68,8 +68,7 @@ def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
             # TensorFlow reads remote files.
             if needs_tensorflow() or any("://" in argument for argument in sys.argv):
-                backend = os.environ["KERAS_BACKEND"]
-                if backend not in backends:
+                if (backend := os.environ["KERAS_BACKEND"]) not in backends:
                     expected = " or ".join(backends)
                     raise UserError(f"KERAS_BACKEND={backend}: expected {expected}; unset it")
                 if backend == "jax" and importlib.util.find_spec("jax") is None:

@@ -78,8 +78,7 @@ class TrainConfig(Config):
 
     def num_train_steps(self, count, unit):
         """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
-        steps = count / self.train_batch_size * self.num_train_epochs
-        if steps < 1:
+        if (steps := count / self.train_batch_size * self.num_train_epochs) < 1:
             raise UserError(
                 f"`train_batch_size={self.train_batch_size}`: found only {count} {unit} for "
                 f"{self.num_train_epochs} epochs, less than one batch; use a smaller batch size"
