@@ -5,7 +5,7 @@ importing TensorFlow with bert_tf, each class is registered as a placeholder, wh
 module when an object is loaded. Keras may be imported before or after bert_tf.
 """
 
-import importlib.machinery
+import importlib
 import sys
 
 _CLASSES = {
@@ -50,7 +50,9 @@ class _KerasFinder:
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        finders = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in finders)
+        spec = next((spec for spec in specs if spec), None)
         if spec and spec.loader:
             exec_module = spec.loader.exec_module
 

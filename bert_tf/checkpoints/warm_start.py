@@ -136,10 +136,8 @@ def warm_start(
     if labels and _HEAD[0] in shapes:
         saved_labels = metadata.read_labels(source.path, shapes[_HEAD[0]][0])
         if saved_labels and list(saved_labels) != list(labels):
-            difference = (
-                f"the checkpoint has the labels {abbreviate(saved_labels, 9)}, the model has "
-                f"{abbreviate(labels, 9)}"
-            )
+            found, expected = abbreviate(saved_labels, 9), abbreviate(labels, 9)
+            difference = f"the checkpoint has the labels {found}, the model has {expected}"
             if sorted(saved_labels) == sorted(labels):
                 rows = [saved_labels.index(label) for label in labels]
                 console.info("weights: head of %s reordered: %s", source.path, difference)

@@ -124,9 +124,8 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(
-        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task_config=config_class
-    )
+    nested = {"data": data_class, "task_config": config_class}
+    define_options(FineTuneConfig, skip=("num_warmup_steps",), **nested)
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 

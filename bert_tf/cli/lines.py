@@ -49,6 +49,8 @@ def check_line_flags():
         if FLAGS[name].present and (FLAGS.json or not FLAGS.input_file):
             raise UserError(f"--{name} requires a table as --input_file, without --json")
     check_files()
+    if sys.stdout is None and not FLAGS.output_file:
+        raise UserError("--output_file is required, because standard output is closed")
 
 
 def answer_lines(predictor, title):
@@ -176,14 +178,10 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
         texts = ()  # names require a header
     if header == "auto" and not text_columns and saved.get("header") == "yes":
         header = "yes"
-    layout = Layout(
-        tuple(texts),
-        header=header,
-        numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
-        numeric_as="vector" if metadata.get("numbers") else "text",
-        num_texts=len(inputs),
-        trained_header=trained_header(saved),
-    )
+    numbers = tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ())
+    numeric_as = "vector" if metadata.get("numbers") else "text"
+    options = {"num_texts": len(inputs), "trained_header": trained_header(saved)}
+    layout = Layout(tuple(texts), header=header, numbers=numbers, numeric_as=numeric_as, **options)
     if not (is_table or text_columns or delimiter):
         _check_lines(path, layout)
         return None

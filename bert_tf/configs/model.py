@@ -30,12 +30,8 @@ LAYER_COMBINATIONS = {
 LAYER_NORM_EPS = 1e-12
 
 # From the names of activations in a Hugging Face config.json.
-_HUGGING_FACE_ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    **{name: name for name in ("relu", "tanh", "linear")},
-}
+_HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu"}
+_HUGGING_FACE_ACTIVATIONS |= {name: name for name in ("relu", "tanh", "linear")}
 _REQUIRED: dict[str, str | bool] = {"position_embedding_type": "absolute"}
 _REQUIRED |= {"is_decoder": False, "add_cross_attention": False}
 # Keys that do not describe the architecture, or whose value is checked and then dropped.

@@ -213,11 +213,8 @@ class FineTuneConfig(RunConfig):
     @property
     def splits(self):
         """The splits needed, a tuple of "train", "dev" and "test"."""
-        needed = {
-            "train": self.do_train,
-            "dev": self.do_eval or (self.do_train and self.train.eval_steps > 0),
-            "test": self.do_predict,
-        }
+        needs_dev = self.do_eval or (self.do_train and self.train.eval_steps > 0)
+        needed = {"train": self.do_train, "dev": needs_dev, "test": self.do_predict}
         return tuple(split for split, is_needed in needed.items() if is_needed)
 
     @property

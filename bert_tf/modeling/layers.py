@@ -204,13 +204,10 @@ class Embeddings(ConfigLayer):
 
     def build(self, *_):
         config = self.config
-        tables = {
-            "word_embeddings": config.vocab_size,
-            "token_type_embeddings": config.type_vocab_size,
-            "position_embeddings": config.max_position_embeddings,
-        }
-        if not config.has_segment_embeddings:
-            del tables["token_type_embeddings"]
+        tables = {"word_embeddings": config.vocab_size}
+        if config.has_segment_embeddings:
+            tables["token_type_embeddings"] = config.type_vocab_size
+        tables["position_embeddings"] = config.max_position_embeddings
         for name, rows in tables.items():
             shape, initial = (rows, config.embedding_size), initializer(config)
             # With `autocast`, mixed precision would cast the whole table for a few rows, and sum
