@@ -142,12 +142,11 @@ class ProgressLog:
             return
         self._last = now
         rate = max(self.count, 1e-9) / (now - self._start)
-        total_text = left = ""
+        count, left = str(int(self.count)), ""
         if self.total:
-            total_text = f" of {int(self.total)}"
+            count += f" of {int(self.total)}"
             left = f", {duration((self.total - self.count) / rate)} left"
-        count = f"{int(self.count)}{total_text} {self.unit}"
-        info("%s: %s, %.0f %s/s%s", self.what, count, rate, self.unit, left)
+        info("%s: %s %s, %.0f %s/s%s", self.what, count, self.unit, rate, self.unit, left)
 
     def done(self):
         """Log the final count, the time and the rate."""

@@ -87,8 +87,7 @@ def convert(
     tensors, config = resize(tensors, config, max_position_embeddings, vocab_size)
     if vocab_file:
         vocabulary.check_vocabulary(vocabulary.load_vocab(vocab_file), config, vocab_file)
-    vocab_file = vocab_file or metadata.find_companion_file(path, metadata.VOCABULARY_FILES)
-    if vocab_file:
+    if vocab_file := vocab_file or metadata.find_companion_file(path, metadata.VOCABULARY_FILES):
         text = vocabulary.vocabulary_text(vocab_file)
         is_uncased = settings["do_lower_case"]
         vocabulary.validate_case_matches_vocabulary(is_uncased, text.split(), vocab_file)

@@ -140,18 +140,10 @@ def _known_digests(name):
 
 # The weights or their shards, the tokenizer, and the settings of sentence-transformers.
 _WEIGHT_FILES = (WEIGHTS, INDEX, "model-*-of-*.safetensors")
-_OTHER_FILES = [
-    HUGGING_FACE_CONFIG,
-    files.VOCABULARY,
-    files.TOKENIZER,
-    files.TOKENIZER_CONFIG,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "*_Pooling/config.json",
-]
+_TOKENS = ("special_tokens_map.json", "added_tokens.json")
+_TOKENIZER_FILES = (files.VOCABULARY, files.TOKENIZER, files.TOKENIZER_CONFIG, *_TOKENS)
+_SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
+_SENTENCE_FILES = ("modules.json", *_SETTINGS, "*_Pooling/config.json")
 
 
 def _with_owner(name):
@@ -200,7 +192,8 @@ def _hub_folder(path):
         raise UserError(f"{path}: {str(error).removeprefix(f'{config}: ')}") from None
     # Pin the commit, in case the branch moves in between.
     revision = os.path.basename(folder)
-    folder = _download_snapshot(path, name, revision, [*_OTHER_FILES, *_WEIGHT_FILES])
+    patterns = [HUGGING_FACE_CONFIG, *_TOKENIZER_FILES, *_SENTENCE_FILES, *_WEIGHT_FILES]
+    folder = _download_snapshot(path, name, revision, patterns)
     if not any(os.path.exists(os.path.join(folder, x)) for x in (WEIGHTS, INDEX)):
         raise UserError(
             f"{path}: the model has no {WEIGHTS}; pickled weights ({PICKLE}) are not safe to read, "

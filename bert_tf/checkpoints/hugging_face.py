@@ -53,8 +53,7 @@ class HuggingFaceFolder:
         for shard in shards(path):
             reader = _open(os.path.join(path, shard))
             for source_name in reader.keys():  # noqa: SIM118, not a dict
-                bert_name = architecture.bert_weight_name(source_name)
-                if bert_name in _BUFFERS:
+                if (bert_name := architecture.bert_weight_name(source_name)) in _BUFFERS:
                     continue
                 name = names.from_hugging_face(bert_name)
                 name = name or (bert_name if bert_name in _TIED else source_name)

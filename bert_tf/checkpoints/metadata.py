@@ -38,8 +38,7 @@ def find_companion_file(path, names):
 
 def load_config(path):
     """Read the `BertConfig` next to a checkpoint; raise UserError if it does not exist."""
-    config_file = find_companion_file(path, CONFIG_FILES)
-    if config_file is None:
+    if (config_file := find_companion_file(path, CONFIG_FILES)) is None:
         raise UserError(f"`bert_config_file`: found no {' or '.join(CONFIG_FILES)} next to {path}")
     return BertConfig.from_json_file(config_file)
 

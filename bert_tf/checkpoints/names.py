@@ -133,8 +133,7 @@ def find_weights(model):
     for variable in model.weights:
         if variable.path.endswith(("/lora_kernel_a", "/lora_kernel_b")):
             continue
-        name = release_name(variable.path)
-        if name in named:
+        if (name := release_name(variable.path)) in named:
             raise UserError(
                 f"{model.name} has two weights {name}: {named[name].path} and {variable.path}; "
                 "pass its encoders separately"

@@ -71,8 +71,7 @@ def read_weights(source, names):
 def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, num_layers=None):
     """Raise UserError unless a checkpoint's weights fit a model, given dicts from name to shape."""
     hint = "does `bert_config_file` belong to the checkpoint?"
-    common = [name for name in model_shapes if name in checkpoint_shapes]
-    if not common:
+    if not (common := [name for name in model_shapes if name in checkpoint_shapes]):
         raise UserError(
             f"{path}: none of its weights is in the model; found "
             f"{abbreviate([*checkpoint_shapes])}, expected {abbreviate([*model_shapes])}"
@@ -87,8 +86,7 @@ def check_compatible(checkpoint_shapes, model_shapes, path, required=_ENCODER, n
     found, expected = _count_layers(checkpoint_shapes), num_layers or _count_layers(model_shapes)
     if found != expected:
         raise UserError(f"{path}: {found} layers, expected {expected} as in the model; {hint}")
-    missing = [x for x in model_shapes if x not in checkpoint_shapes and re.match(required, x)]
-    if missing:
+    if missing := [x for x in model_shapes if x not in checkpoint_shapes and re.match(required, x)]:
         if not any(name.startswith("bert/") for name in missing):
             kind = hugging_face.detect_architecture(checkpoint_shapes)
             hint = f"found the weights of {kind}, which is not fine-tuned for this task"
@@ -128,8 +126,7 @@ def warm_start(
       UserError: if the checkpoint does not fit the model, or a weight is not finite.
     """
     source = open_checkpoint(path, argument)
-    variables = find_weights(model)
-    if not variables:
+    if not (variables := find_weights(model)):
         raise UserError(
             f"{model.name} has no BERT weights; they are found by layer names, such as embeddings, "
             "layer_0 and pooler in BertModel"
@@ -139,10 +136,8 @@ def warm_start(
     if labels and _HEAD[0] in shapes:
         saved_labels = metadata.read_labels(source.path, shapes[_HEAD[0]][0])
         if saved_labels and list(saved_labels) != list(labels):
-            difference = (
-                f"the checkpoint has the labels {abbreviate(saved_labels, 9)}, the model has "
-                f"{abbreviate(labels, 9)}"
-            )
+            found, expected = abbreviate(saved_labels, 9), abbreviate(labels, 9)
+            difference = f"the checkpoint has the labels {found}, the model has {expected}"
             if sorted(saved_labels) == sorted(labels):
                 rows = [saved_labels.index(label) for label in labels]
                 console.info("weights: head of %s reordered: %s", source.path, difference)
@@ -193,8 +188,7 @@ def count_labels(path: str) -> int:
 
 def _check_config(config, path):
     """Warn about settings that differ from the checkpoint's; the number of heads is an error."""
-    config_file = metadata.find_companion_file(path, metadata.CONFIG_FILES)
-    if config_file is None:
+    if (config_file := metadata.find_companion_file(path, metadata.CONFIG_FILES)) is None:
         return
     saved_config = BertConfig.from_json_file(config_file)
     for key in ("num_attention_heads", "hidden_act", "layer_norm_eps", "pooler_act"):

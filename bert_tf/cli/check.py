@@ -58,8 +58,7 @@ def main():
         report["checks"] = run_checks(checks)
     if FLAGS.output_file:
         bert_tf.io.json_files.write(FLAGS.output_file, report)
-    failed = [check["name"] for check in report["checks"] if not check["passed"]]
-    if failed:
+    if failed := [check["name"] for check in report["checks"] if not check["passed"]]:
         raise bert_tf.UserError(f"failed checks: {'; '.join(failed)}")
     write(f"\nall {len(report['checks'])} checks passed\n")
 

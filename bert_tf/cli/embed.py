@@ -44,15 +44,12 @@ flags.DEFINE_string(
 flags.DEFINE_integer("num_candidates", 50, "Number of neighbors to rerank.", lower_bound=1)
 define_options(ExportConfig, only=("export_dir", "version"))
 
-# Flags that have an effect only with another one.
-_REQUIRES = {
-    "output_file": "input_file",
-    "query": "input_file",
-    "version": "export_dir",
-    "num_nearest": "query",
-    "rerank_model": "query",
-    "rerank_label": "rerank_model",
-    "num_candidates": "rerank_model",
+# Flag -> the flags that have an effect only with it.
+_ENABLES = {
+    "input_file": ("output_file", "query"),
+    "export_dir": ("version",),
+    "query": ("num_nearest", "rerank_model"),
+    "rerank_model": ("rerank_label", "num_candidates"),
 }
 
 
@@ -76,9 +73,10 @@ def check_flags():
         raise bert_tf.UserError("--input_file or --export_dir is required")
     if FLAGS.input_file and not (FLAGS.output_file or FLAGS.query):
         raise bert_tf.UserError("--input_file requires --output_file or --query")
-    for flag, required in _REQUIRES.items():
-        if FLAGS[flag].present and not FLAGS[required].value:
-            raise bert_tf.UserError(f"--{flag} requires --{required}")
+    for required, names in _ENABLES.items():
+        for name in names:
+            if FLAGS[name].present and not FLAGS[required].value:
+                raise bert_tf.UserError(f"--{name} requires --{required}")
     if (FLAGS.input_file or "").endswith((".csv", ".tsv", *tables.ENDINGS)):
         bert_tf.console.warning("--input_file: each line is one text, also in a table")
     check_files()

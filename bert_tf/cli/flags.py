@@ -68,8 +68,7 @@ def run(main, needs_tensorflow=lambda: True, backends=("tensorflow",)):
                 raise UserError(f"unexpected argument {argv[1]!r}; flags are written --name=value")
             # TensorFlow reads remote files.
             if needs_tensorflow() or any("://" in argument for argument in sys.argv):
-                backend = os.environ["KERAS_BACKEND"]
-                if backend not in backends:
+                if (backend := os.environ["KERAS_BACKEND"]) not in backends:
                     expected = " or ".join(backends)
                     raise UserError(f"KERAS_BACKEND={backend}: expected {expected}; unset it")
                 if backend == "jax" and importlib.util.find_spec("jax") is None:
@@ -125,9 +124,8 @@ def command_line():
 
 def make_main(name, data_class, config_class):
     """Define the flags of a fine-tuning script and return its `main`."""
-    define_options(
-        FineTuneConfig, skip=("num_warmup_steps",), data=data_class, task_config=config_class
-    )
+    nested = {"data": data_class, "task_config": config_class}
+    define_options(FineTuneConfig, skip=("num_warmup_steps",), **nested)
     FLAGS.set_default("do_lower_case", config_class.do_lower_case)
     flags.mark_flag_as_required("output_dir")
 

@@ -178,14 +178,10 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
         texts = ()  # names require a header
     if header == "auto" and not text_columns and saved.get("header") == "yes":
         header = "yes"
-    layout = Layout(
-        tuple(texts),
-        header=header,
-        numbers=tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ()),
-        numeric_as="vector" if metadata.get("numbers") else "text",
-        num_texts=len(inputs),
-        trained_header=trained_header(saved),
-    )
+    numbers = tuple(metadata.get("numbers") or metadata.get("numbers_in_text") or ())
+    numeric_as = "vector" if metadata.get("numbers") else "text"
+    options = {"num_texts": len(inputs), "trained_header": trained_header(saved)}
+    layout = Layout(tuple(texts), header=header, numbers=numbers, numeric_as=numeric_as, **options)
     if not (is_table or text_columns or delimiter):
         _check_lines(path, layout)
         return None

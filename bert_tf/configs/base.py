@@ -117,11 +117,11 @@ class Config:
 
     def __post_init__(self, given):
         """Expand paths, convert lists to tuples and NumPy scalars to Python numbers; validate."""
-        for name in hints_of(type(self)):
+        for name, hint in hints_of(type(self)).items():
             value = files.expand_home(getattr(self, name), name)
-            if isinstance(value, (list, range)):
-                value = tuple(value)
-            object.__setattr__(self, name, _without_numpy(value))
+            value = tuple(value) if isinstance(value, (list, range)) else _without_numpy(value)
+            object.__setattr__(self, name, value)
+            check_value(name, value, hint)
         self.validate()
 
     @classmethod
@@ -139,9 +139,7 @@ class Config:
         return dataclasses.replace(self, given=self.given | values.keys(), **values)
 
     def validate(self):
-        """Raise UserError if an option has a wrong type or value, or lacks one that it requires."""
-        for name, hint in hints_of(type(self)).items():
-            check_value(name, getattr(self, name), hint)
+        """Raise UserError if a combination of valid options is invalid."""
         self.check_requirements()
 
     def check_requirements(self):

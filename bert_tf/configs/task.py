@@ -293,8 +293,7 @@ class TaskConfig(Config):
 
     def check_resume(self, folder):
         """Raise UserError if a run in `folder` has different `fixed_values`, such as the model."""
-        earlier = self.load(folder)
-        if earlier is None:
+        if (earlier := self.load(folder)) is None:
             return
         new_values = self.fixed_values()
         for name, old in earlier.fixed_values().items():

@@ -83,8 +83,7 @@ class TrainConfig(Config):
 
     def num_train_steps(self, count, unit):
         """Return the steps of `num_train_epochs` over `count` examples, called `unit` in errors."""
-        steps = count / self.train_batch_size * self.num_train_epochs
-        if steps < 1:
+        if (steps := count / self.train_batch_size * self.num_train_epochs) < 1:
             raise UserError(
                 f"`train_batch_size={self.train_batch_size}`: found only {count} {unit} for "
                 f"{self.num_train_epochs} epochs, less than one batch; use a smaller batch size"
@@ -219,11 +218,8 @@ class FineTuneConfig(RunConfig):
     @property
     def splits(self):
         """The splits needed, a tuple of "train", "dev" and "test"."""
-        needed = {
-            "train": self.do_train,
-            "dev": self.do_eval or (self.do_train and self.train.eval_steps > 0),
-            "test": self.do_predict,
-        }
+        needs_dev = self.do_eval or (self.do_train and self.train.eval_steps > 0)
+        needed = {"train": self.do_train, "dev": needs_dev, "test": self.do_predict}
         return tuple(split for split, is_needed in needed.items() if is_needed)
 
     @property

@@ -63,8 +63,7 @@ def _status(path):
 
 def identity(path):
     """Return a value that is equal for all names of a file, such as links and relative paths."""
-    found = _status(path)
-    if not found:
+    if not (found := _status(path)):
         return path if "://" in str(path) else os.path.realpath(path)
     is_device = stat.S_ISCHR(found.st_mode)  # a terminal may be input and output
     return object() if is_device else (found.st_dev, found.st_ino)
@@ -86,12 +85,10 @@ def _open_local(path, mode="r", **options):
 class Local:
     """The interface of `tf.io.gfile` for local paths, without TensorFlow."""
 
-    GFile = staticmethod(_open_local)
-    exists, isdir = staticmethod(os.path.exists), staticmethod(os.path.isdir)
-    walk = staticmethod(os.walk)
-    listdir, remove = staticmethod(os.listdir), staticmethod(os.remove)
-    rmtree, glob = staticmethod(shutil.rmtree), staticmethod(glob.glob)
-    makedirs = staticmethod(functools.partial(os.makedirs, exist_ok=True))
+    # The class has no instances, so that these stay functions.
+    GFile, exists, isdir, walk = _open_local, os.path.exists, os.path.isdir, os.walk
+    listdir, remove, rmtree, glob = os.listdir, os.remove, shutil.rmtree, glob.glob
+    makedirs = functools.partial(os.makedirs, exist_ok=True)
 
     @staticmethod
     def rename(source, target, overwrite=False):

@@ -132,20 +132,19 @@ def _fields(hint):
 
 def _is_of_kind(value, kind, limits):
     if kind in (int, float):
-        if type(value) is not int and (kind is int or type(value) is not float):
-            return False
         low, high = limits.minimum, limits.maximum
+        if type(value) not in (int, kind):
+            return False
         is_finite = abs(value) <= (_MAX_INTEGER if kind is int else sys.float_info.max)
         needs_finite = kind is int or limits.is_finite or (low, high) != (None, None)
         if not is_finite and (needs_finite or type(value) is int or math.isnan(value)):
             return False
         if (low is not None and value < low) or (high is not None and value > high):
             return False
-    elif kind in (list, tuple):
-        if not isinstance(value, (list, tuple)):
+    else:
+        any_list = (list, tuple) if kind in (list, tuple) else kind
+        if not isinstance(value, dict if hasattr(kind, "_fields") else any_list):
             return False
-    elif not isinstance(value, dict if hasattr(kind, "_fields") else kind):
-        return False
     choices = limits.choices
     return not choices or (type(value) in map(type, choices) and value in choices)
 

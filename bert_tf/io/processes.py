@@ -133,9 +133,8 @@ def map_in_processes(function, items, num_processes, fork=True):
     context = multiprocessing.get_context(method)
     # Shared memory instead of an event, whose locks a killed worker might hold.
     stop = context.RawValue("b", False)
-    pool = concurrent.futures.ProcessPoolExecutor(
-        num_processes, context, _start, (function, os.getpid(), stop)
-    )
+    arguments = (function, os.getpid(), stop)
+    pool = concurrent.futures.ProcessPoolExecutor(num_processes, context, _start, arguments)
     try:
         pending = collections.deque()
         for item in items:

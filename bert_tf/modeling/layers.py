@@ -78,14 +78,13 @@ class Dense(keras.layers.Dense):
         super().quantize(mode, type_check=False, config=config)
 
     def save_own_variables(self, store):
-        if not self.lora_enabled:
-            return super().save_own_variables(store)
-        self.lora_enabled = False  # so that Keras saves the unmerged kernel
+        has_lora, self.lora_enabled = self.lora_enabled, False  # Keras saves the unmerged kernel
         try:
             super().save_own_variables(store)
         finally:
-            self.lora_enabled = True
-        store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
+            self.lora_enabled = has_lora
+        if has_lora:
+            store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
@@ -133,8 +132,7 @@ def _keep_mask(shape, rate, seed):
     They are unsigned, because TensorFlow handles int32 tensors of a GPU on the host.
     """
     seed = FixedSeedGenerator(seed)
-    axes = [i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0]
-    if not axes:
+    if not (axes := [i for i, n in enumerate(shape) if isinstance(n, int) and n % 2 == 0]):
         return keras.random.uniform(shape, seed=seed) >= rate
     is_jax = keras.backend.backend() == "jax"
     axis = axes[-1 if is_jax else 0]  # JAX divides the first axis, the batch, among devices
@@ -206,13 +204,10 @@ class Embeddings(ConfigLayer):
 
     def build(self, *_):
         config = self.config
-        tables = {
-            "word_embeddings": config.vocab_size,
-            "token_type_embeddings": config.type_vocab_size,
-            "position_embeddings": config.max_position_embeddings,
-        }
-        if not config.has_segment_embeddings:
-            del tables["token_type_embeddings"]
+        tables = {"word_embeddings": config.vocab_size}
+        if config.has_segment_embeddings:
+            tables["token_type_embeddings"] = config.type_vocab_size
+        tables["position_embeddings"] = config.max_position_embeddings
         for name, rows in tables.items():
             shape, initial = (rows, config.embedding_size), initializer(config)
             # With `autocast`, mixed precision would cast the whole table for a few rows, and sum

@@ -160,10 +160,8 @@ class BertPretrainer(PretrainedModel):
         encoded = bert(inputs, positions=ops.concatenate([first, positions], axis=1))
         masked_lm = MaskedLMHead(config, bert.embeddings, name="masked_lm", dtype=dtype)
         next_sentence = Projection(2, config.initializer_range, name="next_sentence")
-        outputs = {
-            "masked_lm_logits": masked_lm(encoded["sequence_output"][:, 1:]),
-            "next_sentence_logits": next_sentence(encoded["pooled_output"]),
-        }
+        outputs = {"masked_lm_logits": masked_lm(encoded["sequence_output"][:, 1:])}
+        outputs["next_sentence_logits"] = next_sentence(encoded["pooled_output"])
         inputs["masked_lm_positions"] = positions
         super().__init__(config, dtype, name, inputs, outputs)
 
