@@ -16,6 +16,7 @@ from bert_tf.tasks.base import Task
 from bert_tf.tasks.question_answering.examples import (
     ExactAnswer,
     Questions,
+    group_by_context,
     make_source,
     question_of_row,
     validate_and_count,
@@ -90,9 +91,8 @@ class QuestionAnswering(Task):
         sources = {}
         if "train" in splits:
             sources["train"] = make_source(data_options, "train")
-            console.info(
-                "the loss ignores padding; `pad_to_max_length` includes it, like the release"
-            )
+            message = "the loss ignores padding; `pad_to_max_length` includes it, like the release"
+            console.info(message)
         if is_scored or "test" in splits:
             sources["dev"] = make_source(data_options, "dev")
         return _run_data(
@@ -111,7 +111,8 @@ class QuestionAnswering(Task):
                     (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
                     for x, y in pairs
                 ]
-            sources[split] = Questions(pairs)
+            paragraphs = functools.partial(group_by_context, pairs)
+            sources[split] = Questions("`question`", paragraphs)
         return _run_data(sources, self.config, QuestionAnsweringData())
 
     def features(self, data, split):

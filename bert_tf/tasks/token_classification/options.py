@@ -51,11 +51,8 @@ class Tags(NamedTuple):
         found = {tag for sentence in sentences for tag in sentence.tags or ()}
         data_scheme = schemes.infer_scheme(found, self.scheme)
         if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in found:
-            message = (
-                "plain tags without %s: neighboring words with the same tag are one entity; %s"
-            )
-            advice = "for one label per word, train a model with the scheme none"
-            console.notice(message, schemes.OUTSIDE, advice)
+            text = "plain tags without O: neighboring words with the same tag are one entity; %s"
+            console.notice(text, "for one label per word, train a model with the scheme none")
         is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
         keep = is_iob or found <= {schemes.OUTSIDE}
         return self if keep else self._replace(data_scheme=data_scheme)

@@ -14,22 +14,20 @@ from bert_tf.data.tables import to_python
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.token_classification.examples import sentences_of_table
-from bert_tf.tasks.token_classification.objective import (
-    TokenClassificationObjective,
+from bert_tf.tasks.token_classification.examples import (
     infer_run_tags,
-    make_features,
     make_source,
+    sentences_of_table,
     valid_sentences,
     write_columns,
 )
+from bert_tf.tasks.token_classification.objective import TokenClassificationObjective, make_features
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
     TokenClassificationData,
 )
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, convert_tags
-from bert_tf.tasks.token_classification.scoring import classification_report
 from bert_tf.tasks.token_classification.served import token_classification_servable
 from bert_tf.training import results
 from bert_tf.training.objective import RunData
@@ -156,8 +154,7 @@ class TokenClassification(Task):
         return TokenClassificationObjective(self.model, data.config, data.class_weights)
 
     def report(self, objective, data, predictions):
-        labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
-        return classification_report(labels, predicted, data.config.tags.scheme)
+        return objective.report(predictions)
 
     def write_predictions(self, objective, data, predictions, split, folder):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
