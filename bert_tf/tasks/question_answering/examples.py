@@ -33,12 +33,6 @@ class Answer(NamedTuple):
 class ExactAnswer(Answer):
     """An `Answer` as it is in the context, with any white space."""
 
-    @classmethod
-    def find(cls, answer, context):
-        """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
-        match = re.compile(_pattern(answer.text)).match(context, answer.start)
-        return cls(match[0], match.start()) if match else answer
-
 
 # Two letters or digits of a script that separates words; the range contains Chinese and Japanese.
 _WITHIN_WORD = re.compile(r"[^\W\u2e80-\u9fff]{2}")
@@ -70,6 +64,15 @@ class Question(NamedTuple):
     text: str
     answers: tuple | None
     is_impossible: bool
+
+
+def with_exact_answer(context, question):
+    """Return the context and the question with its first answer, exact if it is in the context."""
+    answers = question.answers[:1]
+    for text, start in answers:
+        if match := re.compile(_pattern(text)).match(context, start):
+            answers = (ExactAnswer(match[0], match.start()),)
+    return context, question._replace(answers=answers)
 
 
 class Paragraph(NamedTuple):
@@ -131,9 +134,8 @@ def _read_articles(path):
             return tables.TableFormat("json_lines")
         is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
         hint = "; the file may be truncated" if is_open else ""
-        raise UserError(
-            f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
-        ) from None
+        place = f"{path}, line {error.lineno}, character {error.colno}"
+        raise UserError(f"{place}: invalid JSON: {error.msg}{hint}") from None
     if isinstance(values, list):
         return tables.TableFormat("json")
     return tables.TableFormat("json_lines") if _is_row(values) else _get(values, "data", list, path)
@@ -292,10 +294,8 @@ def check_answers(question, purpose, version_2_with_negative):
         raise UserError(f"{question.where}: 'answers' is missing")
     has_none = question.is_impossible or (purpose == "eval" and not question.answers)
     if has_none and not version_2_with_negative:
-        raise UserError(
-            f"{question.where}: the question has no answer, by 'answers' or 'is_impossible'; SQuAD "
-            "2.0 requires `version_2_with_negative`"
-        )
+        found = "the question has no answer, by 'answers' or 'is_impossible'"
+        raise UserError(f"{question.where}: {found}; SQuAD 2.0 requires `version_2_with_negative`")
     if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
         found = f"found {len(question.answers)} answers, expected exactly one for training"
         raise UserError(f"{question.where}: {found}")

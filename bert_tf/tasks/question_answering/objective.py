@@ -163,7 +163,6 @@ class Answers:
         }
         if self.config.version_2_with_negative:
             values[NULL_ODDS] = {name: x.null_odds for name, x in predictions.items()}
-        files.write_texts(
-            {os.path.join(folder, x): json.dumps(y, indent=4) + "\n" for x, y in values.items()}
-        )
+        texts = {name: json.dumps(x, indent=4) + "\n" for name, x in values.items()}
+        files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
         console.info("wrote the answers to %d questions to %s", len(predictions), folder)

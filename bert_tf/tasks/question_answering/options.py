@@ -75,8 +75,7 @@ class QuestionAnsweringConfig(TaskConfig):
         False, "Whether questions may have no answer, as in SQuAD 2.0."
     )
     null_score_diff_threshold: float = option(
-        0.0,
-        "Predict no answer if its score exceeds the best answer's by more than this value.",
+        0.0, "Predict no answer if its score exceeds the best answer's by more than this value."
     )
 
     @property
@@ -86,7 +85,7 @@ class QuestionAnsweringConfig(TaskConfig):
     def validate_model(self):
         super().validate_model()
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
+            least = f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS}"
             raise UserError(
-                f"`max_seq_length={self.max_seq_length}`: expected more than "
-                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
+                f"`max_seq_length={self.max_seq_length}`: expected more than {least} special tokens"
             )

@@ -1,10 +1,10 @@
 """Tagged sentences from column files, tables and tensorflow-datasets, and the words of texts."""
 
-import dataclasses
 import itertools
 import operator
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,8 +31,7 @@ _FILES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence in a file or dataset.
 
     Attributes:
@@ -115,7 +114,7 @@ class ColumnFiles:
         if num_comments:
             console.info("%s: %d comments before sentences", path, num_comments)
         if sentences:
-            sentences[-1] = dataclasses.replace(sentences[-1], trailing_lines=tuple(leading_lines))
+            sentences[-1] = sentences[-1]._replace(trailing_lines=tuple(leading_lines))
         return sentences
 
     def _problem(self, path, number, columns, width, with_tags):
@@ -212,7 +211,7 @@ def valid_sentences(sentences, tags, bad):
         except UserError as error:
             bad(str(error))
         else:
-            valid.append(dataclasses.replace(sentence, leading_lines=leading_lines))
+            valid.append(sentence._replace(leading_lines=leading_lines))
             leading_lines = ()
     return valid
 
@@ -231,10 +230,8 @@ def infer_run_tags(data, source, train):
                 "entities of the training set begin with I-, as in IOB1; predictions and "
                 "eval_accuracy are in iob2; `output_scheme=iob1` keeps iob1"
             )
-    console.info(
-        "tag scheme of the data: %s; the model learns %s: %s",
-        tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
-    )  # fmt: skip
+    message = "tag scheme of the data: %s; the model learns %s: %s"
+    console.info(message, tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]))
     return tags
 
 
@@ -262,10 +259,11 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     values = (row[text] for _, row in rows if not isinstance(row, str))
     first = next(filter(lambda value: not tables.is_missing(value), values), None)
     if not isinstance(first, str):
-        return bad.collect(
-            rows,
-            lambda where, _, row: _sentence(where, row[text], row.get(tags), labels, with_tags),
-        )
+
+        def of_words(where, _, row):
+            return _sentence(where, row[text], row.get(tags), labels, with_tags)
+
+        return bad.collect(rows, of_words)
     if config is None or config.tags.scheme == "none":
         raise UserError(f"`{arguments[0]}`: found strings, expected lists of words")
     texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
@@ -360,9 +358,8 @@ def _locate(entities, text, word_starts, word_ends):
         is_inside = start >= 0 and end <= len(text)
         if not is_inside or start >= end or not len(covered):
             problem = f"{'contains no word of' if is_inside else 'is not within'} the text"
-            raise ValueError(
-                f"the entity {label} from {start} to {end} {problem} ({len(text)} characters)"
-            )
+            entity = f"the entity {label} from {start} to {end}"
+            raise ValueError(f"{entity} {problem} ({len(text)} characters)")
         first, last = int(covered[0]), int(covered[-1])
         if spans and first < spans[-1].end:
             raise ValueError(f"the entity {label} from {start} to {end} overlaps the one before it")

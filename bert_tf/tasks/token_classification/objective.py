@@ -115,9 +115,8 @@ class TokenClassificationObjective(Objective):
 
     def _losses(self, outputs, batch):
         """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
-        losses = ops.sparse_categorical_crossentropy(
-            batch["tag_ids"], outputs["logits"], from_logits=True
-        )
+        labels, logits = batch["tag_ids"], outputs["logits"]
+        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
         return ops.where(ops.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def fit_metrics(self, outputs, batch):
@@ -208,8 +207,7 @@ class SpanCounts:
         for name, chosen in [*((label, [label]) for label in labels), ("all", labels)]:
             precision, recall, f1 = self.precision_recall_f1(*chosen)
             counts = (sum(counter[x] for x in chosen) for counter in (self.true, self.predicted))
-            lines.append(
-                f"{name:{width}}  {precision:9.4f}  {recall:6.4f}  {f1:6.4f}  "
-                + "  ".join(f"{count:5}" for count in counts)
-            )
+            scores = f"{precision:9.4f}  {recall:6.4f}  {f1:6.4f}"
+            counts = "  ".join(f"{count:5}" for count in counts)
+            lines.append(f"{name:{width}}  {scores}  {counts}")
         return "\n".join(lines) + "\n"

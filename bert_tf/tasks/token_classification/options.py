@@ -37,10 +37,8 @@ class Tags(NamedTuple):
                 found = given if is_same else f"{given}, {tag} in the scheme {self.scheme}"
                 option = "scheme" if sentence.where.startswith("`") else "learn_scheme"
                 advice = f"; add B-, I-, E- or S- to every tag but O, or use `{option}=none`"
-                raise UserError(
-                    f"{sentence.location(i)}: the tag is {found}, expected one of "
-                    f"{', '.join(self.names)}{advice * (not is_tag)}"
-                )
+                expected = f"expected one of {', '.join(self.names)}{advice * (not is_tag)}"
+                raise UserError(f"{sentence.location(i)}: the tag is {found}, {expected}")
         return [names[tag] for tag in tags]
 
     def of_data(self, sentences):

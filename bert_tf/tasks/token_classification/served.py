@@ -55,9 +55,8 @@ def find_entities(prepared, config, texts):
     labels = tf.gather(tag_table.names, tf.boolean_mask(tags, begins))
 
     def by_text(values, default):
-        ragged = tf.RaggedTensor.from_value_rowids(
-            values, tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64), validate=False
-        )
+        rows, count = tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64)
+        ragged = tf.RaggedTensor.from_value_rowids(values, rows, count, validate=False)
         return ragged.to_tensor(default)
 
     return {
