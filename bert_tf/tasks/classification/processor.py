@@ -95,7 +95,8 @@ class ProcessorSource:
     def _call(self, method, *arguments):
         with _modules_of_the_release(self._name):
             try:
-                values = getattr(self._processor, method, _missing)(*arguments)
+                missing = getattr(DataProcessor(), method)  # raises NotImplementedError
+                values = getattr(self._processor, method, missing)(*arguments)
             except NotImplementedError:
                 raise UserError(f"`processor={self._name}`: the class has no {method}") from None
             return check_list(values, f"processor={self._name}", f"a list from {method}")
@@ -161,10 +162,6 @@ def _modules_of_the_release(reference):
         for name in modules:
             del sys.modules[name]
         sys.modules.update(before)
-
-
-def _missing(*arguments):
-    raise NotImplementedError
 
 
 def _make(reference):

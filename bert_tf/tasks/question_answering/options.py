@@ -85,7 +85,7 @@ class QuestionAnsweringConfig(TaskConfig):
     def validate_model(self):
         super().validate_model()
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
-            least = f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS}"
             raise UserError(
-                f"`max_seq_length={self.max_seq_length}`: expected more than {least} special tokens"
+                f"`max_seq_length={self.max_seq_length}`: expected more than "
+                f"`max_query_length={self.max_query_length}` + {NUM_SPECIAL_TOKENS} special tokens"
             )

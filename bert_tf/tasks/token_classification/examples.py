@@ -19,7 +19,7 @@ from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
 from bert_tf.tasks.token_classification import schemes
 from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.tasks.token_classification.served import WordTable
+from bert_tf.tasks.token_classification.served import find_word_starts
 from bert_tf.tokenization.graph import HostTokenizer
 
 DOCUMENT_START = "-DOCSTART-"
@@ -315,25 +315,22 @@ def _sentence(where, words, tags, labels, with_tags):
 
 def _split_texts(rows, config):
     """Yield (where, (text, starts and ends of its words, entities)) for (where, text, entities)."""
-    tokenizer = HostTokenizer(config.vocab, **config.tokenizer_settings)
-    *rules, _ = config.tokenizer_settings.values()
-    table = WordTable(*rules)
-    for first in range(0, len(rows), _CHUNK_SIZE):
-        chunk = rows[first : first + _CHUNK_SIZE]
+    settings = config.tokenizer_settings
+    tokenizer = HostTokenizer(config.vocab, **settings)
+    for i in range(0, len(rows), _CHUNK_SIZE):
+        chunk = rows[i : i + _CHUNK_SIZE]
         texts = tf.constant([text for _, text, _ in chunk])
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        is_start = ids.with_values(table.starts(texts, ids, starts))
+        is_start = ids.with_values(find_word_starts(settings, texts, ids, starts))
         offsets = zip(*(x.to_list() for x in (starts, ends, is_start)), strict=True)
-        for (where, text, entities), (*edges, starts_word) in zip(chunk, offsets, strict=True):
-            first_tokens = np.flatnonzero(starts_word)
-            if len(first_tokens):
+        for (where, text, entities), (first, last, starts_word) in zip(chunk, offsets, strict=True):
+            tokens = np.flatnonzero(starts_word)  # the first of each word
+            if len(tokens):
                 # Unicode normalization may reorder combining marks, so the last token may start
                 # first.
-                edges = [
-                    reduce.reduceat(x, first_tokens)
-                    for reduce, x in zip((np.minimum, np.maximum), edges, strict=True)
-                ]
-            yield where, (text, *edges, entities)
+                first = np.minimum.reduceat(first, tokens)
+                last = np.maximum.reduceat(last, tokens)
+            yield where, (text, first, last, entities)
 
 
 def _read_entities(entities):

@@ -32,9 +32,8 @@ def find_entities(prepared, config, texts):
         `score`: float32, the mean probability of its words.
     """
     tokenizer, tag_table = prepared.tokenizer, _TagTable(config.tags)
-    *rules, _ = config.tokenizer_settings.values()
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-    is_start = WordTable(*rules).starts(texts, ids, starts)
+    is_start = find_word_starts(config.tokenizer_settings, texts, ids, starts)
     tags, probabilities = _classify_words(prepared, config, ids, is_start)
     word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
     num_words = tf.size(tags)
@@ -114,30 +113,30 @@ class _TagTable:
 _LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
 
 
-class WordTable:
-    """Splits texts into words like typical training data for tagging.
+def find_word_starts(settings, texts, ids, starts):
+    """Split texts into words like typical training data; return which tokens start one, bool (T,).
 
     Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
     as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
     that the tokenizer removes do not separate words.
+
+    Args:
+      settings: the settings of the tokenizer.
+      texts: the texts (B,).
+      ids: ragged token ids (B, None).
+      starts: ragged offsets of the tokens (B, None).
     """
-
-    def __init__(self, *rules):
-        """Create a table; `rules` are the arguments of a `BasicTokenizer`."""
-        self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
-
-    def starts(self, texts, ids, starts):
-        """Return which tokens start a word, bool (T,); `ids` and `starts` are ragged (B, None)."""
-        # The line break separates consecutive texts.
-        codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
-        kinds = look_up(self._kinds, codes.values)
-        is_kept = kinds != _REMOVED
-        is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
-        kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
-        text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
-        word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
-        word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
-        return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
+    *rules, _ = settings.values()
+    # The line break separates consecutive texts.
+    codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
+    kinds = look_up(_word_kinds(BasicTokenizer(*rules).rules), codes.values)
+    is_kept = kinds != _REMOVED
+    is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
+    kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
+    text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
+    word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
+    word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
+    return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
 
 
 @functools.cache  # takes half a second
