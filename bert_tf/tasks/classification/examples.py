@@ -59,8 +59,9 @@ def hold_out(examples, dev_split, stratify):
     if labels and min(size, len(indices) - size) < len(set(labels)):
         console.warning("`dev_fraction`: found too few rows to stratify by label")
         labels = None
-    sampling = {"random_state": dev_split.seed, "stratify": labels}
-    _, held_out = train_test_split(indices, test_size=size, **sampling)
+    _, held_out = train_test_split(
+        indices, test_size=size, random_state=dev_split.seed, stratify=labels
+    )
     chosen = set(held_out)
     train = [x for i, x in enumerate(examples) if i not in chosen]
     console.info("%d of %d training rows held out for evaluation", len(chosen), len(examples))

@@ -179,8 +179,8 @@ def custom_dataset(task_type=None, labels=None, layout=None):
             raise UserError("`label_column`: several columns cannot be used for regression")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
-            found, columns = counted(len(labels), "name"), f"{len(layout.label)} columns"
-            expected = f"expected one for each of the {columns} of `label_column`"
+            found = counted(len(labels), "name")
+            expected = f"expected one for each of the {len(layout.label)} columns of `label_column`"
             raise UserError(f"`labels`: found {found}, {expected}")
         if set(labels) == set(layout.label):  # else the labels rename the columns, in their order
             layout = dataclasses.replace(layout, label=tuple(labels))

@@ -142,8 +142,9 @@ class SentenceEmbeddingModel(EncoderModel, keras.Model):
         @tf.custom_gradient
         def vectors_of(rows):
             states = [tf.identity(seed) for seed in seeds]
-            options = {"fn_output_signature": tf.float32, "parallel_iterations": 1}
-            vectors = tf.map_fn(compute, rows, **options)
+            vectors = tf.map_fn(
+                compute, rows, fn_output_signature=tf.float32, parallel_iterations=1
+            )
 
             def gradients(upstream, variables):
                 for seed, state in zip(seeds, states, strict=True):

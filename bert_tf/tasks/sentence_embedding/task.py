@@ -249,10 +249,9 @@ class SentenceEncoder(TextStream):
         packed = self._pack((text, encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
-        size = 4 * self.config.width
-        message = "reading sentences"
-        found = self._run(_first_vectors, rows, _SCHEMA, batch_size, message, size, C=1)
-        for text, arrays in found:
+        description, size = "reading sentences", 4 * self.config.width
+        results = self._run(_first_vectors, rows, _SCHEMA, batch_size, description, size, C=1)
+        for text, arrays in results:
             yield text, arrays["vectors"]
 
     def make_examples(self, columns, names, split):

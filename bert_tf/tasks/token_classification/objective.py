@@ -206,8 +206,7 @@ class SpanCounts:
         lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
         for name, chosen in [*((label, [label]) for label in labels), ("all", labels)]:
             precision, recall, f1 = self.precision_recall_f1(*chosen)
-            counts = (sum(counter[x] for x in chosen) for counter in (self.true, self.predicted))
+            true, found = (sum(x[label] for label in chosen) for x in (self.true, self.predicted))
             scores = f"{precision:9.4f}  {recall:6.4f}  {f1:6.4f}"
-            counts = "  ".join(f"{count:5}" for count in counts)
-            lines.append(f"{name:{width}}  {scores}  {counts}")
+            lines.append(f"{name:{width}}  {scores}  {true:5}  {found:5}")
         return "\n".join(lines) + "\n"

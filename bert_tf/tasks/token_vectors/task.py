@@ -118,8 +118,8 @@ class TokenVectors(TextStream):
         check_layers(f"layer_combination={name}" if name else "layers", self._indices, count)
         is_sum, weights = name not in (None, "embeddings", "concat_last_four"), config.layer_weights
         if is_sum and weights is not None and len(weights) != len(self._indices):
-            found, expected = counted(len(weights), "number"), len(self._indices)
-            expected = f"expected {expected} for `layer_combination={name}`"
+            found = counted(len(weights), "number")
+            expected = f"expected {len(self._indices)} for `layer_combination={name}`"
             raise UserError(f"`layer_weights`: found {found}, {expected}")
         self._layers = [name] if name else list(config.layers)
 
