@@ -80,10 +80,9 @@ def check_layers(option, layers, count):
     """Raise UserError if one of the `layers` of an option is not among the model's `count`."""
     for layer in layers:
         if not -count <= layer < count:
-            raise UserError(
-                f"`{option}`: found {layer}, expected numbers from -{count} to {count - 1}, "
-                f"because the model has {count} layers"
-            )
+            expected = f"expected numbers from -{count} to {count - 1}"
+            because = f"because the model has {count} layers"
+            raise UserError(f"`{option}`: found {layer}, {expected}, {because}")
 
 
 def read_pairs(texts):

@@ -8,7 +8,7 @@ import pytest
 
 import bert_tf
 from bert_tf import checkpoints
-from bert_tf.tasks.sentence_embedding.settings import encoder_settings
+from bert_tf.tasks.sentence_embedding.task import encoder_settings
 from tests.common import QUICK_RUN, WORDS, tiny, write_files
 from tests.pipelines.conftest import write_release_folder
 

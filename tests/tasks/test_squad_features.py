@@ -15,8 +15,8 @@ from bert_tf.tasks.question_answering import alignment, decoding, features
 from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering.examples import (
     Answer,
-    JsonSource,
-    TfdsQuestions,
+    json_questions,
+    tfds_questions,
     validate_and_count,
 )
 from bert_tf.tasks.question_answering.options import QuestionAnsweringConfig
@@ -46,7 +46,7 @@ def test_windows_are_those_of_the_release(recording, version, is_training):
     tokenizer = bert_tf.FullTokenizer(recording.vocab)
     config = recording.config
     sha, unique_id, example_index = hashlib.sha256(), features.FIRST_UNIQUE_ID, 0
-    source = reading.JsonSource(recording.data, "train_file")
+    source = reading.json_questions(recording.data, "train_file")
     for paragraph in source.paragraphs():
         for _, windows, _ in features.convert(paragraph, tokenizer, config, is_training):
             for window in windows:
@@ -65,7 +65,7 @@ def test_answers_are_those_of_the_release(recording, version):
     starts, ends = recording.logits
     config = recording.config
     decoder = decoding.AnswerDecoder(config)
-    source = reading.JsonSource(recording.data, "predict_file")
+    source = reading.json_questions(recording.data, "predict_file")
     row, predictions, n_best, null_odds = 0, {}, {}, {}
     for paragraph in source.paragraphs():
         for question, windows, _ in features.convert(paragraph, tokenizer, config, False):
@@ -92,7 +92,7 @@ def test_answers_are_those_of_the_release(recording, version):
 def test_records_hold_the_windows_in_order(tmp_path, num_processes, monkeypatch):
     monkeypatch.setattr(features, "_CHUNK", 100)
     tokenizer = bert_tf.FullTokenizer(str(write_vocab(tmp_path)))
-    source = reading.JsonSource(str(letters(tmp_path / "data.json", has_negative=True)), "x")
+    source = reading.json_questions(str(letters(tmp_path / "data.json", has_negative=True)), "x")
     config = QuestionAnsweringConfig(max_seq_length=12, max_query_length=4, doc_stride=3)
     for is_training in (True, False):
         made = features.make_features(
@@ -177,7 +177,7 @@ def test_invalid_json_is_located(tmp_path, text, where):
     path = tmp_path / "data.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(bert_tf.UserError, match=rf"data\.json.*{where}"):
-        list(JsonSource(str(path), "x").paragraphs())
+        list(json_questions(str(path), "x").paragraphs())
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_data_without_valid_questions(tmp_path, context, text, start):
     qas = [{"id": "1", "question": "a", "answers": answers}]
     path = dataset(tmp_path / "data.json", [(context, qas)])
     with pytest.raises(bert_tf.UserError, match=f"{path}: no valid questions"):
-        validate_and_count(JsonSource(str(path), "x"), "train")
+        validate_and_count(json_questions(str(path), "x"), "train")
 
 
 def rows_of(path):
@@ -214,7 +214,7 @@ def test_rows_of_the_library_datasets(tmp_path, name, has_negative):
         pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
     else:
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    sources = [JsonSource(str(x), "train_file") for x in (path, original)]
+    sources = [json_questions(str(x), "train_file") for x in (path, original)]
     paragraphs, expected = (list(source.paragraphs()) for source in sources)
     assert questions(sources[0]) == questions(sources[1])
     assert [len(x.questions) for x in paragraphs] == [len(x.questions) for x in expected]
@@ -236,7 +236,7 @@ def test_invalid_rows_are_located(tmp_path, changes, named):
     rows[1] = {**rows[1], **changes}
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(bert_tf.UserError, match=rf"rows\.jsonl, line 2.*{named}"):
-        list(JsonSource(str(tmp_path / "rows.jsonl"), "x").paragraphs())
+        list(json_questions(str(tmp_path / "rows.jsonl"), "x").paragraphs())
 
 
 def test_texts_are_located_by_whole_words():
@@ -286,7 +286,7 @@ def questions(source):
 
 def test_tfds_questions_are_those_of_the_file(tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets")
-    file, text = JsonSource(str(letters(tmp_path / "v2.json", True)), "x"), tfds.features.Text()
+    file, text = json_questions(str(letters(tmp_path / "v2.json", True)), "x"), tfds.features.Text()
     answers = tfds.features.Sequence({"text": text, "answer_start": np.int32})
     features = {"id": np.str_, "title": text, "context": text, "question": text,
                 "answers": answers, "is_impossible": np.bool_}  # fmt: skip
@@ -298,7 +298,7 @@ def test_tfds_questions_are_those_of_the_file(tmp_path):
     ]  # fmt: skip
     splits = {"train": rows, "validation": rows[:3]}
     write_tfds(tmp_path, "squad/v2.0", features, splits, version="3.0.0")
-    source = TfdsQuestions("squad/v2.0", "train", str(tmp_path))
+    source = tfds_questions("squad/v2.0", "train", str(tmp_path))
     assert questions(source) == questions(file)
     # Consecutive questions share a paragraph.
     paragraphs = list(source.paragraphs())
@@ -307,11 +307,11 @@ def test_tfds_questions_are_those_of_the_file(tmp_path):
     assert validate_and_count(source, "train", True).questions == len(rows)
     with pytest.raises(bert_tf.UserError, match=r"squad/v2.0, train, example \d+ \(id \de\)"):
         validate_and_count(source, "train")
-    source = TfdsQuestions("squad/v2.0", "dev", str(tmp_path), "validation[:2]")
+    source = tfds_questions("squad/v2.0", "dev", str(tmp_path), "validation[:2]")
     assert len(questions(source)) == 2 and source.name == "squad/v2.0, validation[:2]"
     write_tfds(tmp_path, "other", {"context": text}, {"train": [("a",)]})
     with pytest.raises(bert_tf.UserError, match="other, train, example 0: id is missing"):
-        list(TfdsQuestions("other", "train", str(tmp_path)).paragraphs())
+        list(tfds_questions("other", "train", str(tmp_path)).paragraphs())
 
 
 # Alignment of answers and tokens, by words as in the release and by characters.

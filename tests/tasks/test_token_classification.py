@@ -12,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data.columns import RowErrors
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tasks.token_classification import examples, objective, schemes, scoring, served
+from bert_tf.tasks.token_classification import examples, objective, schemes, served
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
@@ -89,7 +89,7 @@ CONLLEVAL = [
 
 def test_scores_are_those_of_conlleval_for_any_tags():
     for true, found, (correct, num_true, num_found) in CONLLEVAL:
-        figures = scoring.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
+        figures = objective.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
         precision, recall = correct / max(num_found, 1), correct / max(num_true, 1)
         assert figures == (precision, recall, 2 * correct / (num_found + num_true)), (true, found)
 
@@ -128,7 +128,7 @@ def test_column_files(tmp_path):
     found = examples.ColumnFiles(None, {"train": str(path)}, -3, 1).read("train")
     assert found[0].tags == ("N", "N")
     # The output keeps all lines of the input.
-    objective.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
+    examples.write_columns(tmp_path / "found.txt", found, [["O"] * len(s.words) for s in found])
     lines = COLUMNS.lstrip("\ufeff").replace("\r", "").replace("\t", " ").split("\n")
     written = (tmp_path / "found.txt").read_text().split("\n")
     assert list(filter(None, written)) == [f"{line} O" for line in lines if line]
@@ -177,15 +177,15 @@ def test_comments_and_line_ends(tmp_path, text, words):
 def test_invalid_tags(tmp_path):
     (tmp_path / "train.txt").write_text("-DOCSTART- O\n\na O\nb PER\n\nc B-X\nd I-X\n")
     sentences = examples.ColumnFiles(tmp_path).read("train")
-    tags = objective.infer_tags(sentences)
+    tags = examples.infer_tags(sentences)
     assert tags == (("O", "B-X", "I-X"), "iob2", "iob2")
     with pytest.raises(
         bert_tf.UserError, match=r"train\.txt, line 4: .* PER, .*`learn_scheme=none`"
     ):
-        objective.valid_sentences(sentences, tags, RowErrors())
-    assert objective.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
+        examples.valid_sentences(sentences, tags, RowErrors())
+    assert examples.infer_tags(sentences, "none").names == ("B-X", "I-X", "O", "PER")
     # The next sentence starts the document.
-    (kept,) = objective.valid_sentences(sentences, tags, RowErrors(skip=True))
+    (kept,) = examples.valid_sentences(sentences, tags, RowErrors(skip=True))
     assert kept.words == ("c", "d") and kept.leading_lines == ("-DOCSTART- O",)
     with pytest.raises(bert_tf.UserError, match="I-N, B-N in the scheme iob2, expected one of O, "):
         tags.convert(sentence(["a"], ["I-N"]))
@@ -194,7 +194,7 @@ def test_invalid_tags(tmp_path):
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
 def test_words_that_columns_cannot_hold(tmp_path, word):
     with pytest.raises(bert_tf.UserError, match=f"x: .*{word!r}".replace("\\", ".")):
-        objective.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
+        examples.write_columns(tmp_path / "found.txt", [examples.Sentence("x", (word,))], [["O"]])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_words_that_columns_cannot_hold(tmp_path, word):
 )
 def test_infer_tags(given, scheme, expected, converted, caplog):
     sentences = [sentence("abc"[: len(given.split())], given.split())]
-    tags = objective.infer_tags(sentences, scheme)
+    tags = examples.infer_tags(sentences, scheme)
     assert tags == expected and tags.convert(sentences[0]) == converted.split()
     assert tags.of_data(sentences) == tags
     assert ("same tag are one entity" in caplog.text) == ("O" not in given and "io" in tags)
@@ -220,7 +220,7 @@ def test_iob1_is_kept_on_request(caplog):
     sentences = [sentence("ab", ["O", "I-X"])]
     for scheme in ("iob2", "iob1"):
         options = TokenClassificationData(output_scheme=scheme)
-        tags = objective.infer_run_tags(options, None, sentences)
+        tags = examples.infer_run_tags(options, None, sentences)
         assert tags.data_scheme == scheme and tags.of_data(sentences) == tags
     assert caplog.text.count("`output_scheme=iob1` keeps iob1") == 1
 
@@ -246,7 +246,7 @@ def test_tfds_sentences(tmp_path):
 
     (found,) = make().read("train")
     assert found.words == ("a", "d\u00a0e") and found.tags == ("O", "I-X")
-    objective.write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
+    examples.write_columns(tmp_path / "found.txt", [found], [["O", "O"]])
     assert (tmp_path / "found.txt").read_text() == "a O\nd\u00a0e O\n\n"
     for split in splits:
         with pytest.raises(bert_tf.UserError, match=f"letters, {split}, example 1: "):

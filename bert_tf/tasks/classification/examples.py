@@ -52,10 +52,9 @@ def hold_out(examples, dev_split, stratify):
     indices = [i for i, x in enumerate(examples) if not stratify or counts[x.label] > 1]
     size = round(dev_split.fraction * len(examples))
     if not 0 < size < len(indices):
-        raise UserError(
-            f"`dev_fraction={dev_split.fraction:g}`: found {len(examples)} training rows, which "
-            f"leaves none for {'training' if size else 'evaluation'}"
-        )
+        found = f"found {len(examples)} training rows, which leaves none for"
+        missing = "training" if size else "evaluation"
+        raise UserError(f"`dev_fraction={dev_split.fraction:g}`: {found} {missing}")
     labels = [examples[i].label for i in indices] if stratify else None
     if labels and min(size, len(indices) - size) < len(set(labels)):
         console.warning("`dev_fraction`: found too few rows to stratify by label")
@@ -214,9 +213,8 @@ def _is_quoted(text):
 def get_cell(row, position, name):
     """Return a cell of a row; raise ValueError, naming the column, if the row is too short."""
     if not -len(row) <= position < len(row):
-        raise ValueError(
-            f"found {counted(len(row), 'column')}, expected {name} in column {position + 1}"
-        )
+        found = counted(len(row), "column")
+        raise ValueError(f"found {found}, expected {name} in column {position + 1}")
     return row[position]
 
 
@@ -308,9 +306,8 @@ def length_limits(config):
 def make_features(examples, tokenizer, config):
     """Return the `Features` of examples."""
     windows, length = config.windows, config.max_seq_length
-    is_soft = config.task_type == "classification" and any(
-        isinstance(example.label, tuple) for example in examples
-    )
+    has_tuples = any(isinstance(example.label, tuple) for example in examples)
+    is_soft = has_tuples and config.task_type == "classification"
     schema, _ = record_schema(config, is_soft, examples[0].weight is not None)
 
     def axes(counts):
@@ -320,9 +317,7 @@ def make_features(examples, tokenizer, config):
     return Features.of_examples(
         examples, schema, convert_examples, tokenizer, config,
         ([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
-        axes,
-        config.num_outputs,
-        {"config": config, "is_soft": is_soft},
+        axes, config.num_outputs, {"config": config, "is_soft": is_soft},
         {
             "labels": list(config.labels),
             "task_type": config.task_type,

@@ -1,14 +1,14 @@
 """Datasets by name: GLUE (Wang et al., arXiv:1804.07461), XNLI and custom files."""
 
 import dataclasses
+from typing import NamedTuple
 
 from bert_tf.data.columns import Columns, Layout
 from bert_tf.data.labels import Labels
 from bert_tf.errors import UserError, counted
 
 
-@dataclasses.dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file with its possible `names`; without `columns`, `columns.find_columns` finds them."""
 
     names: tuple
@@ -179,10 +179,9 @@ def custom_dataset(task_type=None, labels=None, layout=None):
             raise UserError("`label_column`: several columns cannot be used for regression")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
-            raise UserError(
-                f"`labels`: found {counted(len(labels), 'name')}, expected one for each of the "
-                f"{len(layout.label)} columns of `label_column`"
-            )
+            found = counted(len(labels), "name")
+            expected = f"expected one for each of the {len(layout.label)} columns of `label_column`"
+            raise UserError(f"`labels`: found {found}, {expected}")
         if set(labels) == set(layout.label):  # else the labels rename the columns, in their order
             layout = dataclasses.replace(layout, label=tuple(labels))
     if task_type == "regression":

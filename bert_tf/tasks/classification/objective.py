@@ -83,10 +83,8 @@ class ClassificationObjective(Objective):
     def metrics(self, predictions):
         labels, predicted = self.labels_and_predicted(predictions)
         loss = predictions["loss"].mean(dtype="float64")
-        scores = {
-            f"eval_{name}": results.METRICS[name](labels, predicted) for name in self.metrics_used
-        }
-        return {**scores, "eval_loss": loss, "loss": loss}
+        scores = [results.METRICS[name](labels, predicted) for name in self.metrics_used]
+        return dict(zip(self.metric_names, (*scores, loss, loss), strict=True))
 
 
 class RegressionObjective(ClassificationObjective):

@@ -109,9 +109,7 @@ class ClassificationConfig(TaskConfig):
     INFERRED = ("labels", "task_type", "numeric_as")
 
     labels: tuple[str, ...] = option(
-        (),
-        "Labels in the order of their ids. Default: found in the training set.",
-        fixed=True,
+        (), "Labels in the order of their ids. Default: found in the training set.", fixed=True
     )
     task_type: str = option(
         "classification",
@@ -174,10 +172,8 @@ class ClassificationConfig(TaskConfig):
     def validate_model(self):
         super().validate_model()
         if self.num_texts == 2 and self.windows:
-            raise UserError(
-                "`long_documents=windows`: found pairs of texts, expected single texts; pairs can "
-                "only be truncated"
-            )
+            found = "found pairs of texts, expected single texts; pairs can only be truncated"
+            raise UserError(f"`long_documents=windows`: {found}")
 
     @property
     def num_outputs(self):

@@ -11,7 +11,7 @@ import re
 import sys
 import types
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from bert_tf import tokenization
 from bert_tf.data.containers import check_list
@@ -79,8 +79,7 @@ class DataProcessor:
 class ProcessorSource:
     """The examples of a processor, with the interface of `source.FileSource`."""
 
-    columns: ClassVar[dict] = {}
-    files = ()
+    files, training_columns = (), None
 
     def __init__(self, reference, data_dir=None):
         """Create the processor named "MODULE:CLASS"; raise UserError if that fails."""
@@ -88,16 +87,16 @@ class ProcessorSource:
         self._processor = _make(reference)
         labels = tuple(str(to_python(label)) for label in self._call("get_labels"))
         if len(set(labels)) < max(len(labels), 2):
-            raise UserError(
-                f"`processor={reference}`: found the labels {', '.join(labels) or '(none)'} in "
-                "get_labels, expected at least two different ones"
-            )
+            names = ", ".join(labels) or "(none)"
+            found = f"found the labels {names} in get_labels, expected at least two different ones"
+            raise UserError(f"`processor={reference}`: {found}")
         self.dataset = DatasetSpec({}, labels, metrics=CUSTOM_METRICS["classification"])
 
     def _call(self, method, *arguments):
         with _modules_of_the_release(self._name):
             try:
-                values = getattr(self._processor, method, _missing)(*arguments)
+                missing = getattr(DataProcessor(), method)  # raises NotImplementedError
+                values = getattr(self._processor, method, missing)(*arguments)
             except NotImplementedError:
                 raise UserError(f"`processor={self._name}`: the class has no {method}") from None
             return check_list(values, f"processor={self._name}", f"a list from {method}")
@@ -111,9 +110,8 @@ class ProcessorSource:
         place, labels = f"{self._name}, {method}", self.dataset.reader()
 
         def make(where, index, example):
-            text_a, text_b, label, guid = (
-                getattr(example, name, None) for name in ("text_a", "text_b", "label", "guid")
-            )
+            names = "text_a", "text_b", "label", "guid"
+            text_a, text_b, label, guid = (getattr(example, name, None) for name in names)
             if text_a is None:
                 raise ValueError(f"found {shown(example)}, expected an InputExample with text_a")
             return Example(
@@ -164,10 +162,6 @@ def _modules_of_the_release(reference):
         for name in modules:
             del sys.modules[name]
         sys.modules.update(before)
-
-
-def _missing(*arguments):
-    raise NotImplementedError
 
 
 def _make(reference):

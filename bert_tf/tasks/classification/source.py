@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,22 +30,26 @@ _DO_FLAGS = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
 class FileSource:
-    """The files of a dataset; `columns` and `files` describe the splits read so far."""
+    """The files of a dataset.
+
+    Attributes:
+      dataset: the `DatasetSpec`.
+      files: the files of the splits read so far.
+      training_columns: the `Columns` of the training set, for custom files that have been read.
+    """
 
     def __init__(self, dataset, data_dir=None, paths=None):
         """Create a source; `paths` is a dict of files for "train", "dev" or "test", or None."""
         self.dataset, self._data_dir = dataset, data_dir
-        self.columns, self.files = {}, []
+        self.files, self.training_columns = [], None
         self._paths = {base: path for base, path in (paths or {}).items() if path}
 
     def splits(self, base):
         """Return all splits of "train", "dev" or "test"; raise UserError if none exists."""
         splits = [split for split in self.dataset.files if base_split(split) == base]
         if not splits:
-            raise UserError(
-                f"`{_DO_FLAGS[base]}`: this task has no {base} split, only "
-                f"{', '.join(self.dataset.files)}"
-            )
+            found = f"this task has no {base} split, only {', '.join(self.dataset.files)}"
+            raise UserError(f"`{_DO_FLAGS[base]}`: {found}")
         found = []
         for split in splits[:1] if base in self._paths else splits:
             file, path = self.dataset.files[split], self._paths.get(base)
@@ -66,8 +69,8 @@ class FileSource:
         given = (layout.delimiter, layout.saved_delimiter) if layout else (None, "tab")
         table = open_table(path, *given)
         examples, columns = examples_of(table, self.dataset, split, bad, file.columns)
-        self.columns[split] = columns
         if split == "train" and layout:
+            self.training_columns = columns
             self.dataset = dataclasses.replace(self.dataset, layout=layout.after_training(columns))
         return examples
 
@@ -75,8 +78,7 @@ class FileSource:
 class TfdsSource:
     """A dataset of tensorflow-datasets, with the interface of `FileSource`."""
 
-    columns: ClassVar[dict] = {}  # nothing to save: each command finds the features again
-    files = ()
+    files, training_columns = (), None  # each command finds the features again
 
     def __init__(self, name, data_dir=None, task_type=None, labels=None, layout=None, splits=None):
         """Find the dataset, such as "glue/mrpc", and prepare it if necessary.
@@ -95,9 +97,8 @@ class TfdsSource:
         text, label = ((x,) if isinstance(x, str) else () for x in self._data.supervised_keys)
         text, label = layout.text or text, layout.label or label
         features = self._data.features
-        wanted = dataclasses.replace(
-            layout, text=dataset.features if dataset else text, label=label
-        )
+        text = dataset.features if dataset else text
+        wanted = dataclasses.replace(layout, text=text, label=label)
         table = Table(name, TableFormat("tfds"), iter(()))
         self._columns = find_columns(table, list(features), wanted, "train")
         if not dataset:
@@ -180,10 +181,8 @@ def make_source(data_options, config, trained=None, restored=()):
     if dataset.layout is not None:
         dataset = custom_dataset(task_type, labels, layout)
     elif custom_only:
-        raise UserError(
-            f"`{custom_only[0]}` cannot be combined with `task_name={data_options.task_name}`, "
-            "which has fixed columns"
-        )
+        other = f"`task_name={data_options.task_name}`, which has fixed columns"
+        raise UserError(f"`{custom_only[0]}` cannot be combined with {other}")
     return FileSource(dataset, data_options.data_dir, paths)
 
 
@@ -202,10 +201,9 @@ def with_restored_columns(data_options, trained):
         taken.pop("header", None)  # `Layout.trained_header` has it
     for name, value in columns.items():
         if data_options.is_given(name) and getattr(data_options, name) != value:
-            console.info(
-                f"using `{name}={_flag_text(getattr(data_options, name))}`, although the model was "
-                f"trained with {_flag_text(value)}"
-            )
+            used, value = _flag_text(getattr(data_options, name)), _flag_text(value)
+            message = "using `%s=%s`, although the model was trained with %s"
+            console.info(message, name, used, value)
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
@@ -218,8 +216,8 @@ def _flag_text(value):
 
 def columns_to_save(data, source):
     """Return a dict from option to column of the training file, for later commands."""
-    columns = source.columns.get("train")
-    if source.dataset.layout is None or columns is None:
+    columns = source.training_columns
+    if columns is None:
         return {}
     given = {name: getattr(data, name) for name in _SAVED_COLUMNS if data.is_given(name)}
     if not columns.names:
@@ -245,10 +243,8 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
     """
     dataset = source.dataset
     if trained and trained.task_type != dataset.task_type:
-        raise UserError(
-            f"`output_dir`: the model was trained for {trained.task_type}, expected "
-            f"{dataset.task_type}"
-        )
+        found = f"the model was trained for {trained.task_type}, expected {dataset.task_type}"
+        raise UserError(f"`output_dir`: {found}")
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
@@ -259,10 +255,8 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
     # Reading the training file replaces numbers of columns by names.
     names = source.dataset.layout.numbers if dataset.layout else ()
     if trained and names != trained.numeric_names:
-        raise UserError(
-            f"`numeric_columns={','.join(names)}`: expected "
-            f"{','.join(trained.numeric_names) or 'none'}, as in training"
-        )
+        found, expected = ",".join(names), ",".join(trained.numeric_names) or "none"
+        raise UserError(f"`numeric_columns={found}`: expected {expected}, as in training")
     if labels is None:
         labels = _infer_labels(train, dataset.task_type)
     # The other splits are read with the labels of the training set.
@@ -279,10 +273,8 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
     usable = examples.get("train", ())
     if usable and all(example.label == usable[0].label for example in usable):
         what = "score" if dataset.task_type == "regression" else "label"
-        console.warning(
-            f"all {len(usable)} training examples have the {what} {usable[0].label!r}, so the "
-            "model has nothing to learn"
-        )
+        found = f"all {len(usable)} training examples have the {what} {usable[0].label!r}"
+        console.warning("%s, so the model has nothing to learn", found)
     return examples, tuple(labels), measure_numbers(names, usable or train) if names else ()
 
 
@@ -297,9 +289,8 @@ def _infer_labels(train, task_type):
     place = os.path.basename(path)
     console.info("labels found in %s: %s", place, abbreviate(labels, 20))
     if 2 * len(labels) > len(train) > 20:
-        console.warning(
-            f"{len(labels)} labels in {len(train)} examples; for a score use `task_type=regression`"
-        )
+        found = f"{len(labels)} labels in {len(train)} examples"
+        console.warning("%s; for a score use `task_type=regression`", found)
     return labels
 
 

@@ -38,11 +38,7 @@ from bert_tf.tasks.classification.examples import (
 )
 from bert_tf.tasks.classification.glue import CUSTOM_METRICS, custom_dataset
 from bert_tf.tasks.classification.objective import OBJECTIVES
-from bert_tf.tasks.classification.options import (
-    ClassificationConfig,
-    ClassificationData,
-    TrainedOn,
-)
+from bert_tf.tasks.classification.options import ClassificationConfig, ClassificationData, TrainedOn
 from bert_tf.tasks.classification.served import classification_servable
 from bert_tf.training import results
 from bert_tf.training.objective import RunData
@@ -113,15 +109,7 @@ class TextClassifier(Task):
 
     @classmethod
     def preset_config(
-        cls,
-        pretrained,
-        trained,
-        *,
-        labels=None,
-        num_classes=None,
-        num_texts=None,
-        task_type=None,
-        **options,
+        cls, pretrained, trained, *, labels=None, num_classes=None, num_texts=None, **options
     ):
         checkpoint = pretrained.checkpoint
         if "numeric_as" in options and not (trained and trained.numeric_features):
@@ -133,13 +121,13 @@ class TextClassifier(Task):
                 other = 'at least 2; for a score, use `task_type="regression"` without it'
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
             labels = range(num_classes)
-        task_type = task_type or (trained.task_type if trained else None)
-        if task_type is None:
-            task_type = _recorded_task_type(checkpoint)
-        labels = _choose_labels(labels, task_type, trained, checkpoint)
+        if "task_type" not in options:
+            saved = trained.task_type if trained else _recorded_task_type(checkpoint)
+            options["task_type"] = saved
+        labels = _choose_labels(labels, options["task_type"], trained, checkpoint)
         if num_texts is None:
             num_texts = trained.num_texts if trained else 1
-        return {**options, "num_texts": num_texts, "task_type": task_type, "labels": labels}
+        return {**options, "num_texts": num_texts, "labels": labels}
 
     @classmethod
     def read_data(cls, data_options, config, pretrained, splits, trained=None):
@@ -164,9 +152,8 @@ class TextClassifier(Task):
             trained_on=trained.trained_on if trained else trained_on,
         )
         warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
-        weights = _class_weights(
-            data_options.class_weights or None, config, examples, "class_weights"
-        )
+        given = data_options.class_weights or None
+        weights = _class_weights(given, config, examples, "class_weights")
         return RunData(examples, config, data_options, reader.files, weights, dataset.metrics)
 
     def features(self, data, split):
@@ -298,9 +285,8 @@ class TextClassifier(Task):
             raise UserError("`label`: the model has one output, without labels")
         label = label or next((x for x in ("1", "yes") if x in labels), None)
         if labels and label not in labels:
-            raise UserError(
-                f"`label`: found {label or 'none'}, expected one of {', '.join(labels)}"
-            )
+            names = ", ".join(labels)
+            raise UserError(f"`label`: found {label or 'none'}, expected one of {names}")
         answers = self.predict([(query, x) for x in documents])
         scores = [float(x["probabilities"][label] if labels else x["score"]) for x in answers]
         ranked = [{"corpus_id": i, "score": score} for i, score in enumerate(scores)]
@@ -427,16 +413,13 @@ def _choose_labels(labels, task_type, trained, checkpoint):
         id2label = read_metadata(checkpoint).get("id2label") or {}
         ids = list(map(str, range(_num_outputs(checkpoint))))
         if ids and not id2label.keys() <= {*ids}:
-            raise UserError(
-                f"{checkpoint}: found the ids {', '.join(id2label)} in id2label, expected 0 to "
-                f"{ids[-1]} as in the weights; `labels` overrides them"
-            )
+            found = f"found the ids {', '.join(id2label)} in id2label, expected 0 to {ids[-1]}"
+            raise UserError(f"{checkpoint}: {found} as in the weights; `labels` overrides them")
         labels = [id2label.get(i, f"LABEL_{i}") for i in ids]
     if not labels:
-        raise UserError(
-            f"`labels` must be given: {checkpoint} has no classifier head; for example "
-            'labels=sorted(set(df["label"])), or `task_type=regression` for scores'
-        )
+        found = f"{checkpoint} has no classifier head"
+        advice = 'labels=sorted(set(df["label"])), or `task_type=regression` for scores'
+        raise UserError(f"`labels` must be given: {found}; for example {advice}")
     if task_type == "classification" and len(labels) < 2:
         raise UserError(f"`labels`: found {', '.join(labels)}, expected at least two labels")
     return check_labels(labels)

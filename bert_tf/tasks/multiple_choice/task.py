@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import operator
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -31,8 +31,7 @@ UNIT = "pairs of context and ending"
 _ENDING = re.compile(r"ending_?(\d+)$", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A context and its endings.
 
     Attributes:
@@ -63,10 +62,8 @@ def check_endings(examples):
     num_choices = len(examples[0].endings)
     for example in examples:
         if len(example.endings) != num_choices:
-            raise UserError(
-                f"{example.where}: found {len(example.endings)} endings, expected "
-                f"{num_choices} as in the first row"
-            )
+            found = f"found {len(example.endings)} endings, expected {num_choices}"
+            raise UserError(f"{example.where}: {found} as in the first row")
 
 
 def _find_columns(table, names, find, options, with_label):
@@ -131,10 +128,8 @@ def convert_examples(examples, tokenizer, max_seq_length, lengths=None):
     contexts = encode_batches(tokenizer, (example.context for example in examples))
     endings = encode_batches(tokenizer, (text for x in examples for text in x.endings))
     for example, context in zip(examples, contexts, strict=True):
-        choices = [
-            pack_pair(list(context), next(endings), tokenizer, max_seq_length, lengths)
-            for _ in example.endings
-        ]
+        pairs = [(list(context), next(endings)) for _ in example.endings]
+        choices = [pack_pair(*pair, tokenizer, max_seq_length, lengths) for pair in pairs]
         yield {
             **{name: [choice[name] for choice in choices] for name in choices[0]},
             "label_ids": example.label or 0,
@@ -248,10 +243,7 @@ class MultipleChoice(Task):
         return Features.of_examples(
             examples, records.CHOICE, convert_examples, self.tokenizer, data.config,
             ([e.context, e.endings, e.label] for e in examples),
-            {"S": length, "C": num_choices},
-            num_choices,
-            {"max_seq_length": length},
-            unit=UNIT,
+            {"S": length, "C": num_choices}, num_choices, {"max_seq_length": length}, unit=UNIT,
         )  # fmt: skip
 
     def objective(self, data):

@@ -55,15 +55,10 @@ class QuestionPrediction(NamedTuple):
     def n_best(self):
         """Return the question's entry in `nbest_predictions.json`, a list of dicts."""
         probabilities = softmax([candidate.score for candidate in self.candidates])
-        return [
-            {
-                "text": candidate.text,
-                "probability": probability,
-                "start_logit": candidate.start_logit,
-                "end_logit": candidate.end_logit,
-            }
-            for candidate, probability in zip(self.candidates, probabilities, strict=True)
-        ]
+        names = "text", "probability", "start_logit", "end_logit"
+        pairs = zip(self.candidates, probabilities, strict=True)
+        values = ((x.text, probability, x.start_logit, x.end_logit) for x, probability in pairs)
+        return [dict(zip(names, x, strict=True)) for x in values]
 
 
 class AnswerDecoder:
@@ -81,14 +76,12 @@ class AnswerDecoder:
             for index, (window, row) in enumerate(zip(windows, logits, strict=True))
             for span in self._spans(index, window, row)
         ]
-        null = Candidate(None, 0, 0, 0.0, 0.0)
-        null_score = MAX_NULL_ODDS
+        null, null_score = Candidate(None, 0, 0, 0.0, 0.0), MAX_NULL_ODDS
         if is_version_2:
-            for row in logits:
-                # As in the release, use the window with the lowest score for "no answer".
-                if row.null_start + row.null_end < null_score:
-                    null = Candidate(None, 0, 0, row.null_start, row.null_end)
-                    null_score = null.score
+            # As in the release, use the window with the lowest score for "no answer".
+            nulls = (Candidate(None, 0, 0, x.null_start, x.null_end) for x in logits)
+            null = min(nulls, key=lambda x: x.score, default=null)
+            null_score = null.score
             spans.append(null)
         spans.sort(key=lambda span: span.score, reverse=True)
         candidates = self._distinct(spans, windows)
@@ -105,11 +98,8 @@ class AnswerDecoder:
 
     def _spans(self, index, window, row):
         """Yield the valid spans of a window as a `Candidate` without text."""
-        ends = [
-            (end, logit)
-            for end, logit in zip(row.ends, row.end_logits, strict=True)
-            if window.token_at(end) is not None
-        ]
+        ends = zip(row.ends, row.end_logits, strict=True)
+        ends = [(end, logit) for end, logit in ends if window.token_at(end) is not None]
         for start, start_logit in zip(row.starts, row.start_logits, strict=True):
             if window.token_at(start) is None or not window.is_max_context(start):
                 continue
@@ -123,7 +113,7 @@ class AnswerDecoder:
             if len(candidates) >= self.config.n_best_size:
                 break
             if span.window is not None:
-                text = self.span_text(windows[span.window], span.start_position, span.end_position)
+                text = self._text(windows[span.window], span)
                 if text in seen:
                     continue
                 span = span._replace(text=text)
@@ -131,17 +121,15 @@ class AnswerDecoder:
             candidates.append(span)
         return candidates
 
-    def span_text(self, window, start_position, end_position):
+    def _text(self, window, span):
         context = window.context
-        text, problem = context.token_text(
-            window.token_at(start_position), window.token_at(end_position), self.config.by_offsets
-        )
+        tokens = map(window.token_at, (span.start_position, span.end_position))
+        text, problem = context.token_text(*tokens, self.config.by_offsets)
         if problem:
             self.num_unaligned += 1
             if self.verbose:
-                console.info(
-                    "%s: the answer was expanded to %r: %s", context.text[:30], text, problem
-                )
+                message = "%s: the answer was expanded to %r: %s"
+                console.info(message, context.text[:30], text, problem)
         return text
 
 

@@ -1,5 +1,6 @@
 """Questions: from SQuAD files, tables and tensorflow-datasets."""
 
+import functools
 import hashlib
 import itertools
 import json
@@ -31,12 +32,6 @@ class Answer(NamedTuple):
 
 class ExactAnswer(Answer):
     """An `Answer` as it is in the context, with any white space."""
-
-    @classmethod
-    def find(cls, answer, context):
-        """Return an `Answer` as an `ExactAnswer`, or itself if it is not in the context."""
-        match = re.compile(_pattern(answer.text)).match(context, answer.start)
-        return cls(match[0], match.start()) if match else answer
 
 
 # Two letters or digits of a script that separates words; the range contains Chinese and Japanese.
@@ -71,6 +66,15 @@ class Question(NamedTuple):
     is_impossible: bool
 
 
+def with_exact_answer(context, question):
+    """Return the context and the question with its first answer, exact if it is in the context."""
+    answers = question.answers[:1]
+    for text, start in answers:
+        if match := re.compile(_pattern(text)).match(context, start):
+            answers = (ExactAnswer(match[0], match.start()),)
+    return context, question._replace(answers=answers)
+
+
 class Paragraph(NamedTuple):
     """A context and the questions about it; `where` is its location, for error messages."""
 
@@ -79,41 +83,43 @@ class Paragraph(NamedTuple):
     questions: tuple
 
 
-class Questions(list):
-    """Pairs (context, `Question`) in memory, with the interface of `JsonSource`."""
+class Questions:
+    """The questions of a split.
 
-    name, summary = "`question`", None
+    Attributes:
+      name: the file or dataset, for messages.
+      paragraphs: a function that reads the questions and yields each `Paragraph`.
+      summary: the `DatasetSummary`, once the questions have been counted.
+    """
 
-    def paragraphs(self):
-        return group_by_context(self)
+    def __init__(self, name, paragraphs):
+        self.name, self.paragraphs, self.summary = name, paragraphs, None
 
 
-class JsonSource:
-    """The questions of a file in SQuAD's format or in the format of a Hugging Face dataset.
+def json_questions(path, argument):
+    """Return the `Questions` of a file in the format of SQuAD or of a Hugging Face dataset.
 
     The latter is JSON lines, JSON or Parquet with one question per row. The columns are `id`,
     `context`, `question` and `answers`, which has the lists `text` and `answer_start`.
 
-    `summary` is the `DatasetSummary`, once the questions have been counted.
+    Raises:
+      UserError: if the file does not exist; names `argument`.
     """
+    path = files.require(path, argument)
+    return Questions(path, functools.partial(_read_paragraphs, path))
 
-    summary = None
 
-    def __init__(self, path, argument):
-        """Raise UserError, naming `argument`, if the file does not exist."""
-        self.name = files.require(path, argument)
-
-    def paragraphs(self):
-        """Yield each `Paragraph`; raise UserError with the location if the file is invalid."""
-        articles = _read_articles(self.name)
-        if isinstance(articles, tables.TableFormat):
-            rows = tables.read_rows(self.name, articles)
-            yield from _paragraphs_of_table(tables.Table(self.name, articles, rows))
-            return
-        for i, article in enumerate(articles):
-            where = f"{self.name}: data[{i}]"
-            for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
-                yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
+def _read_paragraphs(path):
+    """Yield each `Paragraph`; raise UserError with the location if the file is invalid."""
+    articles = _read_articles(path)
+    if isinstance(articles, tables.TableFormat):
+        rows = tables.read_rows(path, articles)
+        yield from _paragraphs_of_table(tables.Table(path, articles, rows))
+        return
+    for i, article in enumerate(articles):
+        where = f"{path}: data[{i}]"
+        for j, paragraph in enumerate(_get(article, "paragraphs", list, where)):
+            yield _paragraph(paragraph, f"{where}.paragraphs[{j}]")
 
 
 def _read_articles(path):
@@ -128,9 +134,8 @@ def _read_articles(path):
             return tables.TableFormat("json_lines")
         is_open = error.msg.startswith("Unterminated") or not text[error.pos :].strip()
         hint = "; the file may be truncated" if is_open else ""
-        raise UserError(
-            f"{path}, line {error.lineno}, character {error.colno}: invalid JSON: {error.msg}{hint}"
-        ) from None
+        place = f"{path}, line {error.lineno}, character {error.colno}"
+        raise UserError(f"{place}: invalid JSON: {error.msg}{hint}") from None
     if isinstance(values, list):
         return tables.TableFormat("json")
     return tables.TableFormat("json_lines") if _is_row(values) else _get(values, "data", list, path)
@@ -173,10 +178,8 @@ def _get(values, key, kind, where):
 def _paragraph(values, where):
     context = _get(values, "context", str, where)
     questions = enumerate(_get(values, "qas", list, where))
-    questions = tuple(
-        _question(question, context, f"{where}.qas[{k}]") for k, question in questions
-    )
-    return Paragraph(where, context, questions)
+    questions = (_question(x, context, f"{where}.qas[{k}]") for k, x in questions)
+    return Paragraph(where, context, tuple(questions))
 
 
 def _question(values, context, where):
@@ -221,19 +224,10 @@ def _answers(value, context, where):
         yield Answer(_get(value, "text", str, where), _get(value, "answer_start", int, where))
 
 
-class TfdsQuestions:
-    """The questions of a split in tensorflow-datasets, with the interface of `JsonSource`."""
-
-    summary = None
-
-    def __init__(self, name, split, data_dir=None, tfds_split=None):
-        """Find the dataset, such as "squad/v1.1", and prepare it if necessary."""
-        self._data, self._split = TfdsDataset(name, data_dir, {split: tfds_split}), split
-        self.name = self._data.table(split).name
-
-    def paragraphs(self):
-        """Yield each `Paragraph`; `where` is the location of its first question."""
-        return _paragraphs_of_table(self._data.table(self._split))
+def tfds_questions(name, split, data_dir=None, tfds_split=None):
+    """Return the `Questions` of a dataset such as "squad/v1.1"; prepare it if necessary."""
+    data = TfdsDataset(name, data_dir, {split: tfds_split})
+    return Questions(data.table(split).name, lambda: _paragraphs_of_table(data.table(split)))
 
 
 class DatasetSummary(NamedTuple):
@@ -300,30 +294,24 @@ def check_answers(question, purpose, version_2_with_negative):
         raise UserError(f"{question.where}: 'answers' is missing")
     has_none = question.is_impossible or (purpose == "eval" and not question.answers)
     if has_none and not version_2_with_negative:
-        raise UserError(
-            f"{question.where}: the question has no answer, by 'answers' or 'is_impossible'; SQuAD "
-            "2.0 requires `version_2_with_negative`"
-        )
+        found = "the question has no answer, by 'answers' or 'is_impossible'"
+        raise UserError(f"{question.where}: {found}; SQuAD 2.0 requires `version_2_with_negative`")
     if purpose == "train" and not question.is_impossible and len(question.answers) != 1:
-        raise UserError(
-            f"{question.where}: found {len(question.answers)} answers, expected exactly one for "
-            "training"
-        )
+        found = f"found {len(question.answers)} answers, expected exactly one for training"
+        raise UserError(f"{question.where}: {found}")
 
 
 def make_source(data, split):
-    """Return the source of the questions of "train" or "dev", given `QuestionAnsweringData`."""
+    """Return the `Questions` of "train" or "dev", given `QuestionAnsweringData`."""
     argument = "train_file" if split == "train" else "predict_file"
     if data.tfds_name:
         splits = data.tfds_splits or (None, None)
         if len(splits) != 2:
-            raise UserError(
-                f"`tfds_splits`: found {len(splits)} splits, expected two, for training and "
-                "prediction"
-            )
+            expected = "expected two, for training and prediction"
+            raise UserError(f"`tfds_splits`: found {len(splits)} splits, {expected}")
         folder = data.tfds_data_dir
-        return TfdsQuestions(data.tfds_name, split, folder, splits[split != "train"])
+        return tfds_questions(data.tfds_name, split, folder, splits[split != "train"])
     path = getattr(data, argument)
     if not path:
         raise UserError(f"`{argument}` or `tfds_name` must be given")
-    return JsonSource(path, argument)
+    return json_questions(path, argument)

@@ -17,8 +17,6 @@ from bert_tf.tasks.question_answering.scoring import Scorer
 from bert_tf.training.objective import Objective, argmax
 
 _LOWEST = float(np.finfo("float32").min)
-# Names of the predictions, in the order of `WindowLogits`' fields.
-_WINDOW_LOGITS = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
 
 
 class QuestionAnsweringObjective(Objective):
@@ -41,30 +39,23 @@ class QuestionAnsweringObjective(Objective):
     def losses(self, outputs, batch, denominators, training=True):
         total = 0.0
         for side in ("start", "end"):
-            losses = ops.sparse_categorical_crossentropy(
-                batch[f"{side}_positions"], self._logits(outputs, batch, side), from_logits=True
-            )
+            labels, logits = batch[f"{side}_positions"], self._logits(outputs, batch, side)
+            losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
             total += ops.sum(losses * self.example_weights(batch))
         return {"span_loss": total / (2.0 * denominators["examples"])}
 
     def fit_metrics(self, outputs, batch):
-        return {
-            f"{side}_accuracy": (
-                ops.equal(
-                    argmax(self._logits(outputs, batch, side)),
-                    ops.cast(batch[f"{side}_positions"], "int32"),
-                ),
-                self._is_real(batch),
-            )
-            for side in ("start", "end")
-        }
+        metrics = {}
+        for side in ("start", "end"):
+            predicted = argmax(self._logits(outputs, batch, side))
+            is_correct = ops.equal(predicted, ops.cast(batch[f"{side}_positions"], "int32"))
+            metrics[f"{side}_accuracy"] = is_correct, self._is_real(batch)
+        return metrics
 
     def keras_targets(self, batch, denominators):
         factors = self.example_weights(batch) / (2.0 * denominators["examples"])
-        return (
-            {f"{side}_logits": batch[f"{side}_positions"] for side in ("start", "end")},
-            {f"{side}_logits": factors for side in ("start", "end")},
-        )
+        targets = {f"{side}_logits": batch[f"{side}_positions"] for side in ("start", "end")}
+        return targets, dict.fromkeys(targets, factors)
 
     def predictions(self, outputs, batch):
         """Return the best positions and logits (B, K), [CLS] logits (B,) and unique ids (B,)."""
@@ -100,7 +91,8 @@ def _rows(predictions):
     """Yield (unique id, `WindowLogits`) by window."""
     for batch in predictions:
         # Python floats: the release adds logits in double precision.
-        lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *_WINDOW_LOGITS)]
+        names = ("start", "start_logits", "end", "end_logits", "null_start", "null_end")
+        lists = [np.asarray(batch[name]).tolist() for name in ("unique_ids", *names)]
         for unique_id, *logits in zip(*lists, strict=True):
             yield unique_id, WindowLogits(*logits)
 
@@ -116,10 +108,8 @@ def extract_answers(predictions, source, tokenizer, config, verbose=False):
 
     def check(ids, expected):
         if ids != expected:
-            raise UserError(
-                f"{source.name}: found predictions with the unique ids {ids}, expected "
-                f"{expected}; the file may have changed"
-            )
+            found = f"found predictions with the unique ids {ids}, expected {expected}"
+            raise UserError(f"{source.name}: {found}; the file may have changed")
 
     decoder = AnswerDecoder(config, verbose)
     rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
@@ -131,11 +121,9 @@ def extract_answers(predictions, source, tokenizer, config, verbose=False):
             yield question, decoder.decode(windows, found.values())
     check([x for x, _ in rows], [])
     if decoder.num_unaligned:
-        console.info(
-            "%d candidates could not be aligned and were expanded to whole words; "
-            "`answer_alignment=offsets` gives the exact text",
-            decoder.num_unaligned,
-        )
+        message = "%d candidates could not be aligned and were expanded to whole words; %s"
+        advice = "`answer_alignment=offsets` gives the exact text"
+        console.info(message, decoder.num_unaligned, advice)
 
 
 class Answers:
@@ -175,7 +163,6 @@ class Answers:
         }
         if self.config.version_2_with_negative:
             values[NULL_ODDS] = {name: x.null_odds for name, x in predictions.items()}
-        files.write_texts(
-            {os.path.join(folder, x): json.dumps(y, indent=4) + "\n" for x, y in values.items()}
-        )
+        texts = {name: json.dumps(x, indent=4) + "\n" for name, x in values.items()}
+        files.write_texts({os.path.join(folder, name): text for name, text in texts.items()})
         console.info("wrote the answers to %d questions to %s", len(predictions), folder)

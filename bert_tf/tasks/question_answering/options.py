@@ -75,8 +75,7 @@ class QuestionAnsweringConfig(TaskConfig):
         False, "Whether questions may have no answer, as in SQuAD 2.0."
     )
     null_score_diff_threshold: float = option(
-        0.0,
-        "Predict no answer if its score exceeds the best answer's by more than this value.",
+        0.0, "Predict no answer if its score exceeds the best answer's by more than this value."
     )
 
     @property

@@ -1,15 +1,16 @@
 """Exact match and F1 as in the official evaluation scripts of SQuAD 1.1 and 2.0."""
 
 import itertools
+import operator
 import re
 import string
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NULL_ODDS = operator.itemgetter("null_odds")
 
 
 def normalize_answer(text):
@@ -34,18 +35,6 @@ def f1(true, predicted, version_2_with_negative=False):
     return 2 * precision * recall / (precision + recall)
 
 
-class _QuestionScores(NamedTuple):
-    has_answer: bool
-    exact: float
-    f1: float
-    best_exact: float
-    best_f1: float
-    null_exact: float
-    null_f1: float
-    is_answered: bool
-    null_odds: float
-
-
 class Scorer:
     """Accumulates the scores of predictions."""
 
@@ -57,11 +46,11 @@ class Scorer:
         texts = [answer.text for answer in answers]
         if self._is_version_2:
             texts = [text for text in texts if normalize_answer(text)] or [""]
-        scores = []
-        for text in (given, best or "", ""):
-            scores.append(max(exact_match(true, text) for true in texts))
-            scores.append(max(f1(true, text, self._is_version_2) for true in texts))
-        self._rows.append(_QuestionScores(bool(answers), *scores, bool(best), null_odds))
+        row = {"has_answer": bool(answers), "is_answered": bool(best), "null_odds": null_odds}
+        for prefix, text in (("", given), ("best_", best or ""), ("null_", "")):
+            row[f"{prefix}exact"] = max(exact_match(true, text) for true in texts)
+            row[f"{prefix}f1"] = max(f1(true, text, self._is_version_2) for true in texts)
+        self._rows.append(row)
 
     def names(self):
         """Return the keys of `results`."""
@@ -78,7 +67,7 @@ class Scorer:
         results["exact_match"] = results.pop("exact", 0.0)
         if self._is_version_2:
             for kind, has_answer in (("HasAns", True), ("NoAns", False)):
-                rows = [row for row in self._rows if row.has_answer == has_answer]
+                rows = [row for row in self._rows if row["has_answer"] == has_answer]
                 results.update({f"{kind}_{name}": x for name, x in _means(rows).items()})
             for name in ("exact", "f1"):
                 results[f"best_{name}"], results[f"best_{name}_thresh"] = self.best_threshold(name)
@@ -90,12 +79,12 @@ class Scorer:
         It is halfway between the odds of two questions, or 1 beyond the odds of all, because
         rounding may change the odds.
         """
-        rows = sorted((x for x in self._rows if x.is_answered), key=lambda row: row.null_odds)
-        odds = np.array([row.null_odds for row in rows] or [1.0])
+        rows = sorted((x for x in self._rows if x["is_answered"]), key=_NULL_ODDS)
+        odds = np.array([*map(_NULL_ODDS, rows)] or [1.0])
         lower, upper = np.append(odds[0] - 2.0, odds), np.append(odds, odds[-1] + 2.0)
         middle = (lower + upper) / 2.0
         # The sum of F1 if only the questions with odds up to the middle are answered.
-        gains = np.cumsum([0.0, *(row.best_f1 - row.null_f1 for row in rows)])
+        gains = np.cumsum([0.0, *(row["best_f1"] - row["null_f1"] for row in rows)])
         return float(middle[np.argmax(np.where(middle < upper, gains, -np.inf))])
 
     def best_threshold(self, name="f1"):
@@ -104,23 +93,19 @@ class Scorer:
         The threshold may not achieve the score: as in the official script, questions with the same
         odds are added one at a time, and the threshold is 0 if answering no question is best.
         """
-        score = sum(not row.has_answer for row in self._rows)
+        score = sum(not row["has_answer"] for row in self._rows)
         best, threshold = score, 0.0
-        for row in sorted(self._rows, key=lambda row: row.null_odds):
-            if row.has_answer:
-                score += getattr(row, f"best_{name}")
-            elif row.is_answered:
+        for row in sorted(self._rows, key=_NULL_ODDS):
+            if row["has_answer"]:
+                score += row[f"best_{name}"]
+            elif row["is_answered"]:
                 score -= 1
             if score > best:
-                best, threshold = score, row.null_odds
+                best, threshold = score, row["null_odds"]
         return 100.0 * best / len(self._rows), threshold
 
 
 def _means(rows):
-    if not rows:
-        return {"total": 0}
-    return {
-        "exact": 100.0 * sum(row.exact for row in rows) / len(rows),
-        "f1": 100.0 * sum(row.f1 for row in rows) / len(rows),
-        "total": len(rows),
-    }
+    names = ("exact", "f1") if rows else ()
+    means = {name: 100.0 * sum(row[name] for row in rows) / len(rows) for name in names}
+    return {**means, "total": len(rows)}

@@ -66,12 +66,10 @@ def answer_questions(prepared, config, questions, contexts, top_k=None):
     )
     last = first + span_length
 
-    def token_offsets(offsets, tokens):
-        return tf.gather(tf.concat([offsets.values, [0]], 0), tokens)
-
+    starts, ends = (tf.concat([x.values, [0]], 0) for x in (starts, ends))
     # Unicode normalization may reorder combining marks, so the last token may start first.
-    start = tf.minimum(token_offsets(starts, first), token_offsets(starts, last))
-    end = tf.maximum(token_offsets(ends, first), token_offsets(ends, last))
+    start = tf.minimum(tf.gather(starts, first), tf.gather(starts, last))
+    end = tf.maximum(tf.gather(ends, first), tf.gather(ends, last))
     # Without an answer, the offsets are from a different context and may exceed this one.
     begin = tf.where(is_answer, start, 0)
     length = tf.where(is_answer, end - start, 0)
@@ -94,9 +92,14 @@ def _best_spans(prepared, config, questions, windows):
     max_length, num_best = config.max_answer_length, config.n_best_size
 
     def predict_windows(rows):
-        inputs, may_start, may_end, token_indices = _pack_windows(
-            questions, windows, rows, prepared.tokenizer.vocab, prepared.buckets
-        )
+        question = questions.take(tf.gather(windows.texts, rows))
+        context = windows.segment(rows)
+        inputs = pack(prepared.tokenizer.vocab, prepared.buckets, question, context)
+        position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :]
+        position -= question.length[:, None] + 2  # relative to the start of the context
+        # Where answers may end, and the token indices among T, each (R, S).
+        may_end, token_indices = context.find(position)
+        may_start = may_end & windows.is_max_context(rows, position)
         outputs = prepared.call(inputs, of_windows=True)
         start, end = outputs["start_logits"], outputs["end_logits"]
         null = start[:, 0] + end[:, 0]
@@ -115,20 +118,8 @@ def _best_spans(prepared, config, questions, windows):
         return scores, first, best % max_length, null
 
     shape = (None, num_best)
-    return windows.map(
-        predict_windows,
-        [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))],
-    )
-
-
-def _pack_windows(questions, windows, rows, vocab, size):
-    """Return inputs, where answers may start and end, and token indices among T, each (R, S)."""
-    question = questions.take(tf.gather(windows.texts, rows))
-    context = windows.segment(rows)
-    inputs = pack(vocab, size, question, context)
-    position = tf.range(tf.shape(inputs["input_ids"])[1])[None, :] - question.length[:, None] - 2
-    may_end, token_indices = context.find(position)
-    return inputs, may_end & windows.is_max_context(rows, position), may_end, token_indices
+    specs = [(tf.float32, shape), (tf.int32, shape), (tf.int32, shape), (tf.float32, (None,))]
+    return windows.map(predict_windows, specs)
 
 
 def _top_spans(scores, counts, size):

@@ -1,6 +1,7 @@
 """`QuestionAnswering`: fine-tuning and prediction of answers, on strings."""
 
 import functools
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,13 +14,7 @@ from bert_tf.errors import UserError
 from bert_tf.io.json_files import Limits
 from bert_tf.modeling import BertSpanLabeler
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.question_answering.examples import (
-    ExactAnswer,
-    Questions,
-    make_source,
-    question_of_row,
-    validate_and_count,
-)
+from bert_tf.tasks.question_answering import examples as reading
 from bert_tf.tasks.question_answering.features import make_features
 from bert_tf.tasks.question_answering.objective import (
     Answers,
@@ -89,12 +84,11 @@ class QuestionAnswering(Task):
         is_scored = "dev" in splits or finds_threshold
         sources = {}
         if "train" in splits:
-            sources["train"] = make_source(data_options, "train")
-            console.info(
-                "the loss ignores padding; `pad_to_max_length` includes it, like the release"
-            )
+            sources["train"] = reading.make_source(data_options, "train")
+            message = "the loss ignores padding; `pad_to_max_length` includes it, like the release"
+            console.info(message)
         if is_scored or "test" in splits:
-            sources["dev"] = make_source(data_options, "dev")
+            sources["dev"] = reading.make_source(data_options, "dev")
         return _run_data(
             sources,
             config.with_model(pretrained),
@@ -107,11 +101,9 @@ class QuestionAnswering(Task):
         sources = {}
         for split, pairs in examples.items():
             if split == "train":  # also for Keras' validation
-                pairs = [
-                    (x, y._replace(answers=tuple(ExactAnswer.find(z, x) for z in y.answers[:1])))
-                    for x, y in pairs
-                ]
-            sources[split] = Questions(pairs)
+                pairs = itertools.starmap(reading.with_exact_answer, pairs)
+            paragraphs = functools.partial(reading.group_by_context, list(pairs))
+            sources[split] = reading.Questions("`question`", paragraphs)
         return _run_data(sources, self.config, QuestionAnsweringData())
 
     def features(self, data, split):
@@ -209,7 +201,7 @@ class QuestionAnswering(Task):
             if isinstance(row, dict):
                 values = {"id": str(index), "question": row[question], "context": row[context]}
                 row = {**values, "answers": row.get(answers) or []}
-            return question_of_row(where, row)
+            return reading.question_of_row(where, row)
 
         pairs = [make_question(i, *row) for i, row in enumerate(rows)]
         if split == "train" and (count := sum(len(x.answers or ()) > 1 for _, x in pairs)):
@@ -232,5 +224,6 @@ def _run_data(sources, config, options, purpose="eval", paths=()):
     """
     checks = config.version_2_with_negative, config.by_offsets
     for split, source in sources.items():
-        source.summary = validate_and_count(source, purpose if split == "dev" else split, *checks)
+        aim = purpose if split == "dev" else split
+        source.summary = reading.validate_and_count(source, aim, *checks)
     return RunData(sources, config, options, paths, predicted_split="dev")

@@ -1,5 +1,6 @@
 """Examples of sentence embedding: from tables, and to features."""
 
+import itertools
 from typing import NamedTuple
 
 from bert_tf import console
@@ -28,10 +29,8 @@ def examples_of_table(table, options):
     names, find, rows = header_and_rows(table)
     if options.text_columns:
         if len(options.text_columns) not in (2, 3):
-            raise UserError(
-                f"`text_columns`: found {', '.join(options.text_columns)}, expected two or three "
-                "columns"
-            )
+            found = ", ".join(options.text_columns)
+            raise UserError(f"`text_columns`: found {found}, expected two or three columns")
         texts = [find([name], "text_columns") for name in options.text_columns]
     else:
         texts = [find(TEXT_COLUMNS[0], "text_columns"), find(TEXT_COLUMNS[1], "text_columns")]
@@ -65,9 +64,8 @@ def convert_examples(examples, tokenizer, max_seq_length, text_ids, prompt, leng
     """Yield a dict for `records.SENTENCES` per example; `text_ids` are ids of distinct texts."""
     encoded = encode_batches(tokenizer, (prompt + x for e in examples for x in e.texts))
     for example in examples:
-        rows = [
-            pack_pair(next(encoded), [], tokenizer, max_seq_length, lengths) for _ in example.texts
-        ]
+        texts = itertools.islice(encoded, len(example.texts))
+        rows = [pack_pair(ids, [], tokenizer, max_seq_length, lengths) for ids in texts]
         yield {
             **{name: [row[name] for row in rows] for name in rows[0]},
             "text_ids": [text_ids[x] for x in example.texts],

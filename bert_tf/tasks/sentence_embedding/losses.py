@@ -158,8 +158,7 @@ class SentenceEmbeddingModel(EncoderModel, keras.Model):
                     return [a + b for a, b in zip(totals, part_gradients, strict=True)]
 
                 totals = [tf.zeros_like(x) for x in variables]
-                values = (rows, upstream)
-                return None, tf.foldl(add, values, totals, parallel_iterations=1)
+                return None, tf.foldl(add, (rows, upstream), totals, parallel_iterations=1)
 
             return vectors, gradients
 
@@ -174,12 +173,12 @@ def contrastive(options, _, vectors, text_ids=None):
     replicas (arXiv:1705.00652, section 4.4). With `text_ids` (B, C), equal for equal texts, those
     that repeat a right answer are left out: the text, its partners, and copies of both.
     """
-    columns = _unstack(ops.normalize(vectors))
+    columns = ops.unstack(ops.normalize(vectors), axis=1)
     own = ops.arange(ops.shape(vectors)[0])
     everything, offset = _gather_replicas(columns)
     own += offset
     if text_ids is not None:
-        ids = _unstack(text_ids)
+        ids = ops.unstack(text_ids, axis=1)
         all_ids, _ = _gather_replicas(ids)
 
     def find(query, answer, candidates):
@@ -235,7 +234,7 @@ def cosent(options, scores, vectors, text_ids):
 
 def triplet(config, _, vectors, text_ids):
     """Return the triplet loss (B,) with Euclidean distances."""
-    anchor, positive, negative = _unstack(vectors)
+    anchor, positive, negative = ops.unstack(vectors, axis=1)
     return ops.relu(_distance(anchor, positive) - _distance(anchor, negative) + _MARGIN)
 
 
@@ -245,12 +244,8 @@ def _distance(a, b):
 
 
 def _cosines(vectors):
-    a, b = _unstack(ops.normalize(vectors))
+    a, b = ops.unstack(ops.normalize(vectors), axis=1)
     return ops.sum(a * b, -1)
-
-
-def _unstack(vectors):
-    return [vectors[:, i] for i in range(vectors.shape[1])]
 
 
 # Loss name -> (function, allowed numbers of columns, whether it needs scores).
@@ -273,9 +268,8 @@ def make_loss(options, width, num_columns, has_scores):
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
         expected = " or ".join(map(str, columns))
-        raise UserError(
-            f"`loss={name}`: found {num_columns} texts per example, expected {expected}"
-        )
+        found = f"found {num_columns} texts per example"
+        raise UserError(f"`loss={name}`: {found}, expected {expected}")
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")

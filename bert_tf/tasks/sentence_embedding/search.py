@@ -149,15 +149,12 @@ def search_scores(queries, documents, relevant, k=10):
     for i, (query, numbers) in enumerate(zip(queries, relevant, strict=True)):
         numbers = {int(x) for x in numbers}
         if not numbers or not 0 <= min(numbers) <= max(numbers) < len(documents):
-            raise UserError(
-                f"`relevant`: item {i} is {sorted(numbers)}, expected indices of documents, from 0 "
-                f"to {len(documents) - 1}"
-            )
+            expected = f"expected indices of documents, from 0 to {len(documents) - 1}"
+            raise UserError(f"`relevant`: item {i} is {sorted(numbers)}, {expected}")
         best = np.argsort(-(documents @ query), kind="stable")[:k]
         hits = np.array([x in numbers for x in best])
         recall.append(hits.sum() / len(numbers))
         mrr.append(1 / (1 + hits.argmax()) if hits.any() else 0.0)
         ndcg.append(discounts[: len(hits)][hits].sum() / discounts[: len(numbers)].sum())
-    names = ("recall", "mrr", "ndcg")
-    values = zip(names, (recall, mrr, ndcg), strict=True)
-    return {f"{name}@{k}": float(np.mean(x)) for name, x in values}
+    values = {"recall": recall, "mrr": mrr, "ndcg": ndcg}
+    return {f"{name}@{k}": float(np.mean(x)) for name, x in values.items()}

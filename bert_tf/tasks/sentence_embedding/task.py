@@ -3,12 +3,13 @@
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from bert_tf import checkpoints, console
+from bert_tf.checkpoints.metadata import HUGGING_FACE_CONFIG, containing_folder, read_json
 from bert_tf.configs.model import BertConfig
 from bert_tf.configs.train import BatchConfig
 from bert_tf.data import records
@@ -17,7 +18,7 @@ from bert_tf.data.containers import check_same_length, iterate_texts, read_table
 from bert_tf.data.features import Features
 from bert_tf.data.tables import open_table
 from bert_tf.errors import UserError
-from bert_tf.io import json_files
+from bert_tf.io import files, json_files
 from bert_tf.modeling.models import BertModel
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model
@@ -32,13 +33,13 @@ from bert_tf.tasks.sentence_embedding.options import (
     SentenceEmbeddingData,
 )
 from bert_tf.tasks.sentence_embedding.search import cosines, l2_normalize, search_scores
-from bert_tf.tasks.sentence_embedding.settings import encoder_settings
 from bert_tf.tasks.streams import TextStream, check_layers
 from bert_tf.tokenization.settings import INPUTS
 from bert_tf.training.objective import RunData
 
-# The package of the module types in modules.json.
-_MODULES = "sentence_transformers.models"
+# The package of the module types in modules.json, and the modules that are supported.
+_PACKAGE = "sentence_transformers.models"
+_MODULES = ("Transformer", "Pooling", "Normalize")
 
 # Column names of the arguments of `fit`.
 _COLUMNS = (tuple(names[0] for names in TEXT_COLUMNS), SCORE_COLUMN[0])
@@ -248,10 +249,9 @@ class SentenceEncoder(TextStream):
         packed = self._pack((text, encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
-        size = 4 * self.config.width
-        for text, arrays in self._run(
-            _first_vectors, rows, _SCHEMA, batch_size, "reading sentences", size, C=1
-        ):
+        description, size = "reading sentences", 4 * self.config.width
+        results = self._run(_first_vectors, rows, _SCHEMA, batch_size, description, size, C=1)
+        for text, arrays in results:
             yield text, arrays["vectors"]
 
     def make_examples(self, columns, names, split):
@@ -270,18 +270,17 @@ class SentenceEncoder(TextStream):
         unused = tuple(f"bert/encoder/layer_{i}/" for i in unused)
         tensors = checkpoints.tensors(self.model).items()
         tensors = {name: value for name, value in tensors if not name.startswith(unused)}
-        bert_config = BertConfig.from_dict(
-            {**bert_config.to_dict(), "num_hidden_layers": num_layers}
-        )
-        modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+        values = {**bert_config.to_dict(), "num_hidden_layers": num_layers}
+        bert_config = BertConfig.from_dict(values)
+        modules = [*zip(_MODULES, ("", "1_Pooling", "2_Normalize"), strict=True)]
         modes = {setting: pooling == name for name, setting in POOLINGS.items()}
         if "," in pooling:  # in this order, which older versions do not read
             modes = {"pooling_mode": pooling.split(",")}
         modes["include_prompt"] = self.config.include_prompt
         values = {
             "modules.json": [
-                {"idx": i, "name": str(i), "path": path, "type": f"{_MODULES}.{name}"}
-                for i, (name, path) in enumerate(modules[: 3 if normalize else 2])
+                {"idx": i, "name": str(i), "path": path, "type": f"{_PACKAGE}.{module}"}
+                for i, (module, path) in enumerate(modules[: 3 if normalize else 2])
             ],
             "sentence_bert_config.json": {"max_seq_length": self.config.max_seq_length},
             "1_Pooling/config.json": {"word_embedding_dimension": bert_config.hidden_size, **modes},
@@ -294,3 +293,71 @@ class SentenceEncoder(TextStream):
         self._write_pretrained(folder, tensors, bert_config)
         for name, value in values.items():
             json_files.write(os.path.join(folder, name), value)
+
+
+class _Module(NamedTuple):
+    type: str
+    path: str
+
+
+def encoder_settings(path, given):
+    """Return `given`, a dict of settings, completed by a sentence-transformers folder or defaults.
+
+    `path` is a folder or a checkpoint, or None.
+    """
+    modules_file = path and os.path.join(containing_folder(path), "modules.json")
+    if not (path and files.exists(modules_file)):
+        return {"pooling": "mean", "normalize": False, **given}
+    folder = os.path.dirname(modules_file)
+    modules = json_files.read(modules_file, list[_Module], "sentence-transformers")
+    modules = {module["type"].rpartition(".")[2]: module["path"] for module in modules}
+    if [*modules] != [name for name in _MODULES if name in modules]:
+        expected = f"expected only {', '.join(_MODULES)}, in this order"
+        raise UserError(f"{modules_file}: found the modules {', '.join(modules)}; {expected}")
+    pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
+    is_read = "Pooling" in modules and ("pooling" not in given or files.exists(pooling_file))
+    settings = json_files.read(pooling_file, dict) if is_read else {}
+    modes = settings.get("pooling_mode") or _older_modes(settings)
+    model = read_json(folder, "config_sentence_transformers.json")
+    name = model.get("default_prompt_name")
+    prompts = model.get("prompts") or {}
+    if name not in {None, *prompts} and "prompt" not in given:
+        raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
+    prompt, includes_prompt = prompts.get(name, ""), settings.get("include_prompt") is not False
+    if not includes_prompt and (used := given.get("prompt", prompt)):
+        found = f"include_prompt is false, which is not supported with the prompt {used!r}"
+        raise UserError(f"{pooling_file}: {found}; `prompt` overrides a default prompt")
+    if (measure := model.get("similarity_fn_name") or "cosine") != "cosine":
+        console.warning("%s has similarity_fn_name %s; `similarity` is the cosine", folder, measure)
+    saved = {
+        "pooling": modes if isinstance(modes, str) else ",".join(modes),
+        "layer": -1,
+        "normalize": "Normalize" in modules,
+        "max_seq_length": _max_seq_length(folder),
+        "truncate_dim": model.get("truncate_dim"),
+        "prompt": prompt,
+        "prompts": prompts,
+        "include_prompt": includes_prompt,
+    }
+    for name, value in saved.items():
+        if given.get(name, value) != value:
+            message = "`%s=%s` overrides the setting: %s has %s"
+            console.info(message, name, given[name], folder, value)
+    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "", {})]
+    console.info("from the settings in %s: %s", folder, ", ".join(used))
+    return {**saved, **given}
+
+
+def _older_modes(settings):
+    """Return the poolings of sentence-transformers before 5.4, which has a setting for each."""
+    names = {setting: name for name, setting in POOLINGS.items()}
+    # Without a file, the default of sentence-transformers is the mean.
+    modes = [x for x, y in settings.items() if x.startswith("pooling_mode_") and y is True]
+    return [names.get(x, x) for x in modes or ["none" if settings else POOLINGS["mean"]]]
+
+
+def _max_seq_length(folder):
+    if length := read_json(folder, "sentence_bert_config.json").get("max_seq_length"):
+        return length
+    limit = read_json(folder, HUGGING_FACE_CONFIG).get("max_position_embeddings", 512)
+    return min(read_json(folder, files.TOKENIZER_CONFIG).get("model_max_length") or limit, limit)

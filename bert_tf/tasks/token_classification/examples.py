@@ -1,28 +1,26 @@
 """Tagged sentences from column files, tables and tensorflow-datasets, and the words of texts."""
 
-import dataclasses
-import functools
 import itertools
 import operator
 import re
-import sys
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import console
+from bert_tf.configs.task import SPLITS
 from bert_tf.data import tables
 from bert_tf.data.columns import RowErrors, find_file, header_and_rows
 from bert_tf.data.labels import Labels
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, counted, shown
 from bert_tf.io import files
-from bert_tf.tasks.token_classification.schemes import Span, tags_from_spans
+from bert_tf.tasks.token_classification import schemes
+from bert_tf.tasks.token_classification.options import Tags
+from bert_tf.tasks.token_classification.served import find_word_starts
 from bert_tf.tokenization.graph import HostTokenizer
-from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
-from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
-from bert_tf.tokenization.wordpiece import BasicTokenizer
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -32,12 +30,8 @@ _FILES = {
     "test": ("test.txt", "test.conll", "eng.testb"),
 }
 
-# Usual names of tags in tensorflow-datasets.
-_TFDS_TAGS = ("ner", "tags")
 
-
-@dataclasses.dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence in a file or dataset.
 
     Attributes:
@@ -120,7 +114,7 @@ class ColumnFiles:
         if num_comments:
             console.info("%s: %d comments before sentences", path, num_comments)
         if sentences:
-            sentences[-1] = dataclasses.replace(sentences[-1], trailing_lines=tuple(leading_lines))
+            sentences[-1] = sentences[-1]._replace(trailing_lines=tuple(leading_lines))
         return sentences
 
     def _problem(self, path, number, columns, width, with_tags):
@@ -147,7 +141,7 @@ class TfdsSentences:
     def __init__(self, name, data_dir=None, splits=None, words="tokens", tags=None):
         """Find the dataset, such as "conll2003", and its features; prepare it if necessary."""
         self._data = TfdsDataset(name, data_dir, splits)
-        self._columns = [words], [tags] if tags else _TFDS_TAGS
+        self._columns = [words], [tags] if tags else ["ner", "tags"]  # their usual names
 
     def read(self, split, bad=None):
         bad, table = bad or RowErrors(), self._data.table(split)
@@ -156,6 +150,89 @@ class TfdsSentences:
         if not sentences:
             raise UserError(bad.first or f"{table.name}: the split has no sentences")
         return sentences
+
+
+def make_source(options):
+    if options.tfds_name:
+        features = options.word_column or "tokens", options.tag_column
+        splits = options.split_names()
+        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
+    columns = {}
+    for name, default in (("word_column", "0"), ("tag_column", "-1")):
+        value = getattr(options, name) or default
+        try:
+            columns[name] = int(value)
+        except ValueError:
+            raise UserError(f"`{name}={value}`: expected a column number") from None
+    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
+    return ColumnFiles(options.data_dir, paths, **columns)
+
+
+def write_columns(path, sentences, tags):
+    """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval.
+
+    Raises:
+      UserError: if a word that is not from a column file is empty or has spaces or line ends.
+    """
+    outside = schemes.OUTSIDE
+    with files.writing_text(path) as write:
+        for sentence, predicted in zip(sentences, tags, strict=True):
+            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
+            columns = sentence.columns or zip(sentence.words)
+            for word in () if sentence.columns else sentence.words:
+                if not word or re.search("[ \t\r\n]", word):
+                    raise UserError(f"{sentence.where}: the word {word!r} is empty or has spaces")
+            pairs = zip(columns, predicted, strict=True)
+            write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
+            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
+
+
+def infer_tags(sentences, scheme=None):
+    """Return the `Tags` of a training set, with the labels in alphabetical order."""
+    labels = {tag for sentence in sentences for tag in sentence.tags}
+    data_scheme = schemes.infer_scheme(labels, scheme)
+    scheme = scheme or ("none" if data_scheme == "none" else "iob2")
+    if scheme != "none":
+        # An invalid tag adds no label; `valid_sentences` reports it.
+        valid = (tag for tag in labels - {schemes.OUTSIDE} if schemes.is_tag(tag, data_scheme))
+        labels = {schemes.split_tag(tag, data_scheme)[1] for tag in valid}
+    return Tags(schemes.tag_names(sorted(labels), scheme), scheme, data_scheme)
+
+
+def valid_sentences(sentences, tags, bad):
+    """Return the sentences with valid tags; report the others to `bad`."""
+    valid, leading_lines = [], ()
+    for sentence in sentences:
+        # If the first sentence of a document is skipped, the next one starts the document.
+        leading_lines += sentence.leading_lines
+        try:
+            if sentence.tags is not None:
+                tags.convert(sentence)
+        except UserError as error:
+            bad(str(error))
+        else:
+            valid.append(sentence._replace(leading_lines=leading_lines))
+            leading_lines = ()
+    return valid
+
+
+def infer_run_tags(data, source, train):
+    """Return the `Tags` of the training set `train`, read first if it is None, for a run."""
+    bad = RowErrors(skip=True)
+    sentences = train or source.read("train", bad)
+    tags = infer_tags(sentences, data.learn_scheme)
+    bad.report("invalid sentences skipped while collecting the tags of the training set")
+    if tags.data_scheme == "iob2" and any(schemes.is_iob1(x.tags) for x in sentences):
+        if data.output_scheme == "iob1":
+            tags = tags._replace(data_scheme="iob1")
+        else:
+            console.notice(
+                "entities of the training set begin with I-, as in IOB1; predictions and "
+                "eval_accuracy are in iob2; `output_scheme=iob1` keeps iob1"
+            )
+    message = "tag scheme of the data: %s; the model learns %s: %s"
+    console.info(message, tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]))
+    return tags
 
 
 # Number of texts that are tokenized at a time.
@@ -182,10 +259,11 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     values = (row[text] for _, row in rows if not isinstance(row, str))
     first = next(filter(lambda value: not tables.is_missing(value), values), None)
     if not isinstance(first, str):
-        return bad.collect(
-            rows,
-            lambda where, _, row: _sentence(where, row[text], row.get(tags), labels, with_tags),
-        )
+
+        def of_words(where, _, row):
+            return _sentence(where, row[text], row.get(tags), labels, with_tags)
+
+        return bad.collect(rows, of_words)
     if config is None or config.tags.scheme == "none":
         raise UserError(f"`{arguments[0]}`: found strings, expected lists of words")
     texts = bad.collect(rows, lambda where, _, row: (where, _check_text(row[text]), row.get(tags)))
@@ -199,7 +277,7 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
             return Sentence(where, words) if words else None
         spans, cut = _locate(_read_entities(entities), text, starts, ends)
         num_cut += cut
-        tags = tags_from_spans(spans, len(words), config.tags.data_scheme)
+        tags = schemes.tags_from_spans(spans, len(words), config.tags.data_scheme)
         return Sentence(where, words, tuple(tags))
 
     sentences = bad.collect(_split_texts(texts, config), make)
@@ -237,25 +315,22 @@ def _sentence(where, words, tags, labels, with_tags):
 
 def _split_texts(rows, config):
     """Yield (where, (text, starts and ends of its words, entities)) for (where, text, entities)."""
-    tokenizer = HostTokenizer(config.vocab, **config.tokenizer_settings)
-    *rules, _ = config.tokenizer_settings.values()
-    table = WordTable(*rules)
-    for first in range(0, len(rows), _CHUNK_SIZE):
-        chunk = rows[first : first + _CHUNK_SIZE]
+    settings = config.tokenizer_settings
+    tokenizer = HostTokenizer(config.vocab, **settings)
+    for i in range(0, len(rows), _CHUNK_SIZE):
+        chunk = rows[i : i + _CHUNK_SIZE]
         texts = tf.constant([text for _, text, _ in chunk])
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        is_start = ids.with_values(table.starts(texts, ids, starts))
+        is_start = ids.with_values(find_word_starts(settings, texts, ids, starts))
         offsets = zip(*(x.to_list() for x in (starts, ends, is_start)), strict=True)
-        for (where, text, entities), (*edges, starts_word) in zip(chunk, offsets, strict=True):
-            first_tokens = np.flatnonzero(starts_word)
-            if len(first_tokens):
+        for (where, text, entities), (first, last, starts_word) in zip(chunk, offsets, strict=True):
+            tokens = np.flatnonzero(starts_word)  # the first of each word
+            if len(tokens):
                 # Unicode normalization may reorder combining marks, so the last token may start
                 # first.
-                edges = [
-                    reduce.reduceat(x, first_tokens)
-                    for reduce, x in zip((np.minimum, np.maximum), edges, strict=True)
-                ]
-            yield where, (text, *edges, entities)
+                first = np.minimum.reduceat(first, tokens)
+                last = np.maximum.reduceat(last, tokens)
+            yield where, (text, first, last, entities)
 
 
 def _read_entities(entities):
@@ -273,96 +348,18 @@ def _read_entities(entities):
 
 def _locate(entities, text, word_starts, word_ends):
     """Return the word `Span`s of sorted entities, and the number of entities that cut a word."""
-    spans: list[Span] = []
+    spans: list[schemes.Span] = []
     num_cut = 0
     for start, end, label in entities:
         covered = np.flatnonzero((word_starts < end) & (word_ends > start))
         is_inside = start >= 0 and end <= len(text)
         if not is_inside or start >= end or not len(covered):
             problem = f"{'contains no word of' if is_inside else 'is not within'} the text"
-            raise ValueError(
-                f"the entity {label} from {start} to {end} {problem} ({len(text)} characters)"
-            )
+            entity = f"the entity {label} from {start} to {end}"
+            raise ValueError(f"{entity} {problem} ({len(text)} characters)")
         first, last = int(covered[0]), int(covered[-1])
         if spans and first < spans[-1].end:
             raise ValueError(f"the entity {label} from {start} to {end} overlaps the one before it")
         num_cut += bool(word_starts[first] < start or word_ends[last] > end)
-        spans.append(Span(label, first, last + 1))
+        spans.append(schemes.Span(label, first, last + 1))
     return spans, num_cut
-
-
-# Kinds of characters for splitting into words.
-_LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
-
-
-class WordTable:
-    """Splits texts into words like typical training data for tagging.
-
-    Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
-    as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
-    that the tokenizer removes do not separate words.
-    """
-
-    def __init__(self, *rules):
-        """Create a table; `rules` are the arguments of a `BasicTokenizer`."""
-        self._kinds = _word_kinds(BasicTokenizer(*rules).rules)
-
-    def starts(self, texts, ids, starts):
-        """Return which tokens start a word, bool (T,); `ids` and `starts` are ragged (B, None)."""
-        # The line break separates consecutive texts.
-        codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
-        kinds = look_up(self._kinds, codes.values)
-        is_kept = kinds != _REMOVED
-        is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
-        kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
-        text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
-        word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
-        word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
-        return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
-
-
-@functools.cache  # takes half a second
-def _word_kinds(rules):
-    """Return a `paged_table` with the kind of each code point; cached, do not modify."""
-    kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
-    for (rule, _, _), codes in RUNS:
-        if rule != "k":
-            kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
-    return paged_table(kinds)
-
-
-def _kind(code, rules):
-    result = normalize_char(code, *rules)
-    if not result.startswith(" "):
-        return _LETTER if result else _REMOVED
-    if result == " ":
-        return _SPACE
-    is_ideograph = any(first <= code <= last for first, last in IDEOGRAPHS)
-    return _IDEOGRAPH if is_ideograph else _MARK
-
-
-def _starts(codes, kinds):
-    """Return which characters start a word, bool (C,), given code points and kinds, int32 (C,)."""
-    is_space, is_ideograph = kinds == _SPACE, kinds == _IDEOGRAPH
-    # Chunks are separated by whitespace.
-    opens = ~is_space & _previous(is_space)
-    chunk = tf.cumsum(tf.cast(is_space, tf.int32)) - 1
-    is_letter = tf.cast((kinds == _LETTER) | is_ideograph, tf.int32)
-    sums = tf.cumsum(is_letter, exclusive=True)
-    letters_before = sums - tf.gather(tf.boolean_mask(sums, is_space), chunk)
-    letters = tf.gather(tf.math.segment_sum(is_letter, chunk), chunk)
-    is_end = letters_before == letters  # only marks follow in the chunk
-    is_start = opens | (letters_before == 0) | is_end | is_ideograph | _previous(is_ideograph)
-    ends_here = _next(is_space, True) | _next(is_end, True)
-    is_s = ((codes == ord("s")) | (codes == ord("S"))) & ~opens & ends_here
-    is_apostrophe = (codes == ord("'")) | (codes == ord("\u2019"))
-    is_genitive = is_apostrophe & _next(is_s, False)
-    return (is_start | is_genitive) & ~_previous(is_genitive)
-
-
-def _previous(values):
-    return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
-
-
-def _next(values, default):
-    return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)

@@ -1,64 +1,26 @@
-"""Token classification: features, losses, metrics and runs.
+"""Token classification: features, losses and metrics.
 
 The tag of a word is predicted at its first WordPiece (BERT paper, section 5.3). A sentence that
 does not fit into one sequence is split into overlapping windows, and each word is tagged in the
 window with the most context around it.
 """
 
-import dataclasses
+import collections
 import itertools
-import re
 
 import numpy as np
 from keras import ops
 
-from bert_tf import console
-from bert_tf.configs.task import SPLITS
 from bert_tf.data import records
-from bert_tf.data.columns import RowErrors
 from bert_tf.data.features import Features
-from bert_tf.errors import UserError
-from bert_tf.io import files
-from bert_tf.tasks.token_classification import schemes
-from bert_tf.tasks.token_classification.examples import ColumnFiles, TfdsSentences
-from bert_tf.tasks.token_classification.options import Tags
-from bert_tf.tasks.token_classification.schemes import convert_tags
-from bert_tf.tasks.token_classification.scoring import SpanCounts
+from bert_tf.tasks.token_classification.schemes import convert_tags, spans_from_tags
 from bert_tf.tokenization.packing import SlidingWindows, pack_pair
 from bert_tf.tokenization.settings import UNK
+from bert_tf.training import results
 from bert_tf.training.objective import Objective, argmax
 
 # Values of `word_starts` for a token: no word to tag starts here; a word starts; a sentence starts.
 NOT_WORD_START, WORD_START, SENTENCE_START = 0, 1, 2
-
-
-def infer_tags(sentences, scheme=None):
-    """Return the `Tags` of a training set, with the labels in alphabetical order."""
-    labels = {tag for sentence in sentences for tag in sentence.tags}
-    data_scheme = schemes.infer_scheme(labels, scheme)
-    scheme = scheme or ("none" if data_scheme == "none" else "iob2")
-    if scheme != "none":
-        # An invalid tag adds no label; `valid_sentences` reports it.
-        valid = (tag for tag in labels - {schemes.OUTSIDE} if schemes.is_tag(tag, data_scheme))
-        labels = {schemes.split_tag(tag, data_scheme)[1] for tag in valid}
-    return Tags(schemes.tag_names(sorted(labels), scheme), scheme, data_scheme)
-
-
-def valid_sentences(sentences, tags, bad):
-    """Return the sentences with valid tags; report the others to `bad`."""
-    valid, leading_lines = [], ()
-    for sentence in sentences:
-        # If the first sentence of a document is skipped, the next one starts the document.
-        leading_lines += sentence.leading_lines
-        try:
-            if sentence.tags is not None:
-                tags.convert(sentence)
-        except UserError as error:
-            bad(str(error))
-        else:
-            valid.append(dataclasses.replace(sentence, leading_lines=leading_lines))
-            leading_lines = ()
-    return valid
 
 
 def make_features(sentences, tokenizer, config):
@@ -153,9 +115,8 @@ class TokenClassificationObjective(Objective):
 
     def _losses(self, outputs, batch):
         """Return the loss of each word at its first token, 0 elsewhere, (B, S)."""
-        losses = ops.sparse_categorical_crossentropy(
-            batch["tag_ids"], outputs["logits"], from_logits=True
-        )
+        labels, logits = batch["tag_ids"], outputs["logits"]
+        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
         return ops.where(ops.not_equal(batch["word_starts"], NOT_WORD_START), losses, 0.0)
 
     def fit_metrics(self, outputs, batch):
@@ -203,58 +164,49 @@ class TokenClassificationObjective(Objective):
         values = (float(np.mean(is_correct)), *scores, loss, loss)
         return dict(zip(self.metric_names, values, strict=True))
 
+    def report(self, predictions):
+        """Return a text table with the metrics of each label."""
+        labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
+        if self._tags.scheme != "none":
+            return SpanCounts(labels, predicted, self._tags.scheme).report()
+        flat = [[*itertools.chain(*sentences)] for sentences in (labels, predicted)]
+        names, ids = np.unique(flat, return_inverse=True)
+        return results.report(*ids.reshape(2, -1), names.tolist())
 
-def write_columns(path, sentences, tags):
-    """Write the columns of each `Sentence` and its `tags`, a list, in the format of conlleval.
 
-    Raises:
-      UserError: if a word that is not from a column file is empty or has spaces or line ends.
+class SpanCounts:
+    """Counts spans for precision, recall and F1, as in conlleval (CoNLL-2003) and seqeval.
+
+    A predicted span is correct if the data contain a span with the same label and the same words.
+    For iob1 and iob2, the results equal the official conlleval; for iobes, whose S tags conlleval
+    does not know, they equal seqeval, which pip cannot build in an empty environment.
     """
-    outside = schemes.OUTSIDE
-    with files.writing_text(path) as write:
-        for sentence, predicted in zip(sentences, tags, strict=True):
-            write("".join(f"{line} {outside}\n\n" for line in sentence.leading_lines))
-            columns = sentence.columns or zip(sentence.words)
-            for word in () if sentence.columns else sentence.words:
-                if not word or re.search("[ \t\r\n]", word):
-                    raise UserError(f"{sentence.where}: the word {word!r} is empty or has spaces")
-            pairs = zip(columns, predicted, strict=True)
-            write("\n".join(" ".join([*columns, tag]) for columns, tag in pairs) + "\n\n")
-            write("".join(f"{line} {outside}\n\n" for line in sentence.trailing_lines))
 
+    def __init__(self, true, predicted, scheme="iob2"):
+        """Count the spans of each label, given two lists of lists of tags."""
+        self.true, self.predicted, self.correct = (collections.Counter() for _ in range(3))
+        for tags in zip(true, predicted, strict=True):
+            expected, found = (set(spans_from_tags(x, scheme)) for x in tags)
+            self.true.update(span.label for span in expected)
+            self.predicted.update(span.label for span in found)
+            self.correct.update(span.label for span in expected & found)
 
-def infer_run_tags(data, source, train):
-    """Return the `Tags` of the training set `train`, read first if it is None, for a run."""
-    bad = RowErrors(skip=True)
-    sentences = train or source.read("train", bad)
-    tags = infer_tags(sentences, data.learn_scheme)
-    bad.report("invalid sentences skipped while collecting the tags of the training set")
-    if tags.data_scheme == "iob2" and any(schemes.is_iob1(x.tags) for x in sentences):
-        if data.output_scheme == "iob1":
-            tags = tags._replace(data_scheme="iob1")
-        else:
-            console.notice(
-                "entities of the training set begin with I-, as in IOB1; predictions and "
-                "eval_accuracy are in iob2; `output_scheme=iob1` keeps iob1"
-            )
-    console.info(
-        "tag scheme of the data: %s; the model learns %s: %s",
-        tags.data_scheme, tags.scheme, ", ".join(tags.names[:50]),
-    )  # fmt: skip
-    return tags
+    def precision_recall_f1(self, *labels):
+        """Return (precision, recall, F1) of the given labels, or of all; 0 if undefined."""
+        correct, predicted, true = (
+            sum(counter[label] for label in labels or counter)
+            for counter in (self.correct, self.predicted, self.true)
+        )
+        precision, recall = correct / max(predicted, 1), correct / max(true, 1)
+        return precision, recall, 2 * correct / max(predicted + true, 1)
 
-
-def make_source(options):
-    if options.tfds_name:
-        features = options.word_column or "tokens", options.tag_column
-        splits = options.split_names()
-        return TfdsSentences(options.tfds_name, options.tfds_data_dir, splits, *features)
-    columns = {}
-    for name, default in (("word_column", "0"), ("tag_column", "-1")):
-        value = getattr(options, name) or default
-        try:
-            columns[name] = int(value)
-        except ValueError:
-            raise UserError(f"`{name}={value}`: expected a column number") from None
-    paths = {split: getattr(options, f"{split}_file") for split in SPLITS}
-    return ColumnFiles(options.data_dir, paths, **columns)
+    def report(self):
+        labels = sorted({*self.true, *self.predicted})
+        width = max(map(len, (*labels, "all")), default=0)
+        lines = [f"{'':{width}}  precision  recall      F1  spans  found"]
+        for name, chosen in [*((label, [label]) for label in labels), ("all", labels)]:
+            precision, recall, f1 = self.precision_recall_f1(*chosen)
+            true, found = (sum(x[label] for label in chosen) for x in (self.true, self.predicted))
+            scores = f"{precision:9.4f}  {recall:6.4f}  {f1:6.4f}"
+            lines.append(f"{name:{width}}  {scores}  {true:5}  {found:5}")
+        return "\n".join(lines) + "\n"

@@ -37,10 +37,8 @@ class Tags(NamedTuple):
                 found = given if is_same else f"{given}, {tag} in the scheme {self.scheme}"
                 option = "scheme" if sentence.where.startswith("`") else "learn_scheme"
                 advice = f"; add B-, I-, E- or S- to every tag but O, or use `{option}=none`"
-                raise UserError(
-                    f"{sentence.location(i)}: the tag is {found}, expected one of "
-                    f"{', '.join(self.names)}{advice * (not is_tag)}"
-                )
+                expected = f"expected one of {', '.join(self.names)}{advice * (not is_tag)}"
+                raise UserError(f"{sentence.location(i)}: the tag is {found}, {expected}")
         return [names[tag] for tag in tags]
 
     def of_data(self, sentences):
@@ -51,11 +49,8 @@ class Tags(NamedTuple):
         found = {tag for sentence in sentences for tag in sentence.tags or ()}
         data_scheme = schemes.infer_scheme(found, self.scheme)
         if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in found:
-            message = (
-                "plain tags without %s: neighboring words with the same tag are one entity; %s"
-            )
-            advice = "for one label per word, train a model with the scheme none"
-            console.notice(message, schemes.OUTSIDE, advice)
+            text = "plain tags without O: neighboring words with the same tag are one entity; %s"
+            console.notice(text, "for one label per word, train a model with the scheme none")
         is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
         keep = is_iob or found <= {schemes.OUTSIDE}
         return self if keep else self._replace(data_scheme=data_scheme)

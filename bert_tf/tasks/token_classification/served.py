@@ -3,14 +3,19 @@
 Shapes: B texts, N words of all texts, E maximum number of entities in a text.
 """
 
+import functools
+import sys
+
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.serving.exporting import Servable
 from bert_tf.serving.prepared_model import prepare_model, substrings
-from bert_tf.tasks.token_classification.examples import WordTable
 from bert_tf.tasks.token_classification.schemes import split_tag
-from bert_tf.tokenization.graph_normalization import rows_of_values
+from bert_tf.tokenization.graph_normalization import look_up, paged_table, rows_of_values
+from bert_tf.tokenization.normalization import IDEOGRAPHS, RUNS, normalize_char
 from bert_tf.tokenization.packing_graph import Windows, pack
+from bert_tf.tokenization.wordpiece import BasicTokenizer
 
 
 def find_entities(prepared, config, texts):
@@ -27,9 +32,8 @@ def find_entities(prepared, config, texts):
         `score`: float32, the mean probability of its words.
     """
     tokenizer, tag_table = prepared.tokenizer, _TagTable(config.tags)
-    *rules, _ = config.tokenizer_settings.values()
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-    is_start = WordTable(*rules).starts(texts, ids, starts)
+    is_start = find_word_starts(config.tokenizer_settings, texts, ids, starts)
     tags, probabilities = _classify_words(prepared, config, ids, is_start)
     word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1
     num_words = tf.size(tags)
@@ -50,9 +54,8 @@ def find_entities(prepared, config, texts):
     labels = tf.gather(tag_table.names, tf.boolean_mask(tags, begins))
 
     def by_text(values, default):
-        ragged = tf.RaggedTensor.from_value_rowids(
-            values, tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64), validate=False
-        )
+        rows, count = tf.cast(entity_texts, tf.int64), tf.size(texts, tf.int64)
+        ragged = tf.RaggedTensor.from_value_rowids(values, rows, count, validate=False)
         return ragged.to_tensor(default)
 
     return {
@@ -104,6 +107,83 @@ class _TagTable:
         is_first = tf.concat([tf.ones_like(texts[:1], tf.bool), texts[1:] != texts[:-1]], 0)
         begins = tf.gather(self._opens, tags) | closed | is_first | (labels != previous)
         return begins & (labels > 0)
+
+
+# Kinds of characters for splitting into words.
+_LETTER, _REMOVED, _SPACE, _MARK, _IDEOGRAPH = range(5)
+
+
+def find_word_starts(settings, texts, ids, starts):
+    """Split texts into words like typical training data; return which tokens start one, bool (T,).
+
+    Whitespace separates words. Each punctuation mark before or after a word is a word of its own,
+    as are 's and each ideograph. Punctuation inside a word ("well-known", "3.5") and characters
+    that the tokenizer removes do not separate words.
+
+    Args:
+      settings: the settings of the tokenizer.
+      texts: the texts (B,).
+      ids: ragged token ids (B, None).
+      starts: ragged offsets of the tokens (B, None).
+    """
+    *rules, _ = settings.values()
+    # The line break separates consecutive texts.
+    codes = tf.strings.unicode_decode(tf.strings.join(["\n", texts]), "UTF-8", errors="ignore")
+    kinds = look_up(_word_kinds(BasicTokenizer(*rules).rules), codes.values)
+    is_kept = kinds != _REMOVED
+    is_start = _starts(tf.boolean_mask(codes.values, is_kept), tf.boolean_mask(kinds, is_kept))
+    kept_before = tf.cumsum(tf.cast(is_kept, tf.int32), exclusive=True)
+    text_start = tf.gather(tf.cast(codes.row_starts(), tf.int32), rows_of_values(ids)) + 1
+    word_of_kept = tf.cumsum(tf.cast(is_start, tf.int32))
+    word = tf.gather(word_of_kept, tf.gather(kept_before, text_start + starts.values))
+    return tf.concat([tf.ones_like(word[:1], tf.bool), word[1:] != word[:-1]], 0)
+
+
+@functools.cache  # takes half a second
+def _word_kinds(rules):
+    """Return a `paged_table` with the kind of each code point; cached, do not modify."""
+    kinds = np.full(sys.maxunicode + 1, _LETTER, np.uint8)
+    for (rule, _, _), codes in RUNS:
+        if rule != "k":
+            kinds[codes.start : codes.stop] = [_kind(code, rules) for code in codes]
+    return paged_table(kinds)
+
+
+def _kind(code, rules):
+    result = normalize_char(code, *rules)
+    if not result.startswith(" "):
+        return _LETTER if result else _REMOVED
+    if result == " ":
+        return _SPACE
+    is_ideograph = any(first <= code <= last for first, last in IDEOGRAPHS)
+    return _IDEOGRAPH if is_ideograph else _MARK
+
+
+def _starts(codes, kinds):
+    """Return which characters start a word, bool (C,), given code points and kinds, int32 (C,)."""
+    is_space, is_ideograph = kinds == _SPACE, kinds == _IDEOGRAPH
+    # Chunks are separated by whitespace.
+    opens = ~is_space & _previous(is_space)
+    chunk = tf.cumsum(tf.cast(is_space, tf.int32)) - 1
+    is_letter = tf.cast((kinds == _LETTER) | is_ideograph, tf.int32)
+    sums = tf.cumsum(is_letter, exclusive=True)
+    letters_before = sums - tf.gather(tf.boolean_mask(sums, is_space), chunk)
+    letters = tf.gather(tf.math.segment_sum(is_letter, chunk), chunk)
+    is_end = letters_before == letters  # only marks follow in the chunk
+    is_start = opens | (letters_before == 0) | is_end | is_ideograph | _previous(is_ideograph)
+    ends_here = _next(is_space, True) | _next(is_end, True)
+    is_s = ((codes == ord("s")) | (codes == ord("S"))) & ~opens & ends_here
+    is_apostrophe = (codes == ord("'")) | (codes == ord("\u2019"))
+    is_genitive = is_apostrophe & _next(is_s, False)
+    return (is_start | is_genitive) & ~_previous(is_genitive)
+
+
+def _previous(values):
+    return tf.concat([tf.zeros_like(values[:1]), values[:-1]], 0)
+
+
+def _next(values, default):
+    return tf.concat([values[1:], tf.fill(tf.shape(values[:1]), default)], 0)
 
 
 def token_classification_servable(model, config, serving_config):

@@ -14,22 +14,14 @@ from bert_tf.data.tables import to_python
 from bert_tf.errors import UserError
 from bert_tf.modeling import BertTokenClassifier
 from bert_tf.tasks.base import Task
-from bert_tf.tasks.token_classification.examples import sentences_of_table
-from bert_tf.tasks.token_classification.objective import (
-    TokenClassificationObjective,
-    infer_run_tags,
-    make_features,
-    make_source,
-    valid_sentences,
-    write_columns,
-)
+from bert_tf.tasks.token_classification import examples as reading
+from bert_tf.tasks.token_classification.objective import TokenClassificationObjective, make_features
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
     TokenClassificationData,
 )
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, convert_tags
-from bert_tf.tasks.token_classification.scoring import classification_report
 from bert_tf.tasks.token_classification.served import token_classification_servable
 from bert_tf.training import results
 from bert_tf.training.objective import RunData
@@ -100,16 +92,16 @@ class TokenClassification(Task):
         if not trained and labels is None:
             metadata = read_metadata(pretrained.checkpoint)
             if "BertForTokenClassification" not in metadata.get("architectures", ()):
+                found = f"{pretrained.checkpoint} has no token classifier"
                 raise UserError(
-                    f"`labels` must be given: {pretrained.checkpoint} has no token classifier; for "
-                    'example labels=["PER", "ORG"]'
+                    f'`labels` must be given: {found}; for example labels=["PER", "ORG"]'
                 )
             options["tags"] = Tags.of_labels(metadata.get("labels", ()))
         return options
 
     @classmethod
     def read_data(cls, data_options, config, pretrained, splits, trained=None):
-        source = make_source(data_options)
+        source = reading.make_source(data_options)
         bad = {split: RowErrors(data_options.skip_bad_rows) for split in splits}
         sentences = {split: source.read(split, bad[split]) for split in splits}
         if trained:
@@ -117,21 +109,19 @@ class TokenClassification(Task):
             if scheme not in (None, tags.scheme):
                 raise UserError(f"`learn_scheme={scheme}`: expected {tags.scheme}, as in training")
         else:
-            tags = infer_run_tags(data_options, source, sentences.get("train"))
+            tags = reading.infer_run_tags(data_options, source, sentences.get("train"))
         if data_options.output_scheme and tags.scheme == "none":
-            raise UserError(
-                f"`output_scheme={data_options.output_scheme}`: the tags are not entities"
-            )
+            option = f"`output_scheme={data_options.output_scheme}`"
+            raise UserError(f"{option}: the tags are not entities")
         for split in splits:
-            sentences[split] = valid_sentences(sentences[split], tags, bad[split])
+            sentences[split] = reading.valid_sentences(sentences[split], tags, bad[split])
             bad[split].report("invalid sentences skipped")
             if not sentences[split]:
                 raise UserError(f"{bad[split].first}; the split has no valid sentences")
             if config.document_context and not any(x.leading_lines for x in sentences[split]):
-                raise UserError(
-                    f"`document_context`: {sentences[split][0].where} has no -DOCSTART- lines, "
-                    "expected one at the start of each document"
-                )
+                found = f"{sentences[split][0].where} has no -DOCSTART- lines"
+                expected = "expected one at the start of each document"
+                raise UserError(f"`document_context`: {found}, {expected}")
         config = config.with_model(pretrained, tags=tags)
         return RunData(sentences, config, data_options, source.files)
 
@@ -156,8 +146,7 @@ class TokenClassification(Task):
         return TokenClassificationObjective(self.model, data.config, data.class_weights)
 
     def report(self, objective, data, predictions):
-        labels, predicted = objective.tags(predictions, "tag_ids"), objective.tags(predictions)
-        return classification_report(labels, predicted, data.config.tags.scheme)
+        return objective.report(predictions)
 
     def write_predictions(self, objective, data, predictions, split, folder):
         """Write test_predictions.txt: the columns of the test set and the predicted tags."""
@@ -165,7 +154,7 @@ class TokenClassification(Task):
         scheme = data.options.output_scheme or tags.data_scheme
         predicted = [convert_tags(x, tags.scheme, scheme) for x in objective.tags(predictions)]
         path = results.result_file(folder, "test_predictions", split, ".txt")
-        write_columns(path, data.examples[split], predicted)
+        reading.write_columns(path, data.examples[split], predicted)
         console.info("wrote %s, tag scheme %s", path, scheme)
 
     def predict(self, texts: Any, batch_size: int | None = None) -> Any:
@@ -189,9 +178,8 @@ class TokenClassification(Task):
         """
         if isinstance(texts, str):
             return self.predict([texts], batch_size)[0]
-        texts = [
-            to_python(x, "replace") for x in check_list(texts, "texts", "texts or lists of words")
-        ]
+        texts = check_list(texts, "texts", "texts or lists of words")
+        texts = [to_python(x, "replace") for x in texts]
         if not texts or isinstance(texts[0], str):
             texts = list(iterate_texts(texts, "texts"))
             self._warn_if_blank("texts", texts)
@@ -210,7 +198,7 @@ class TokenClassification(Task):
     def make_examples(self, columns, names, split):
         """Return a list of `Sentence`."""
         table, _ = read_table(columns, names, ("tokens", "tags"), 2 - (split == "test"))
-        sentences = sentences_of_table(table, names, self.config, with_tags=split != "test")
+        sentences = reading.sentences_of_table(table, names, self.config, with_tags=split != "test")
         if not sentences and split != "test":
             raise UserError(f"`{names[0]}`: found no words")
         return sentences

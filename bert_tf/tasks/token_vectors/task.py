@@ -71,12 +71,7 @@ def encoder_servable(model, config, serving_config):
 
     serve_text = prepared.with_tokenizer(serve_ids, "text")
     return Servable(
-        "encoder",
-        prepared,
-        serve_text,
-        serve_ids,
-        has_variable_width=True,
-        add_to_onnx=add_to_onnx,
+        "encoder", prepared, serve_text, serve_ids, has_variable_width=True, add_to_onnx=add_to_onnx
     )
 
 
@@ -123,10 +118,9 @@ class TokenVectors(TextStream):
         check_layers(f"layer_combination={name}" if name else "layers", self._indices, count)
         is_sum, weights = name not in (None, "embeddings", "concat_last_four"), config.layer_weights
         if is_sum and weights is not None and len(weights) != len(self._indices):
-            raise UserError(
-                f"`layer_weights`: found {counted(len(weights), 'number')}, expected "
-                f"{len(self._indices)} for `layer_combination={name}`"
-            )
+            found = counted(len(weights), "number")
+            expected = f"expected {len(self._indices)} for `layer_combination={name}`"
+            raise UserError(f"`layer_weights`: found {found}, {expected}")
         self._layers = [name] if name else list(config.layers)
 
     def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Iterator[TextVectors]:
@@ -194,25 +188,19 @@ class TokenVectors(TextStream):
                 start += len(kept) + 1
             yield ([word for word, _ in located], [span for _, span in located]), features
         if num_empty:
-            console.warning(
-                "%d words without tokens, such as invisible characters, were skipped", num_empty
-            )
+            message = "%d words without tokens, such as invisible characters, were skipped"
+            console.warning(message, num_empty)
 
 
 def json_line(index, text):
     """Return the `TextVectors` of line `index` as JSON like the release's, rounded to 6 digits."""
     # For float32 values this equals Python's round(), but it is many times faster.
     values = np.round(text.values.astype("float64"), 6).tolist()
-    features = [
-        {
-            "token": token,
-            "layers": [
-                {"index": layer, "values": vector}
-                for layer, vector in zip(text.layers, vectors, strict=True)
-            ],
-        }
-        for token, vectors in zip(text.tokens, values, strict=True)
-    ]
+    features = []
+    for token, vectors in zip(text.tokens, values, strict=True):
+        pairs = zip(text.layers, vectors, strict=True)
+        layers = [{"index": layer, "values": vector} for layer, vector in pairs]
+        features.append({"token": token, "layers": layers})
     return json.dumps({"linex_index": index, "features": features}) + "\n"
 
 
@@ -232,6 +220,5 @@ def array_writer(path, count, width):
 
             yield write
         if num_written != count:
-            raise UserError(
-                f"{path}: found {num_written} rows, expected {count}; the input may have changed"
-            )
+            found = f"found {num_written} rows, expected {count}"
+            raise UserError(f"{path}: {found}; the input may have changed")
