@@ -35,10 +35,9 @@ _HUGGING_FACE_ACTIVATIONS |= {name: name for name in ("relu", "tanh", "linear")}
 _REQUIRED: dict[str, str | bool] = {"position_embedding_type": "absolute"}
 _REQUIRED |= {"is_decoder": False, "add_cross_attention": False}
 # Keys that do not describe the architecture, or whose value is checked and then dropped.
-_HUGGING_FACE_ONLY = """
-    _name_or_path _num_labels architectures dtype gradient_checkpointing model_type
-    position_embedding_type torch_dtype transformers_version use_cache
-"""
+_HUGGING_FACE_ONLY = ["_name_or_path", "_num_labels", "architectures", "dtype", "model_type"]
+_HUGGING_FACE_ONLY += ["gradient_checkpointing", "position_embedding_type", "torch_dtype"]
+_HUGGING_FACE_ONLY += ["transformers_version", "use_cache"]
 
 _Size = Annotated[int, Limits(1, 2**31 - 1)]
 _Probability = Annotated[float, Limits(0.0, 0.99)]
@@ -284,8 +283,7 @@ def _from_hugging_face(values):
         if values.get(key, expected) != expected:
             raise UserError(f"{key} is {values[key]!r}, expected {expected!r} for BERT")
     act = _look_up("hidden_act", values.get("hidden_act", "gelu"), _HUGGING_FACE_ACTIVATIONS)
-    dropped = _HUGGING_FACE_ONLY.split()
-    values = {key: value for key, value in values.items() if key not in dropped}
+    values = {key: value for key, value in values.items() if key not in _HUGGING_FACE_ONLY}
     return {**values, "hidden_act": act, **architecture.config_values}
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.data.columns import RowErrors
 from bert_tf.serving.prepared_model import PreparedModel
-from bert_tf.tasks.token_classification import examples, objective, schemes, served
+from bert_tf.tasks.token_classification import examples, objective, schemes, scoring, served
 from bert_tf.tasks.token_classification.options import (
     Tags,
     TokenClassificationConfig,
@@ -89,7 +89,7 @@ CONLLEVAL = [
 
 def test_scores_are_those_of_conlleval_for_any_tags():
     for true, found, (correct, num_true, num_found) in CONLLEVAL:
-        figures = objective.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
+        figures = scoring.SpanCounts([true.split()], [found.split()]).precision_recall_f1()
         precision, recall = correct / max(num_found, 1), correct / max(num_true, 1)
         assert figures == (precision, recall, 2 * correct / (num_found + num_true)), (true, found)
 
