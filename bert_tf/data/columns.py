@@ -270,10 +270,8 @@ def find_columns(table, row, layout, split, separator=None):
     counts = Counter([*columns.texts, *columns.labels])
     counts.update({*columns.labels}.intersection(columns.numbers.values()))
     if twice := [columns.name(position) for position, count in counts.items() if count > 1]:
-        raise UserError(
-            f"{place}: the column {twice[0]!r} is used twice in `text_columns`, `label_column` and "
-            "`numeric_columns`"
-        )
+        options = "`text_columns`, `label_column` and `numeric_columns`"
+        raise UserError(f"{place}: the column {twice[0]!r} is used twice in {options}")
     return dataclasses.replace(columns, width=len(names))
 
 

@@ -47,10 +47,8 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
     argument, num_others = arguments[0], len(names) - 1
     if isinstance(first, _DATASETS):
         for other in (x for x, y in zip(arguments[1:], rest, strict=False) if y is not None):
-            raise UserError(
-                f"`{other}` cannot be combined with a dataset as `{argument}`; use a dataset of "
-                "tuples that contain it"
-            )
+            found = f"`{other}` cannot be combined with a dataset as `{argument}`"
+            raise UserError(f"{found}; use a dataset of tuples that contain it")
         first, *rest = _read_dataset(first, argument)
         if isinstance(first, dict) and rest:  # (dict, labels), as in Keras
             rest = [None] * (num_others - 1) + rest
@@ -243,10 +241,8 @@ def ordered_columns(labels, names, argument):
     elif len(found) == 1:
         return lists[0]
     elif found != tuple(map(str, range(len(found)))):
-        raise UserError(
-            f"`{argument}`: found the columns {abbreviate(found, 20)}, expected one, or one for "
-            f"each of the labels {abbreviate(names, 20)}"
-        )
+        expected = f"expected one, or one for each of the labels {abbreviate(names, 20)}"
+        raise UserError(f"`{argument}`: found the columns {abbreviate(found, 20)}, {expected}")
     return list(zip(*lists, strict=True))
 
 
@@ -284,10 +280,9 @@ def _split_texts(texts, argument, limit):
     """
     if isinstance(texts, tuple) and 0 < len(texts) <= limit and not any(map(_is_cell, texts)):
         if all(isinstance(x, tuple) and len(x) == len(texts) for x in texts):
-            raise UserError(
-                f"`{argument}`: found a tuple of tuples of {len(texts)} texts, which is ambiguous; "
-                "expected a list of tuples or a tuple of lists"
-            )
+            found = f"found a tuple of tuples of {len(texts)} texts, which is ambiguous"
+            expected = "expected a list of tuples or a tuple of lists"
+            raise UserError(f"`{argument}`: {found}; {expected}")
         columns = [check_list(x, argument) for x in texts]
         for i, column in enumerate(columns):
             check_same_length(f"{argument}[0]", columns[0], f"{argument}[{i}]", column)
@@ -305,10 +300,8 @@ def _split_texts(texts, argument, limit):
 
 def check_same_length(argument, values, other_argument, others):
     if len(values) != len(others):
-        raise UserError(
-            f"`{argument}` and `{other_argument}`: found {len(values)} and {len(others)} items, "
-            "expected the same number"
-        )
+        found = f"found {len(values)} and {len(others)} items, expected the same number"
+        raise UserError(f"`{argument}` and `{other_argument}`: {found}")
 
 
 def check_numbers(values, argument, count):
@@ -328,8 +321,6 @@ def split_last(examples, share):
     size = len(examples)
     first = size - int(size * share)
     if not 0 < first < size:
-        raise UserError(
-            f"`validation_split={share}`: expected a fraction from 0 to 1 that leaves some of the "
-            f"{size} examples on both sides"
-        )
+        expected = f"a fraction from 0 to 1 that leaves some of the {size} examples on both sides"
+        raise UserError(f"`validation_split={share}`: expected {expected}")
     return {"train": examples[:first], "dev": examples[first:]}

@@ -42,10 +42,8 @@ class DynamicMasking:
         is_special = tf.reduce_any(ids[..., None] == self._special_ids, -1)
         is_candidate = (input_mask == 1) & ~is_special
         count = tf.round(tf.cast(tf.reduce_sum(input_mask, 1), tf.float32) * self.identity[0])
-        count = tf.minimum(
-            tf.cast(tf.maximum(count, 1), tf.int32),
-            tf.reduce_sum(tf.cast(is_candidate, tf.int32), 1),
-        )
+        num_candidates = tf.reduce_sum(tf.cast(is_candidate, tf.int32), 1)
+        count = tf.minimum(tf.cast(tf.maximum(count, 1), tf.int32), num_candidates)
         is_used = tf.range(num_slots) < count[:, None]
         scores = tf.where(is_candidate, uniform[:, :length], -1.0)
         positions = tf.math.top_k(scores, num_slots).indices

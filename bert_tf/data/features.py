@@ -100,17 +100,12 @@ class Features:
         """
         length, limits = config.max_seq_length, _limits(config, limits)
         options = {"tokenizer": tokenizer, **dict(options)}
+        content = {"data": digest(data), "examples": len(examples), "max_seq_length": length}
         return cls(
             schema,
             examples,
             functools.partial(make_records, convert, schema, limits["limit"], options),
-            {
-                "data": digest(data),
-                "examples": len(examples),
-                "max_seq_length": length,
-                **dict(fingerprint),
-                **tokenizer_fingerprint(tokenizer),
-            },
+            {**content, **dict(fingerprint), **tokenizer_fingerprint(tokenizer)},
             axes,
             num_labels=num_labels,
             num_examples=len(examples),
@@ -193,8 +188,7 @@ class FeatureCache:
             metadata = json_files.read(metadata_path, {"counts": dict[str, Count]})
         except UserError:
             return f"{metadata_path} cannot be read"
-        changed = [name for name, value in self._fingerprint.items() if metadata.get(name) != value]
-        if changed:
+        if changed := [x for x, y in self._fingerprint.items() if metadata.get(x) != y]:
             return f"{', '.join(changed)} changed since it was written"
         if metadata.get("records") != files.digest(path):
             return "the file was changed since it was written"
@@ -209,12 +203,9 @@ def encode_batches(tokenizer, texts):
 
 
 def tokenizer_fingerprint(tokenizer):
-    settings = extra_settings(tokenizer.settings)
-    return {
-        "vocabulary": digest(tokenizer.vocab.items()),
-        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-        **{name: settings.get(name) for name in EXTRA_SETTINGS},
-    }
+    extra, casing = extra_settings(tokenizer.settings), tokenizer.basic_tokenizer.do_lower_case
+    values = {"vocabulary": digest(tokenizer.vocab.items()), "do_lower_case": casing}
+    return {**values, **{name: extra.get(name) for name in EXTRA_SETTINGS}}
 
 
 def digest(values):

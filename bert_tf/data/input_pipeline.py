@@ -226,12 +226,8 @@ def read_files(paths, num_skipped=0, is_small=False):
 
     # With a cycle of one file, the files are read ahead but not mixed.
     files = tf.data.Dataset.from_tensor_slices(paths).enumerate()
-    return files.interleave(
-        read_chunks,
-        cycle_length=_NUM_SMALL if is_small else 1,
-        num_parallel_calls=_NUM_SMALL if is_small else tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+    cycle, parallel = (_NUM_SMALL, _NUM_SMALL) if is_small else (1, tf.data.AUTOTUNE)
+    return files.interleave(read_chunks, cycle, num_parallel_calls=parallel, deterministic=True)
 
 
 @dataclasses.dataclass(eq=False)

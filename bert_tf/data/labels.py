@@ -219,10 +219,8 @@ class Labels:
         if not all(isinstance(x, numbers.Number) for x in row):
             raise ValueError(f"the labels are {shown(row)}, which requires `task_type=multi_label`")
         if len(row) != len(self.names):
-            raise ValueError(
-                f"found {len(row)} numbers, expected a label or a probability for each of "
-                f"{len(self.names)} labels{_USE_SETS}"
-            )
+            expected = f"a label or a probability for each of {len(self.names)} labels{_USE_SETS}"
+            raise ValueError(f"found {len(row)} numbers, expected {expected}")
         total = math.fsum(row)
         if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
             expected = f"expected probabilities that sum to 1{_USE_SETS * ({*row} <= {0, 1})}"
@@ -242,17 +240,14 @@ class Labels:
             # Integers may also be the labels themselves.
             names = {str(x) for x in values if type(x) is int}
             if len(names) == len(values) and set(row) != names <= set(self.names):
-                raise ValueError(
-                    f"found {shown(values)}, which is ambiguous because the labels are numbers; "
-                    "expected a row of floats or booleans, or a list of labels as text"
-                )
+                found = f"found {shown(values)}, which is ambiguous because the labels are numbers"
+                expected = "a row of floats or booleans, or a list of labels as text"
+                raise ValueError(f"{found}; expected {expected}")
             return row
         names = tuple(dict.fromkeys(map(self._read_name, values)))
         if are_numbers and len(names) < len(values):
-            raise ValueError(
-                f"found {shown(values)}, expected different labels or a row of {len(self.names)} "
-                "numbers 0 and 1"
-            )
+            expected = f"different labels or a row of {len(self.names)} numbers 0 and 1"
+            raise ValueError(f"found {shown(values)}, expected {expected}")
         return names
 
 
@@ -261,10 +256,9 @@ def as_name(value):
     if _is_missing(value):
         raise ValueError(_MISSING)
     if isinstance(value, complex) or not isinstance(value, (str, numbers.Number)):
-        raise ValueError(
-            f"found {shown(value)}, expected a label: a text, a number or a boolean; convert other "
-            'types to text, such as df["label"].astype(str)'
-        )
+        advice = 'convert other types to text, such as df["label"].astype(str)'
+        expected = "expected a label: a text, a number or a boolean"
+        raise ValueError(f"found {shown(value)}, {expected}; {advice}")
     return as_text(value).strip() if isinstance(value, str) else str(value)
 
 

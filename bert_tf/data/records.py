@@ -51,7 +51,8 @@ class Feature(NamedTuple):
 
 
 _SCALAR = Feature("int64", None)
-_TOKENS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), Feature("int64", "S"))
+_TOKEN = Feature("int64", "S")
+_TOKENS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), _TOKEN)
 
 PRETRAINING = {
     **_TOKENS,
@@ -64,12 +65,9 @@ PRETRAINING = {
 
 def pretraining_schema(has_next_sentence=True, has_masks=True):
     """Return `PRETRAINING`, optionally without next-sentence labels or masks (bert_tf)."""
-    return {
-        name: feature
-        for name, feature in PRETRAINING.items()
-        if (has_next_sentence or name != "next_sentence_labels")
-        and (has_masks or not name.startswith("masked_lm"))
-    }
+    kept = {"next_sentence_labels": has_next_sentence}
+    kept |= {name: has_masks for name in PRETRAINING if name.startswith("masked_lm")}
+    return {name: feature for name, feature in PRETRAINING.items() if kept.get(name, True)}
 
 
 CLASSIFICATION = {**_TOKENS, "label_ids": _SCALAR, "is_real_example": _SCALAR}
@@ -80,16 +78,13 @@ REGRESSION = {**_TOKENS, "label_value": Feature("float32", None), "is_real_examp
 MULTI_LABEL = {**_TOKENS, "label_values": Feature("float32", "L"), "is_real_example": _SCALAR}
 
 # A sequence for each choice, and the index of the correct choice.
-CHOICE = {
-    **dict.fromkeys(_TOKENS, Feature("int64", ("C", "S"))),
-    "label_ids": _SCALAR,
-    "is_real_example": _SCALAR,
-}
+_SEQUENCES = dict.fromkeys(_TOKENS, Feature("int64", ("C", "S")))
+CHOICE = {**_SEQUENCES, "label_ids": _SCALAR, "is_real_example": _SCALAR}
 
 # A sequence for each text, an id that equal texts of a file share, and the similarity of the first
 # two texts.
 SENTENCES = {
-    **dict.fromkeys(_TOKENS, Feature("int64", ("C", "S"))),
+    **_SEQUENCES,
     "text_ids": Feature("int64", "C"),
     "label_value": Feature("float32", None),
     "is_real_example": _SCALAR,
@@ -102,20 +97,12 @@ NUMBERS = {"numbers": Feature("float32", "F")}
 WEIGHTS = {"sample_weight": Feature("float32", None)}
 
 SQUAD = {"unique_ids": _SCALAR, **_TOKENS}
-SQUAD_TRAINING = {
-    **SQUAD,
-    "start_positions": _SCALAR,
-    "end_positions": _SCALAR,
-    "is_impossible": _SCALAR,
-}
+_ANSWER = dict.fromkeys(("start_positions", "end_positions", "is_impossible"), _SCALAR)
+SQUAD_TRAINING = {**SQUAD, **_ANSWER}
 
 # The tag id of each token's word. `word_starts` is 1 for the first token of a word whose tag is
 # predicted in this sequence, and 2 if the word also starts a sentence.
-TOKEN_CLASSIFICATION = {
-    **_TOKENS,
-    "tag_ids": Feature("int64", "S"),
-    "word_starts": Feature("int64", "S"),
-}
+TOKEN_CLASSIFICATION = {**_TOKENS, "tag_ids": _TOKEN, "word_starts": _TOKEN}
 
 
 def windowed(schema):
@@ -188,10 +175,8 @@ def parse(serialized, schema, lengths, limits=None):
         expected = f"expected 0 to {limit - 1}" + (f" because of {cause}" if cause else "")
         message = f"{name} is {OUT_OF_RANGE}, {expected}; found"
         tf.debugging.Assert((least >= 0) & (most < limit), [message, least, most])
-    return {
-        name: tf.cast(tensor, tf.int32) if tensor.dtype == tf.int64 else tensor
-        for name, tensor in parsed.items()
-    }
+    integers = {name: tf.cast(x, tf.int32) for name, x in parsed.items() if x.dtype == tf.int64}
+    return {**parsed, **integers}
 
 
 def _length(mask):
@@ -243,9 +228,8 @@ def check(paths, schema, lengths, is_unmasked=False, sizes=None):
     sizes = tfrecord.sizes(paths) if sizes is None else sizes
     empty = [path for path, size in zip(paths, sizes, strict=True) if size == 0]
     if 0 < len(empty) < len(paths):
-        console.info(
-            "%d of %d files have no records: %s", len(empty), len(paths), abbreviate(empty)
-        )
+        message = "%d of %d files have no records: %s"
+        console.info(message, len(empty), len(paths), abbreviate(empty))
         paths = [path for path, size in zip(paths, sizes, strict=True) if size]
     tfrecord.map_files(
         lambda path: check_lengths(path, schema, lengths, is_unmasked), paths, "checking"
@@ -267,8 +251,7 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
             f"{path}: found records with masked_lm_ids, but `dynamic_masking` requires records "
             "without masks; create them with create_pretraining_data.py `dynamic_masking`"
         )
-    missing = [name for name in schema if name not in features]
-    if missing:
+    if missing := [name for name in schema if name not in features]:
         names = ", ".join(sorted(features))
         raise UserError(f"{path}: found records with {names}, expected also {', '.join(missing)}")
     for name, feature in schema.items():

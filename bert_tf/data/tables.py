@@ -139,10 +139,8 @@ def find_format(path, delimiter=None):
     if kind == "excel":
         return TableFormat("excel")
     if start.startswith(_ARCHIVES):
-        raise UserError(
-            f"{path}: found an archive or a compressed file, expected a table; unpack it or, if it "
-            "is from Excel, save it as .xlsx"
-        )
+        found = "found an archive or a compressed file, expected a table"
+        raise UserError(f"{path}: {found}; unpack it or, if it is from Excel, save it as .xlsx")
     files.check_encoding(path, start[:100])
     text = start.decode("utf-8-sig", "replace")
     first = text.lstrip()[:1]

@@ -78,10 +78,8 @@ class TfdsTextSource:
             splits = ", ".join(info.splits)
             raise UserError(f"`tfds_split={split}`: expected a split of {name}, {splits}") from None
         if text_field not in info.features or str(info.features[text_field].np_dtype) != "object":
-            raise UserError(
-                f"`text_field={text_field}`: expected a text feature of {name}, which has "
-                f"{', '.join(info.features)}"
-            )
+            expected = f"a text feature of {name}, which has {', '.join(info.features)}"
+            raise UserError(f"`text_field={text_field}`: expected {expected}")
 
     def fingerprint(self):
         """Return a JSON object that identifies the text."""
@@ -116,8 +114,7 @@ def _load_builder(name, data_dir):
         try:
             builder.download_and_prepare()
         except Exception as error:  # network errors, and any error of the dataset's own code
-            raise UserError(
-                f"`tfds_name`: {name} cannot be prepared ({reason(error)}); prepare it on another "
-                "machine and copy it, see `tfds_data_dir`"
-            ) from None
+            advice = "prepare it on another machine and copy it, see `tfds_data_dir`"
+            problem = f"{name} cannot be prepared ({reason(error)})"
+            raise UserError(f"`tfds_name`: {problem}; {advice}") from None
     return builder

@@ -30,10 +30,8 @@ def make_optimizer(config, num_train_steps):
             f"found {num_warmup_steps} warm-up steps, expected fewer than the {num_train_steps} "
             "training steps: the learning rate never reaches `learning_rate`"
         )
-    return OPTIMIZERS[config.optimizer](
-        LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps),
-        layer_decay=config.layer_decay,
-    )
+    schedule = LinearWarmupDecay(config.learning_rate, num_train_steps, num_warmup_steps)
+    return OPTIMIZERS[config.optimizer](schedule, layer_decay=config.layer_decay)
 
 
 @keras.saving.register_keras_serializable("bert_tf")
@@ -71,8 +69,5 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self):
         """Return the constructor's arguments."""
-        return {
-            "learning_rate": self.learning_rate,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-        }
+        names = ("learning_rate", "num_train_steps", "num_warmup_steps")
+        return {name: getattr(self, name) for name in names}

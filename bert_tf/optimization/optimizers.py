@@ -101,13 +101,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                     f"`{clip}` is not supported by {type(self).__name__}, which clips gradients by "
                     "their global norm, after the sum over replicas; use `global_clipnorm`"
                 )
-        super().__init__(
-            learning_rate,
-            weight_decay=weight_decay,
-            global_clipnorm=global_clipnorm,
-            name=name,
-            **options,
-        )
+        options |= {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm}
+        super().__init__(learning_rate, name=name, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay

@@ -107,11 +107,9 @@ class BertTokenizer(PresetTokenizer, keras.layers.Layer):
 
     def call(self, texts, pairs=None):
         columns = [texts] if pairs is None else [texts, pairs]
-        batch = self.graph_tokenizer(
-            *(tf.reshape(column, (-1,)) for column in columns),
-            max_seq_length=self.max_seq_length,
-            pad_to_longest=self.pad_to_longest,
-        )
+        flat = [tf.reshape(column, (-1,)) for column in columns]
+        options = {"pad_to_longest": self.pad_to_longest}
+        batch = self.graph_tokenizer(*flat, max_seq_length=self.max_seq_length, **options)
         return {name: x[0] for name, x in batch.items()} if texts.shape.rank == 0 else batch
 
     def compute_output_spec(self, texts, pairs=None):
@@ -149,8 +147,7 @@ def _to_strings(texts, argument):
         raise UserError(f"`{argument}`: found {texts.dtype}, expected strings")
     rank = len(texts.shape) if isinstance(texts.shape, tuple) else texts.shape.rank
     if rank is not None and rank > 1 and (rank > 2 or texts.shape[1] != 1):
-        raise UserError(
-            f"`{argument}`: found the shape {tuple(texts.shape)}, expected (batch size,); pass the "
-            "second texts of pairs as the argument `pairs`"
-        )
+        found = f"found the shape {tuple(texts.shape)}, expected (batch size,)"
+        advice = "pass the second texts of pairs as the argument `pairs`"
+        raise UserError(f"`{argument}`: {found}; {advice}")
     return texts

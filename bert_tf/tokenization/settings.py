@@ -176,10 +176,8 @@ def _normalizer_settings(settings):
 
 def _expect(path, field, value, expected):
     if value != expected:
-        raise UserError(
-            f"{path}: {field} is {json_files.quoted(value, 80)}, which is not "
-            f"supported; expected {json.dumps(expected)}"
-        )
+        found = f"{field} is {json_files.quoted(value, 80)}, which is not supported"
+        raise UserError(f"{path}: {found}; expected {json.dumps(expected)}")
 
 
 def _read_if_exists(folder, name, hint=dict):
@@ -207,10 +205,8 @@ def _check_added_tokens(path, field, tokens, vocab=None):
         index = token.get("id") if isinstance(token, dict) else None
         if content not in known or (vocab is not None and index != vocab.get(content)):
             ids = "" if vocab is None else " with their ids in model.vocab"
-            raise UserError(
-                f"{path}: {field} has {json_files.quoted(content)}, which is not supported; "
-                f"expected only {', '.join(known)}{ids}"
-            )
+            found = f"{field} has {json_files.quoted(content)}, which is not supported"
+            raise UserError(f"{path}: {found}; expected only {', '.join(known)}{ids}")
 
 
 def _content(token):

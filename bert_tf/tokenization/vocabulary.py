@@ -50,15 +50,11 @@ def load_vocab(vocab_file):
     if not any(vocab):
         raise UserError(f"{vocab_file}: the vocabulary is empty, expected one piece per line")
     if missing := [token for token in REQUIRED_TOKENS if token not in vocab]:
-        raise UserError(
-            f"{vocab_file}: found no {', '.join(missing)} among its {len(vocab)} pieces, expected "
-            "the vocabulary of a BERT model"
-        )
+        found = f"found no {', '.join(missing)} among its {len(vocab)} pieces"
+        raise UserError(f"{vocab_file}: {found}, expected the vocabulary of a BERT model")
     if len(vocab) < len(lines):
-        console.warning(
-            f"{vocab_file}: {len(lines) - len(vocab)} of {len(lines)} lines repeat an earlier "
-            "piece; the last line of each counts"
-        )
+        message = "%s: %d of %d lines repeat an earlier piece; the last line of each counts"
+        console.warning(message, vocab_file, len(lines) - len(vocab), len(lines))
     if vocab.get(PAD, 0) != 0:
         console.warning("%s: %s has id %d, but padding uses id 0", vocab_file, PAD, vocab[PAD])
     return vocab
@@ -117,10 +113,8 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
     pieces = [piece for piece in vocab if not piece.startswith("[")]  # not [CLS], [unused1]
     num_capital = sum(piece != piece.lower() for piece in pieces)
     if do_lower_case and num_capital > _CASED_SHARE * len(pieces):
-        console.warning(
-            f"{num_capital} of the {len(pieces)} pieces of {vocab_file} have capital letters, as "
-            "in a cased model, but `do_lower_case=True`"
-        )
+        found = f"{num_capital} of the {len(pieces)} pieces of {vocab_file} have capital letters"
+        console.warning(f"{found}, as in a cased model, but `do_lower_case=True`")
     elif not do_lower_case and not num_capital and any(piece != piece.upper() for piece in pieces):
         console.warning(
             "no piece of %s has capital letters, as in an uncased model, but `do_lower_case=False`",
@@ -147,11 +141,8 @@ def check_vocabulary(vocab, config, vocab_file, do_lower_case=None, config_file=
             "check that the vocabulary belongs to this model"
         )
     if not any(piece.startswith("##") for piece in vocab):
-        console.warning(
-            "no piece of %s starts with ##, so unknown words become [UNK]: check that it is a "
-            "WordPiece vocabulary",
-            vocab_file,
-        )
+        found = f"no piece of {vocab_file} starts with ##, so unknown words become [UNK]"
+        console.warning(f"{found}: check that it is a WordPiece vocabulary")
     if do_lower_case is not None:
         validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file)
 
@@ -187,10 +178,8 @@ def add_words(pieces, words, do_lower_case=True):
             )
     slots = [index for index, piece in enumerate(pieces) if _UNUSED.fullmatch(piece)]
     if len(new_words) > len(slots):
-        raise UserError(
-            f"found {len(new_words)} new words, expected at most {len(slots)}, the number of "
-            "[unusedN] slots in the vocabulary"
-        )
+        expected = f"at most {len(slots)}, the number of [unusedN] slots in the vocabulary"
+        raise UserError(f"found {len(new_words)} new words, expected {expected}")
     new_pieces = list(pieces)
     for slot, word in zip(slots, new_words, strict=False):
         new_pieces[slot] = word

@@ -95,9 +95,9 @@ class TextFileSource:
             text = value.get(field) if isinstance(value, dict) else None
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):
+                expected = f"{field!r} (see `text_field`) is a string or a list of strings"
                 raise UserError(
-                    f"{where}: found {shown(value)}, expected an object whose {field!r} (see "
-                    "`text_field`) is a string or a list of strings"
+                    f"{where}: found {shown(value)}, expected an object whose {expected}"
                 )
             lines = [x for x in (text if is_list else [text]) if x.strip()]
             num_empty += not lines

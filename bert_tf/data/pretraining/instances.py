@@ -121,10 +121,8 @@ def _next_sentence_pairs(sentences, documents, config, rng, on_progress):
                 end = cut  # put the unused sentences back, so that none are lost
             else:
                 b_start, b_end = a_end, sentences[end]
-            yield (
-                *truncate_at_random(a_start, a_end, b_start, b_end, max_length, rng),
-                is_random_next,
-            )
+            bounds = truncate_at_random(a_start, a_end, b_start, b_end, max_length, rng)
+            yield *bounds, is_random_next
             first = end
         on_progress(1)
 
@@ -233,10 +231,8 @@ class Masker:
         self.packed_tokens = [index + 1 for index in vocab.values()]
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
         # The number of tokens to mask, by sequence length.
-        self.counts = [
-            min(config.num_to_mask(length), config.max_predictions_per_seq)
-            for length in range(config.max_seq_length + 1)
-        ]
+        most, lengths = config.max_predictions_per_seq, range(config.max_seq_length + 1)
+        self.counts = [min(config.num_to_mask(length), most) for length in lengths]
         # Whether each token is masked with the one before it, bool (T,).
         if config.word_boundaries == "spaces":
             self.is_continuation = corpus.is_continuation

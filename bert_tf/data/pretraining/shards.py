@@ -165,10 +165,8 @@ class Shards:
         path = self._metadata_path
         if not files.exists(path):
             if existing := self.existing():
-                raise UserError(
-                    f"`output_file`: found {min(existing)} without {path}, its configuration; "
-                    "remove it or choose another name"
-                )
+                found = f"found {min(existing)} without {path}, its configuration"
+                raise UserError(f"`output_file`: {found}; remove it or choose another name")
             return {"made_of": self._fingerprint}
         try:
             metadata = json_files.read(path, {"made_of": dict}, "create_pretraining_data.py")

@@ -140,18 +140,13 @@ def warn_about_limits(counts, config):
     num_single = sum(part.documents == 1 for part in counts)
     if num_single and config.objective == "nsp":
         what = "the corpus is" if len(counts) == 1 else f"{num_single} of {len(counts)} shards are"
-        console.warning(
-            "%s a single document, so random next sentences are from the same document; separate "
-            "documents by blank lines",
-            what,
-        )
+        message = "%s a single document, so random next sentences are from the same document; %s"
+        console.warning(message, what, "separate documents by blank lines")
     total = sum(counts, Counts())
     if config.objective != "none" and total.excess > 0.01 * total.tokens:
-        console.warning(
-            "%.1f%% of the tokens are cut off, because lines are longer than a sequence; "
-            "`split_sentences` divides them",
-            100 * total.excess / total.tokens,
-        )
+        message = "%.1f%% of the tokens are cut off, because lines are longer than a sequence; %s"
+        advice = "`split_sentences` divides them"
+        console.warning(message, 100 * total.excess / total.tokens, advice)
     if total.capped:
         console.warning(
             "`max_predictions_per_seq=%d` masks fewer tokens than `masked_lm_prob=%g` in %.1f%% of "
@@ -205,10 +200,9 @@ class WorkDir:
             elif all(map(_INCOMPLETE.fullmatch, files.list_folder(self.path))):
                 is_same = False
             else:
-                raise UserError(
-                    f"`work_dir`: found no made_of.json in {self.path}, expected a folder created "
-                    "by this program; remove it or choose another folder"
-                )
+                expected = "expected a folder created by this program"
+                found = f"found no made_of.json in {self.path}, {expected}"
+                raise UserError(f"`work_dir`: {found}; remove it or choose another folder")
             if not is_same:
                 self._clear()
                 try:
