@@ -417,9 +417,9 @@ def _choose_labels(labels, task_type, trained, checkpoint):
             raise UserError(f"{checkpoint}: {found} as in the weights; `labels` overrides them")
         labels = [id2label.get(i, f"LABEL_{i}") for i in ids]
     if not labels:
-        found = f"{checkpoint} has no classifier head"
+        problem = f"`labels` must be given: {checkpoint} has no classifier head"
         advice = 'labels=sorted(set(df["label"])), or `task_type=regression` for scores'
-        raise UserError(f"`labels` must be given: {found}; for example {advice}")
+        raise UserError(f"{problem}; for example {advice}")
     if task_type == "classification" and len(labels) < 2:
         raise UserError(f"`labels`: found {', '.join(labels)}, expected at least two labels")
     return check_labels(labels)

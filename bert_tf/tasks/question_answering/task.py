@@ -210,7 +210,9 @@ class QuestionAnswering(Task):
 
     def _validation(self, data, records, objective, batch_size):
         # The records of "dev" have no positions of answers.
-        data = self.run_data({"train": data.examples["dev"]})
+        paragraphs = data.examples["dev"].paragraphs()
+        pairs = [(x.context, question) for x in paragraphs for question in x.questions]
+        data = self.run_data({"train": pairs})
         features = self.features(data, "train")
         records = features, features.in_memory("reading answers")
         return super()._validation(data, records, objective, batch_size)
