@@ -179,7 +179,8 @@ def resolve(
     if used:
         console.info("from %s: %s", source, ", ".join(used))
     task_file = metadata.find_companion_file(source, TASK_CONFIG_FILES) if source else None
-    return PretrainedFiles(checkpoint, *paths.values(), settings, task_file)
+    config_file, vocab_file = paths.values()
+    return PretrainedFiles(checkpoint, config_file, vocab_file, settings, task_file)
 
 
 def _resolve_settings(options, given_file, source, vocab_file, run_settings, default_lower_case):

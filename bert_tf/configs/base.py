@@ -196,7 +196,7 @@ def from_json_value(value, hint):
     """Convert a valid value of a JSON file to the type of its annotation."""
     kind = json_files.unwrap_annotation(hint)[0]
     if isinstance(value, list):
-        (element, *_) = (*typing.get_args(kind), Any)
+        element = next(iter(typing.get_args(kind)), Any)
         return tuple(from_json_value(x, element) for x in value)
     if isinstance(value, dict) and hasattr(kind, "_fields"):
         hints = typing.get_type_hints(kind)
