@@ -20,6 +20,7 @@ import bert_tf
 from bert_tf import commands
 from bert_tf.cli import tensorflow_start
 from bert_tf.cli.flags import FLAGS, run
+from bert_tf.errors import reason
 from bert_tf.io import files
 from examples import toy_corpus
 
@@ -263,7 +264,8 @@ def timed(title):
     try:
         yield
     except Exception as error:
-        raise bert_tf.UserError(f"the step {title!r} failed: {error}") from None
+        problem = reason(error)
+        raise bert_tf.UserError(f"the step {title!r} failed: {problem}") from None
     print(f"  ({bert_tf.console.duration(time.monotonic() - start)})", flush=True)
 
 

@@ -13,7 +13,7 @@ from absl import flags
 from bert_tf.cli.flags import FLAGS, run
 from bert_tf.configs.model import LAYER_COMBINATIONS
 from bert_tf.tasks.token_classification.examples import ColumnFiles, infer_tags
-from bert_tf.tasks.token_classification.objective import SpanCounts
+from bert_tf.tasks.token_classification.scoring import SpanCounts
 
 flags.DEFINE_string("data_dir", None, "Folder with train.txt and dev.txt.")
 flags.DEFINE_string("model", None, "Name or folder of the model.")

@@ -142,9 +142,8 @@ def write_hugging_face(
     with files.replacing(folder) as (temporary,):
         files.make_folder(temporary)
         path_of = functools.partial(os.path.join, temporary)
-        data = save(arrays, metadata={"format": "pt"})
         with files.open_file(path_of(WEIGHTS), "wb") as writer:
-            writer.write(data)
+            writer.write(save(arrays, metadata={"format": "pt"}))
         json_files.write(path_of(HUGGING_FACE_CONFIG), values, sort_keys=True)
         if vocab_file:
             files.write_text(path_of(files.VOCABULARY), vocabulary_text(vocab_file))

@@ -7,7 +7,6 @@ Check all dtypes and save the results:
     bert-tf check --output_file=check.json
 """
 
-import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -18,6 +17,7 @@ from absl import flags
 import bert_tf
 from bert_tf import console
 from bert_tf.cli.flags import FLAGS, define_options, from_flags
+from bert_tf.configs.base import hints_of
 from bert_tf.configs.train import DeviceConfig
 from bert_tf.console import write
 
@@ -65,8 +65,7 @@ def main():
 
 def _jax_checks(dtypes):
     """Return the `JaxChecks`; raise UserError if a flag requires TensorFlow."""
-    options = [x.name for x in dataclasses.fields(DeviceConfig)]
-    for name in ("num_logical_devices", *options):
+    for name in ("num_logical_devices", *hints_of(DeviceConfig)):
         if FLAGS[name].present:
             raise bert_tf.UserError(f"--{name} has no effect with KERAS_BACKEND=jax")
     if FLAGS["dtype"].present and "float16" in dtypes:

@@ -294,13 +294,8 @@ def parse_numbers(name, kind):
         raise UserError(f"--{name}={','.join(texts)}: expected {expected} and commas") from None
 
 
-_VALUES = {
-    "int": "N",
-    "float": "X",
-    "comma separated list of strings": "A,B",
-    "string enum": "CHOICE",
-    "multi string enum": "CHOICE",
-}
+_VALUES = {"int": "N", "float": "X", "comma separated list of strings": "A,B"}
+_VALUES |= {"string enum": "CHOICE", "multi string enum": "CHOICE"}
 _PATHS = {"file": "FILE", "dir": "FOLDER"}
 
 _END = (

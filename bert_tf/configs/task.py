@@ -203,8 +203,7 @@ class TaskConfig(Config):
 
     def given_options(self):
         """Return the options that were passed to the constructor, as a dict."""
-        names = (field.name for field in dataclasses.fields(self))
-        return {name: getattr(self, name) for name in names if self.is_given(name)}
+        return {name: getattr(self, name) for name in hints_of(type(self)) if self.is_given(name)}
 
     def save(self, folder):
         """Write the side file, `bert_config.json` and `vocab.txt` into a folder, atomically."""
@@ -295,13 +294,12 @@ class TaskConfig(Config):
         """Raise UserError if a run in `folder` has different `fixed_values`, such as the model."""
         if (earlier := self.load(folder)) is None:
             return
-        new_values = self.fixed_values()
+        new = self.fixed_values()
         for name, old in earlier.fixed_values().items():
-            if old == new_values[name]:
+            if old == new[name]:
                 continue
-            values = ""
-            if name not in ("bert_config", "vocab_file"):
-                values = f" ({_value_text(old)}, now {_value_text(new_values[name])})"
+            is_long = name in ("bert_config", "vocab_file")
+            values = "" if is_long else f" ({_value_text(old)}, now {_value_text(new[name])})"
             raise UserError(
                 f"`output_dir`: found a run with a different {name}{values} in {folder}; continue "
                 "it with the same value, or use another `output_dir`"
@@ -315,9 +313,8 @@ class TaskConfig(Config):
 
 
 def _value_text(value):
-    if type(value) is tuple:
-        return ", ".join(value) or "none"
-    return "none" if value is None else value
+    text = ", ".join(value) if type(value) is tuple else value
+    return "none" if text in (None, "") else text
 
 
 def check_labels(labels, argument="labels"):

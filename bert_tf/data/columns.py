@@ -326,7 +326,7 @@ def _has_header(table, names, layout, split, separator):
         roles = sorted(_by_count(place, len(names), layout, split).roles().items())
         example = "to read " + ", ".join(f"{role} {names[i]!r:.40}" for i, role in roles)
         example += "; for other columns, also give their numbers, from 0, as `text_columns`"
-        example += " and `label_column`" * (split != "test")
+        example += "" if split == "test" else " and `label_column`"
     raise UserError(
         f"{place}: found {line}, expected {' or '.join(wanted)}; if this is a header, use "
         f"`header=yes` with `text_columns=NAME`{label}; if it is an example, use `header=no` "

@@ -82,7 +82,8 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
             if missing == argument and first is not None:  # validation data
                 raise UserError(f"`{argument}`: expected a table or a tuple of {required} columns")
             advice = f"; split a list of tuples by `{', '.join(arguments[:required])} = zip(*data)`"
-            raise UserError(f"`{missing}` must be given{advice * isinstance(first, list)}")
+            advice = advice if isinstance(first, list) else ""
+            raise UserError(f"`{missing}` must be given{advice}")
         if parts is names[0]:
             lists = _split_texts(first, argument, len(parts))
         else:

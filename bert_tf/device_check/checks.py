@@ -214,8 +214,7 @@ class Checks:
                     optimizer = _optimizer(4)
                 loop.train(data, optimizer, last)
                 weights[name] = loop.model.get_weights()
-        pairs = zip(weights["whole"], weights["parts"], strict=True)
-        worst = max(np.abs(x - y).max() for x, y in pairs)
+        worst = max(np.abs(x - y).max() for x, y in zip(*weights.values(), strict=True))
         # A GPU adds in any order.
         yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
 
@@ -246,12 +245,11 @@ class Checks:
 
     def _compile(self, function):
         """Return `function` for a batch that is the same on each replica, with NumPy results."""
-        strategy = self.strategy
-        compiled = tf.function(lambda batch: strategy.run(function, (batch,)), autograph=False)
+        compiled = tf.function(lambda batch: self.strategy.run(function, (batch,)), autograph=False)
 
         def run(batch):
             results = compiled({name: tf.constant(x) for name, x in batch.items()})
-            first = {x: strategy.experimental_local_results(y)[0] for x, y in results.items()}
+            first = {x: self.strategy.experimental_local_results(y)[0] for x, y in results.items()}
             return {name: x.numpy() for name, x in first.items()}
 
         return run

@@ -315,8 +315,9 @@ class Task:
         arguments = inspect.signature(cls.preset_config).parameters.values()
         of_class = [x.name for x in arguments if x.kind == inspect.Parameter.KEYWORD_ONLY]
         known = {*of_config, *cls.config_class.UNSAVED, *of_class}
-        script, owner = TASK_CONFIG_FILES.get(cls.config_class.FILE), f"{cls.__name__}.from_preset"
-        others = {x.name: script for x in dataclasses.fields(cls.data_class)}
+        script = TASK_CONFIG_FILES.get(cls.config_class.FILE, "its script")
+        owner, others = f"{cls.__name__}.from_preset", {}
+        others |= {x.name: script for x in dataclasses.fields(cls.data_class)}
         others |= dict.fromkeys(cls.fit_options, "`fit`")
         for name in sorted(options.keys() - known):
             if name in others:
@@ -446,7 +447,7 @@ class Task:
             )
         objective = self.objective(data)
         records = self._features(data, "train")
-        batches, num_steps, move = self._batches(records, objective, config)
+        batches, num_steps, advance = self._batches(records, objective, config)
         self._prepare_optimizer(optimizer_config, objective, num_steps * config.epochs)
         self.start_training(data)
         if "dev" in data.examples:
@@ -459,9 +460,9 @@ class Task:
                 validation = self._validation(data, records, objective, size)
                 options["validation_data"], options["validation_steps"] = validation
                 options["validation_freq"] = freq
-        if move:
-            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: move()))
-        options |= {"epochs": config.epochs, "steps_per_epoch": None if move else num_steps}
+        if advance:
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: advance()))
+        options |= {"epochs": config.epochs, "steps_per_epoch": None if advance else num_steps}
         callbacks.append(CheckLoss())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
@@ -526,8 +527,8 @@ class Task:
         (count, unit), size = self.training_size(data), config.batch_size
         if count is not None and count < size:
             raise UserError(f"`batch_size={size}`: found only {count} {unit}")
-        folder, options = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
-        run_config = FineTuneConfig(folder, data.options, data.config, train=train, **options)
+        folder, more = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
+        run_config = FineTuneConfig(folder, data.options, data.config, train=train, **more)
         data.config.check_folder(folder)
         run_config.check_model(data.config.bert_config)
         no_files, engine = PretrainedFiles(None, None, None, None), Engine.of(self.model)
@@ -552,7 +553,7 @@ class Task:
         num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
-        batches, move = FitInput(
+        batches, advance = FitInput(
             records=serialized,
             batch_size=config.batch_size,
             shuffle=config.shuffle,
@@ -562,7 +563,7 @@ class Task:
             masking=features.masking,
             **features.record_format(self.config.bert_config),
         ).batches(None if self.model.steps_per_execution == 1 else num_steps)
-        return engine.fill_batches(batches) if multiple == 1 else batches, num_steps, move
+        return engine.fill_batches(batches) if multiple == 1 else batches, num_steps, advance
 
     def _features(self, data, split, argument=None):
         """Return the `Features` of a split, and its records; log how many texts are truncated."""
@@ -624,8 +625,8 @@ class Task:
     def _validation(self, data, records, objective, batch_size):
         """Return the batches of the "dev" records and the steps for Keras' evaluation."""
         config = FitConfig(batch_size=batch_size, shuffle=False)
-        batches, num_steps, move = self._batches(records, objective, config)
-        return batches, None if move else num_steps
+        batches, num_steps, advance = self._batches(records, objective, config)
+        return batches, None if advance else num_steps
 
     def _scores(self, objective, records, batch_size):
         scores = objective.metrics(self._predictions(objective, records, batch_size))
@@ -777,8 +778,8 @@ def _export_by_tensorflow(task, folder, version, options):
         # No GPUs, because JAX has reserved their memory.
         variables = {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
         command = [sys.executable, "-c", program, preset, arguments]
-        options = {"env": environment() | variables, "capture_output": True, "text": True}
-        done = subprocess.run(command, **options)
+        env = environment() | variables
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UserError(f"the export with TensorFlow failed: {message}")

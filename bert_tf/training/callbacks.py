@@ -32,9 +32,10 @@ def add_scores(compute, freq):
     """
 
     def on_epoch_end(epoch, logs):
-        epochs = range(0, epoch + 2, freq) if isinstance(freq, int) else freq
-        for name, value in (compute() if epoch + 1 in epochs else {}).items():
-            logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
+        number = epoch + 1
+        if number % freq == 0 if isinstance(freq, int) else number in freq:
+            for name, value in compute().items():
+                logs.setdefault(f"val_{name}", value)  # Keras' value if `compile` set the loss
 
     return keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
 

@@ -319,19 +319,22 @@ def _connect(use_tpu=False):
     is_listed = len(workers) > 1
     if jax.distributed.is_initialized() or not (is_listed or use_tpu):
         return
-    with cluster.connecting("TF_CONFIG" if is_listed else "`use_tpu`"):
+    name = "TF_CONFIG" if is_listed else "`use_tpu`"
+    with cluster.connecting(name):
         if is_listed:
             cluster.wait_for_workers(workers, own)
             address, number = workers[0].split()[1], workers.index(own)
             options = {"cluster_detection_method": "deactivate"}
             jax.distributed.initialize(address, len(workers), number, **options)
-            # Connects all processes now. Later, one that reads data for 30 seconds more than the
-            # others would be taken for lost.
-            multihost_utils.process_allgather(np.zeros(1, np.uint32))
         else:
             # ValueError: a single host that is not in a cloud
             with contextlib.suppress(ValueError):
                 jax.distributed.initialize()
+    if is_listed:
+        with cluster.connecting(name):
+            # Connects all processes now. Later, one that reads data for 30 seconds more than the
+            # others would be taken for lost.
+            multihost_utils.process_allgather(np.zeros(1, np.uint32))
 
 
 def _with_values(variables, values):

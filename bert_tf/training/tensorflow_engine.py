@@ -179,9 +179,11 @@ def make_train_step(objective, optimizer, config, loss_scale=None):
         return loss * loss_scale.value if loss_scale else loss
 
     def compute(batch, denominators, replica_id):
-        arguments = objective.model, objective, optimizer.weights, batch, denominators, scale_loss
+        model, weights = objective.model, optimizer.weights
         options = {"replica_id": replica_id, "recompute": config.recompute}
-        return compute_gradients(*arguments, **options)[:2]
+        return compute_gradients(
+            model, objective, weights, batch, denominators, scale_loss, **options
+        )[:2]
 
     # Inside a separate tf.function, replicas of a mirrored strategy cannot exchange outputs.
     if not objective.compares_replicas or tf.distribute.get_strategy().num_replicas_in_sync == 1:
@@ -263,8 +265,8 @@ class LossScale:
 
     def __init__(self):
         """Create the variables in the strategy's scope."""
-        counts = dict.fromkeys(("good_steps", "skipped_steps"), tf.constant(0, tf.int64))
-        initial = {"loss_scale": tf.constant(INITIAL_SCALE), **counts}
+        scale, zero = tf.constant(INITIAL_SCALE), tf.constant(0, tf.int64)
+        initial = {"loss_scale": scale, "good_steps": zero, "skipped_steps": zero}
         only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.variables = {
             name: tf.Variable(value, trainable=False, name=name, aggregation=only_first)

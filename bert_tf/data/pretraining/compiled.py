@@ -171,7 +171,7 @@ def _shuffle(items, count, state):
         other = drawn if is_valid else last
         items[last], items[other] = items[other], items[last]
         last -= is_valid
-        shift += last + 1 < 1 << 31 - shift  # draws below a power of two need one bit less
+        shift += (last + 1) < (1 << (31 - shift))  # draws below a power of two need one bit less
 
 
 @_compile

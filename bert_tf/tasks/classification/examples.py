@@ -98,7 +98,8 @@ def examples_of(table, dataset, split, bad=None, columns=None):
 
     The examples of "test" splits have no labels. `bad`, a `RowErrors`, collects invalid rows.
     """
-    first = number, cells, problem = next(table.rows, (0, [], None))
+    first = next(table.rows, (0, [], None))
+    number, cells, problem = first
     if not (cells or problem):
         raise UserError(f"{table.name}: found no examples")
     if columns is not None:
@@ -230,7 +231,8 @@ def row_example(dataset, where, index, row, columns, labels=None):
 
     if columns.language and get_cell(row, columns.language[0], "language") != columns.language[1]:
         return None
-    text_a, text_b = (*map(text, columns.texts, ("text_a", "text_b")), None)[:2]
+    text_a, *rest = map(text, columns.texts, ("text_a", "text_b"))
+    text_b = rest[0] if rest else None
     if text_b == "" and not isinstance(row[columns.texts[1]], str):  # None or NaN
         text_b = None
     row_id = str(index) if columns.id is None else text(columns.id, "id")

@@ -121,7 +121,7 @@ class TextClassifier(Task):
                 other = 'at least 2; for a score, use `task_type="regression"` without it'
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
             labels = range(num_classes)
-        if "task_type" not in options:
+        if not options.get("task_type"):
             saved = trained.task_type if trained else _recorded_task_type(checkpoint)
             options["task_type"] = saved
         labels = _choose_labels(labels, options["task_type"], trained, checkpoint)
@@ -339,7 +339,7 @@ class TextClassifier(Task):
 
     def make_examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
-        config, required = self.config, 2 - (split == "test")
+        config, required = self.config, 1 if split == "test" else 2
         if config.labels:
             labels = ordered_columns(labels, config.labels, names[1])
         known = (ANY_TEXT, TEXT_B), ANY_LABEL, (*ID, *map(str.lower, config.numeric_names))

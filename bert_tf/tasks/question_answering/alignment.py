@@ -89,9 +89,10 @@ class Context:
             # Normalization may reorder combining marks, so the offsets need not be in order.
             return self.text[min(starts[first : last + 1]) : max(ends[first : last + 1])], None
         pieces = self._tokenizer.convert_ids_to_tokens(self.ids[first : last + 1])
-        tokens = " ".join(" ".join(pieces).replace(" ##", "").replace("##", "").split())
+        tokens = " ".join(pieces).replace(" ##", "").replace("##", "").split()
         words = self.words.texts[self.token_to_word[first] : self.token_to_word[last] + 1]
-        return get_final_text(tokens, " ".join(words), self._tokenizer.basic_tokenizer)
+        basic_tokenizer = self._tokenizer.basic_tokenizer
+        return get_final_text(" ".join(tokens), " ".join(words), basic_tokenizer)
 
 
 def get_final_text(tokens, words, basic_tokenizer):

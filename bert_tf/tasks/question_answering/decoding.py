@@ -55,10 +55,11 @@ class QuestionPrediction(NamedTuple):
     def n_best(self):
         """Return the question's entry in `nbest_predictions.json`, a list of dicts."""
         probabilities = softmax([candidate.score for candidate in self.candidates])
-        names = "text", "probability", "start_logit", "end_logit"
-        pairs = zip(self.candidates, probabilities, strict=True)
-        values = ((x.text, probability, x.start_logit, x.end_logit) for x, probability in pairs)
-        return [dict(zip(names, x, strict=True)) for x in values]
+        entries = []
+        for x, probability in zip(self.candidates, probabilities, strict=True):
+            logits = {"start_logit": x.start_logit, "end_logit": x.end_logit}
+            entries.append({"text": x.text, "probability": probability, **logits})
+        return entries
 
 
 class AnswerDecoder:

@@ -170,5 +170,5 @@ class TokenClassificationObjective(Objective):
         if self._tags.scheme != "none":
             return SpanCounts(labels, predicted, self._tags.scheme).report()
         flat = [[*itertools.chain(*sentences)] for sentences in (labels, predicted)]
-        names, ids = np.unique(flat, return_inverse=True)
-        return results.report(*ids.reshape(2, -1), names.tolist())
+        ids = {name: i for i, name in enumerate(sorted({*flat[0], *flat[1]}))}
+        return results.report(*([ids[name] for name in tags] for tags in flat), [*ids])
