@@ -86,7 +86,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
             )
         prefix = os.path.join(path, indices[0])
     if not files.exists(prefix + ".index"):
-        prefix = re.sub(r"\.(index|meta|data-[^/]*)$", "", prefix)
+        prefix = re.sub(r"\.(index|meta|data-[^/.]*)$", "", prefix)
     if not files.exists(prefix + ".index"):
         if files.exists(path):
             hint = unread_weights(path) or f"; pass its folder, {os.path.dirname(path) or '.'}"
@@ -127,7 +127,8 @@ def write(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
     names = sorted(tensors)
     try:
         with tf.device("CPU:0"):  # avoids copies to the GPU and back
-            values, slices = [tf.convert_to_tensor(tensors[x]) for x in names], [""] * len(names)
+            values = [tf.convert_to_tensor(tensors[name]) for name in names]
+            slices = [""] * len(names)
             tf.raw_ops.SaveV2(
                 prefix=temporary, tensor_names=names, shape_and_slices=slices, tensors=values
             )

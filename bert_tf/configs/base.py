@@ -45,9 +45,9 @@ def option(
     """
     default = {"default_factory": dict} if default is dict else {"default": default}
     requires = (requires,) if isinstance(requires, str) else requires
-    rules = {"choices": choices and tuple(choices), "requires": requires, "excludes": excludes}
-    flag = {"help": help, "flag_default": flag_default, "repeated": repeated}
-    return dataclasses.field(**default, metadata={**flag, **rules, "fixed": fixed})
+    metadata = {"help": help, "flag_default": flag_default, "repeated": repeated, "fixed": fixed}
+    metadata |= {"choices": choices and tuple(choices), "requires": requires, "excludes": excludes}
+    return dataclasses.field(**default, metadata=metadata)
 
 
 def check_value(name, value, hint):

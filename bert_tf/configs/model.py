@@ -158,8 +158,8 @@ class BertConfig:
 
     def _architecture_of_bert(self):
         """Return the values that make the architecture BERT."""
-        width = {"embedding_size": self.hidden_size}
-        return {**width, "has_segment_embeddings": True, "pooler_act": "tanh"}
+        values = {"embedding_size": self.hidden_size, "has_segment_embeddings": True}
+        return {**values, "pooler_act": "tanh"}
 
     def differences_from_bert(self) -> str:
         """Describe how the architecture differs from BERT; "" if it does not."""

@@ -180,7 +180,7 @@ _SCHEME = re.compile(r"(?!grpc:)[a-z][a-z0-9+.-]*://")
 def check_reachable(value, argument):
     """Check that remote paths, such as `gs://` paths, can be reached; the file may be missing.
 
-    `value` is a path, comma-separated paths or a list; other values are ignored.
+    `value` is a path, comma-separated paths, a list, or the value of another flag.
     """
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     if "tensorflow" in sys.modules:  # which requires UTF-8

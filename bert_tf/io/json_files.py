@@ -142,8 +142,8 @@ def _is_of_kind(value, kind, limits):
         if (low is not None and value < low) or (high is not None and value > high):
             return False
     else:
-        any_list = (list, tuple) if kind in (list, tuple) else kind
-        if not isinstance(value, dict if hasattr(kind, "_fields") else any_list):
+        classes = dict if hasattr(kind, "_fields") else kind
+        if not isinstance(value, (list, tuple) if kind in (list, tuple) else classes):
             return False
     choices = limits.choices
     return not choices or (type(value) in map(type, choices) and value in choices)

@@ -168,8 +168,9 @@ def inference_layer_norm(x, gamma, beta, epsilon):
     which then lacks the operation.
     """
     shape = tf.shape(x)
+    rows = shape[:1]
     # TensorFlow recognizes this pattern as a layer normalization.
-    channels = {"scale": tf.fill(shape[:1], 1.0), "offset": tf.fill(shape[:1], 0.0)}
+    channels = {"scale": tf.fill(rows, 1.0), "offset": tf.fill(rows, 0.0)}
     empty = {"mean": tf.constant([]), "variance": tf.constant([])}
     x = tf.reshape(x, (1, -1, x.shape[1], 1))
     normalized = tf.raw_ops.FusedBatchNormV3(

@@ -56,9 +56,7 @@ class MaskedLMHead(ConfigLayer):
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
-            inputs = keras.utils.get_source_inputs(sequence_output)
-            encoder = keras.Model(inputs, sequence_output, name="encoder")
-            found = [x for _, x in named_layers(encoder) if isinstance(x, Embeddings)]
+            found = _find_embeddings(sequence_output)
             if self.embeddings is None and len(found) == 1:
                 self.embeddings = found[0]
             self._has_encoder_table = found == [self.embeddings]
@@ -85,6 +83,20 @@ class MaskedLMHead(ConfigLayer):
         logits = ops.cast(ops.matmul(ops.cast(x, dtype), ops.transpose(table)), "float32")
         logits = logits + ops.cast(self.output_bias, "float32")
         return ops.reshape(logits, (batch, count, self.config.vocab_size))
+
+
+def _find_embeddings(tensor):
+    """Return the `Embeddings` from which a symbolic tensor is computed."""
+    visited, tensors, found = set(), [tensor], {}
+    while tensors:
+        operation, node_index, _ = tensors.pop()._keras_history
+        if (operation, node_index) not in visited:
+            visited.add((operation, node_index))
+            tensors += operation._inbound_nodes[node_index].input_tensors
+            nested = named_layers(operation) if isinstance(operation, keras.Layer) else ()
+            layers = [operation, *(layer for _, layer in nested)]
+            found |= {id(x): x for x in layers if isinstance(x, Embeddings)}
+    return [*found.values()]
 
 
 @register

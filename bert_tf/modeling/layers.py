@@ -78,7 +78,8 @@ class Dense(keras.layers.Dense):
         super().quantize(mode, type_check=False, config=config)
 
     def save_own_variables(self, store):
-        has_lora, self.lora_enabled = self.lora_enabled, False  # Keras saves the unmerged kernel
+        has_lora = self.lora_enabled
+        self.lora_enabled = False  # so that Keras saves the unmerged kernel
         try:
             super().save_own_variables(store)
         finally:

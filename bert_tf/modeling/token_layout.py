@@ -82,7 +82,10 @@ class TokenLayout:
 
     def select_computed(self, x):
         """Return the rows of x (T, H) that are in `computed_layout`."""
-        return x if self._positions is None else gather_tokens(self.unpack(x), self._positions)
+        return x if self._positions is None else self._gather(x)
+
+    def _gather(self, x):
+        return gather_tokens(self.unpack(x), self._positions)
 
 
 class PackedLayout(TokenLayout):
@@ -122,6 +125,10 @@ class PackedLayout(TokenLayout):
             function, rows = _take, self._any_tokens
         x = self._move(x, function, rows, _take_or_zero, self._read_places)
         return super().unpack(x, num_heads)
+
+    def _gather(self, x):
+        tokens = gather_tokens(ops.reshape(self._tokens, (*self.shape, 1)), self._positions)
+        return _take_or_zero(x, ops.reshape(tokens, (-1,)))
 
     def _move(self, x, function, rows, gradient, gradient_rows):
         """Return `function(x, rows)`, with the gradient `gradient(upstream, gradient_rows)`.

@@ -178,10 +178,7 @@ def _shuffle(items, count, state):
 def _chunk_end(sentences, first, last, target):
     """Return the end of the chunk of sentences that starts at `first`, as `instances` does."""
     goal = sentences[first] + target
-    end = first + 1
-    while end < last and sentences[end] < goal:
-        end += 1
-    return end
+    return first + 1 + np.searchsorted(sentences[first + 1 : last], goal)
 
 
 @_compile
@@ -212,19 +209,13 @@ def _word(state):
     position = np.int64(state[624])
     if position == 624:
         for index in range(624):
-            following, middle = (index + 1) % 624, (index + 397) % 624
-            joined = (state[index] & np.uint32(0x80000000)) | (
-                state[following] & np.uint32(0x7FFFFFFF)
-            )
-            twisted = state[middle] ^ (joined >> np.uint32(1))
-            if joined & np.uint32(1):
-                twisted ^= np.uint32(0x9908B0DF)
-            state[index] = twisted
+            following, middle = state[(index + 1) % 624], state[(index + 397) % 624]
+            joined = (state[index] & 0x80000000) | (following & 0x7FFFFFFF)
+            state[index] = middle ^ (joined >> 1) ^ (joined & 1) * 0x9908B0DF
         position = 0
     state[624] = position + 1
-    word = state[position]
-    word ^= word >> np.uint32(11)
-    word ^= (word << np.uint32(7)) & np.uint32(0x9D2C5680)
-    word ^= (word << np.uint32(15)) & np.uint32(0xEFC60000)
-    word ^= word >> np.uint32(18)
-    return np.int64(word)
+    word = np.int64(state[position])  # the masks also remove the bits above 32
+    word ^= word >> 11
+    word ^= (word << 7) & 0x9D2C5680
+    word ^= (word << 15) & 0xEFC60000
+    return word ^ (word >> 18)

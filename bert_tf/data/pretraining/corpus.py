@@ -4,7 +4,7 @@ import collections
 import json
 import re
 from array import array
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -71,16 +71,11 @@ class TextFileSource:
         self.done += num_bytes / 1000
 
     def _read_text(self, file):
-        lines = []
-        for line in files.read_lines(self.paths[file], self._on_progress):
-            if line.strip():
-                lines.append(line)
-            elif lines:
-                yield lines, self._split
-                lines = []
-        # In the release, the document continues in the next file.
-        if lines:
-            yield lines, self._split
+        # In the release, the last document of a file continues in the next file.
+        lines = files.read_lines(self.paths[file], self._on_progress)
+        for has_text, document in groupby(lines, lambda line: bool(line.strip())):
+            if has_text:
+                yield list(document), self._split
 
     def _read_json(self, file):
         path, field, num_empty = self.paths[file], self._text_field, 0
@@ -95,9 +90,9 @@ class TextFileSource:
             text = value.get(field) if isinstance(value, dict) else None
             is_list = isinstance(text, list) and all(isinstance(x, str) for x in text)
             if not is_list and not isinstance(text, str):
-                expected = f"{field!r} (see `text_field`) is a string or a list of strings"
+                condition = f"{field!r} (see `text_field`) is a string or a list of strings"
                 raise UserError(
-                    f"{where}: found {shown(value)}, expected an object whose {expected}"
+                    f"{where}: found {shown(value)}, expected an object whose {condition}"
                 )
             lines = [x for x in (text if is_list else [text]) if x.strip()]
             num_empty += not lines

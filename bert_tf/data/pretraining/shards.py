@@ -20,16 +20,10 @@ import re
 
 from bert_tf import console
 from bert_tf.data import tfrecord
+from bert_tf.data.pretraining import writing
 from bert_tf.data.pretraining.corpus import Corpus, iter_chunks, tokenize_chunk
 from bert_tf.data.pretraining.instances import create_instances, find_compiled
-from bert_tf.data.pretraining.writing import (
-    Counts,
-    WorkDir,
-    check_has_instances,
-    to_json,
-    warn_about_limits,
-    write,
-)
+from bert_tf.data.pretraining.writing import Counts
 from bert_tf.errors import UserError, shown
 from bert_tf.io import files, json_files, processes
 from bert_tf.tokenization.settings import extra_settings
@@ -65,7 +59,7 @@ class Shards:
         # A subfolder protects other files in the user's folder.
         folder, name = os.path.split(f"{path}.work")
         folder = folder if work_dir is None else work_dir
-        self._work_dir = WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
+        self._work_dir = writing.WorkDir(os.path.join(folder, name), num_shards, self._fingerprint)
 
     def paths(self):
         count = self.num_shards
@@ -113,7 +107,7 @@ class Shards:
                 "%d of %d shards are empty: there are %d documents; use a smaller `num_shards`",
                 num_empty, len(counts), sum(shard.documents for shard in counts),
             )  # fmt: skip
-        warn_about_limits(counts, self.config)
+        writing.warn_about_limits(counts, self.config)
         total = sum(counts, Counts())
         total.log(self.config)
         return total
@@ -123,7 +117,7 @@ class Shards:
 
     def _complete(self, create_missing):
         metadata = {"made_of": self._fingerprint}
-        files.write_text(self._metadata_path, to_json(metadata))
+        files.write_text(self._metadata_path, writing.to_json(metadata))
         self._remove_temporary_files()
         existing, missing = self.existing(), set(self.missing())
         for shard, path in enumerate(self.paths()):
@@ -145,9 +139,9 @@ class Shards:
             paths = [*self.paths(), self._metadata_path]
             tfrecord.map_files(files.remove, paths, "removing")
             self._work_dir.remove()
-            check_has_instances(self.source, total.tokens, total.instances)
+            writing.check_has_instances(self.source, total.tokens, total.instances)
         metadata["shards"] = [shard._asdict() for shard in counts]
-        files.write_text(self._metadata_path, to_json(metadata))
+        files.write_text(self._metadata_path, writing.to_json(metadata))
         return metadata
 
     def missing(self):
@@ -190,23 +184,12 @@ class Shards:
         names = re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)"
         files.remove_temporary(folder, names)
 
-    def _write_tokens(self, num_processes):
-        """Write the tokens of all shards if they are missing; return their sizes."""
-        if sizes := self._work_dir.read_sizes():
-            console.info("reusing the tokens in %s", self._work_dir.path)
-            return sizes
-        with self._work_dir.writing_tokens() as add:
-            with console.progress("tokenizing", self.source) as on_progress:
-                chunks = iter_chunks(self.source.documents(), self.num_shards, on_progress)
-                for blocks in processes.map_in_processes(self.tokenize, chunks, num_processes):
-                    for shard, block in blocks:
-                        add(shard, block)
-            self.check_unchanged()
-        return self._work_dir.read_sizes()
-
     def _create_missing(self, num_processes):
-        sizes = self._write_tokens(num_processes)
-        missing = self.missing()
+        if self._work_dir.read_sizes():
+            console.info("reusing the tokens in %s", self._work_dir.path)
+        else:
+            self._write_tokens(num_processes)
+        sizes, missing = self._work_dir.read_sizes(), self.missing()
         num_tokens = sum(sizes[shard][0] for shard in missing)
         num_tokens //= max(1, min(num_processes, len(missing)))
         find_compiled(num_tokens, self.config)  # before the processes are forked
@@ -219,6 +202,15 @@ class Shards:
         for count, _ in zip(thousands, created, strict=True):
             progress.add(count)
         progress.done()
+
+    def _write_tokens(self, num_processes):
+        with self._work_dir.writing_tokens() as add:
+            with console.progress("tokenizing", self.source) as on_progress:
+                chunks = iter_chunks(self.source.documents(), self.num_shards, on_progress)
+                for blocks in processes.map_in_processes(self.tokenize, chunks, num_processes):
+                    for shard, block in blocks:
+                        add(shard, block)
+            self.check_unchanged()
 
     def _create_from_tokens(self, item):
         shard, size, num_tokens = item
@@ -239,7 +231,7 @@ class Shards:
         # The counts are saved before the shard, so that a restart finds both.
         counts = Counts.from_instances(instances, corpus, vocab, config)
         self._work_dir.write_counts(shard, counts)
-        write([self.paths()[shard]], instances, corpus, vocab, config)
+        writing.write([self.paths()[shard]], instances, corpus, vocab, config)
 
 
 def create_with_beam(shards, runner, options):
