@@ -316,8 +316,10 @@ def tensorflow_text():
         import tensorflow_text
     except ImportError as error:
         minor = ".".join(tf.__version__.split(".")[:2])
-        needed = f"tensorflow-text {minor}, the same version as TensorFlow"
-        raise UserError(f"tokenizing in the graph requires {needed} ({error})") from None
+        raise UserError(
+            f"tokenizing in the graph requires tensorflow-text {minor}, the same version as "
+            f"TensorFlow ({error})"
+        ) from None
     return tensorflow_text
 
 

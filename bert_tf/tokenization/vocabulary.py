@@ -113,8 +113,10 @@ def validate_case_matches_vocabulary(do_lower_case, vocab, vocab_file):
     pieces = [piece for piece in vocab if not piece.startswith("[")]  # not [CLS], [unused1]
     num_capital = sum(piece != piece.lower() for piece in pieces)
     if do_lower_case and num_capital > _CASED_SHARE * len(pieces):
-        found = f"{num_capital} of the {len(pieces)} pieces of {vocab_file} have capital letters"
-        console.warning(f"{found}, as in a cased model, but `do_lower_case=True`")
+        console.warning(
+            f"{num_capital} of the {len(pieces)} pieces of {vocab_file} have capital letters, as "
+            "in a cased model, but `do_lower_case=True`"
+        )
     elif not do_lower_case and not num_capital and any(piece != piece.upper() for piece in pieces):
         console.warning(
             "no piece of %s has capital letters, as in an uncased model, but `do_lower_case=False`",
