@@ -1,5 +1,6 @@
 """ONNX models give the answers of the SavedModel, by ONNX Runtime without TensorFlow."""
 
+import concurrent.futures
 import http.server
 import json
 import os
@@ -71,7 +72,10 @@ def test_answers(task, export, vocab_file):
     if task == "fill_mask":
         rows += [{"text": "a b"}, {"text": "[MASK] " * 30}]
     assert predictor.inputs == expected.inputs
-    assert_alike(predictor(rows), expected(rows))
+    answers = predictor(rows)
+    assert_alike(answers, expected(rows))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(x == answers for x in pool.map(predictor, [rows] * 8))
 
 
 @pytest.mark.parametrize(
