@@ -15,7 +15,14 @@ from absl import flags
 from bert_tf import console
 from bert_tf.cli.flags import check_files, define_options
 from bert_tf.data import tables
-from bert_tf.data.columns import ANY_TEXT, Layout, RowErrors, are_numbers, is_header, trained_header
+from bert_tf.data.columns import (
+    ANY_TEXT,
+    Layout,
+    RowWarnings,
+    are_numbers,
+    is_header,
+    trained_header,
+)
 from bert_tf.errors import UserError
 from bert_tf.io import files, json_files
 from bert_tf.tasks.classification.options import ClassificationData
@@ -118,7 +125,7 @@ def stdin_chunks(inputs, title):
 
 
 def _answer(predictor, chunks, write):
-    num_invalid, number, empty = 0, 0, RowErrors(skip=True)
+    num_invalid, number, empty = 0, 0, RowWarnings()
     for chunk in chunks:
         rows, errors = [], {}
         for i, line in enumerate(chunk):
@@ -132,7 +139,7 @@ def _answer(predictor, chunks, write):
                 continue
             rows.append(row)
             for name in (name for name, x in row.items() if not str(x).strip()):
-                empty(f"line {number}: {name} is empty")
+                empty.add(f"line {number}: {name} is empty")
         valid = iter(predictor(rows))
         num_invalid += len(errors)
         answers = [errors.get(i) or next(valid) for i in range(len(chunk))]
@@ -190,7 +197,7 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
     table = tables.open_table(path, delimiter, saved.get("delimiter"))
     rows = list(table.rows)
     table, dataset = table._replace(rows=iter(rows)), custom_dataset(layout=layout)
-    examples, columns = examples_of(table, dataset, "test", RowErrors(skip=None))
+    examples, columns = examples_of(table, dataset, "test")
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))
         raise UserError(

@@ -10,28 +10,41 @@ from collections.abc import Mapping
 from bert_tf import console
 from bert_tf.configs.task import base_split
 from bert_tf.data.labels import is_number
-from bert_tf.data.tables import as_text, is_missing, read_rows, to_python
+from bert_tf.data.tables import MissingValue, as_text, is_missing, read_rows, to_python
 from bert_tf.errors import UserError, counted, reason
 from bert_tf.io import files
 
-_DROP_ROWS = "; in a DataFrame, df.dropna(subset=[...]) removes such rows"
 
+class RowWarnings:
+    """Counts rows that have a problem, and keeps the first message."""
 
-class RowErrors:
-    """Counts rows that cannot be used, or raises an error; `skip` is None without an option."""
-
-    def __init__(self, skip: bool | None = False):
-        self.skip = skip
+    def __init__(self):
         self.count, self.first = 0, None
 
-    def __call__(self, message):
-        if not self.skip:
-            advice = " (`skip_bad_rows` skips such rows)" * (self.skip is not None)
-            if message.startswith("`"):  # an argument, which has no such option
-                advice = _DROP_ROWS * message.endswith(" is missing")
-            raise UserError(message + advice)
+    def add(self, message):
         self.count += 1
         self.first = self.first or message
+
+    def report(self, what):
+        if self.count:
+            console.warning("%s: %d, the first: %s", what, self.count, self.first)
+
+
+class RowErrors(RowWarnings):
+    """Skips and counts invalid rows if `skip`, else raises UserError for the first one.
+
+    `skip` is the option `skip_bad_rows`; None where there is no such option, as in `fit`.
+    """
+
+    def __init__(self, skip: bool | None = None):
+        super().__init__()
+        self._skip = skip
+
+    def add(self, message):
+        if not self._skip:
+            advice = "" if self._skip is None else " (`skip_bad_rows` skips such rows)"
+            raise UserError(message + advice)
+        super().add(message)
 
     def collect(self, rows, make):
         """Return the list of results of `make` for all usable rows.
@@ -46,7 +59,10 @@ class RowErrors:
                     raise ValueError(row)
                 result = make(where, index, row)
             except ValueError as error:
-                self(f"{where}: {error}")
+                advice = ""
+                if self._skip is None and isinstance(error, MissingValue):
+                    advice = "; in a DataFrame, df.dropna(subset=[...]) removes such rows"
+                self.add(f"{where}: {error}{advice}")
             else:
                 if result is not None:
                     results.append(result)
@@ -55,22 +71,20 @@ class RowErrors:
     def examples(self, name, rows, make):
         """Return the results of `collect`; report skipped rows; raise UserError without results."""
         results = self.collect(rows, make)
-        self.report()
+        self.report("bad rows skipped")
         if not results:
             problem = f"; {self.first}" if self.first else ""
             raise UserError(f"{name}: found no examples{problem}")
         return results
 
-    def report(self, what="bad rows skipped"):
-        if self.count:
-            console.warning("%s: %d, the first: %s", what, self.count, self.first)
-
 
 def required_text(value, name):
     """Return a cell as `as_text` does; raise ValueError if it is missing or blank."""
     text = as_text(value)
+    if is_missing(value):
+        raise MissingValue(f"{name} is missing")
     if not text.strip():
-        raise ValueError(f"{name} is {'missing' if is_missing(value) else 'empty'}")
+        raise ValueError(f"{name} is empty")
     return text
 
 
@@ -126,10 +140,10 @@ def header_and_rows(table):
         return problem or dict(zip(names, cells, strict=True))
 
     rows = ((table.place(number), named(*row)) for number, *row in table.rows)
-    return names, functools.partial(find_column, table.header_place, names), rows
+    return names, functools.partial(find_column, table, names), rows
 
 
-def find_column(place, names, wanted, argument=None):
+def find_column(table, names, wanted, argument=None):
     """Return the column with one of the `wanted` names, ignoring case; else None or a UserError.
 
     The error advises to use the option `argument` or, for arguments of `fit`, to rename the column.
@@ -138,20 +152,20 @@ def find_column(place, names, wanted, argument=None):
     for name in wanted:
         key, candidates = (name, names) if name in names else (name.lower(), lowered)
         if candidates.count(key) > 1:
-            raise UserError(f"{place}: found the column {name!r} twice")
+            raise UserError(f"{table.header_place}: found the column {name!r} twice")
         if key in candidates:
             return names[candidates.index(key)]
     if argument:
         found, expected = [*names] or "no header, only numbers", " or ".join(map(repr, wanted))
-        raise choice_error(place, found, expected, wanted, argument)
+        raise choice_error(table, found, expected, wanted, argument)
     return None
 
 
-def choice_error(place, found, expected, wanted, argument):
+def choice_error(table, found, expected, wanted, argument):
     """Return a UserError that advises to name or select the column for an `argument`."""
     rename = f"rename the column, such as df.rename(columns={{'body': {wanted[0]!r}}})"
-    advice = rename if place.startswith("`") else f"select the column with `{argument}`"
-    return UserError(f"{place}: found {found}, expected {expected}; {advice}")
+    advice = rename if table.is_argument else f"select the column with `{argument}`"
+    return UserError(f"{table.header_place}: found {found}, expected {expected}; {advice}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,7 +275,7 @@ def find_columns(table, row, layout, split, separator=None):
             )
     has_header = table.format.has_names or _has_header(table, names, layout, split, separator)
     if has_header or layout.text:
-        columns = _by_layout(place, names if has_header else (), layout, split)
+        columns = _by_layout(table, names if has_header else (), layout, split)
     else:
         columns = _by_count(place, len(names), layout, split)
     if split == "test":  # its labels, which may be missing, are not read
@@ -356,13 +370,13 @@ def _may_be_header(table, names, position, separator):
     return 2 <= len(counts) <= counts.total() / 2 or all(map(is_number, counts))
 
 
-def _by_layout(place, names, layout, split):
+def _by_layout(table, names, layout, split):
     def find(wanted, argument=None):
         if wanted[0].isdecimal() and wanted[0] not in names:
             position = int(wanted[0])
             if not names or position < len(names):
                 return position
-        name = find_column(place, names, wanted, argument)
+        name = find_column(table, names, wanted, argument)
         return None if name is None else names.index(name)
 
     def find_usual(wanted, others, argument, is_needed=True):
@@ -370,7 +384,7 @@ def _by_layout(place, names, layout, split):
         position = find(wanted)
         found = [name for name in names if name.lower() in others] if position is None else []
         if len(found) > 1 and is_needed:
-            raise choice_error(place, found, "one", wanted, argument)
+            raise choice_error(table, found, "one", wanted, argument)
         return find(found or wanted, argument if is_needed else None)
 
     texts = [find([name], "text_columns") for name in layout.text]

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_tf import console
-from bert_tf.data.tables import as_text, is_missing, to_python
+from bert_tf.data.tables import MissingValue, as_text, is_missing, to_python
 from bert_tf.errors import UserError, abbreviate, shown
 
-_MISSING = "the label is missing"
 _USE_SETS = "; for any number of labels per text, use `task_type=multi_label`"
 # Maximum number of labels in a message.
 _MAX_LABELS = 20
@@ -109,7 +108,7 @@ class Labels:
                     raise ValueError(f"the label {name} is {number:g}, expected 0 or 1")
             label = self.label_of(row)
         if label is None:
-            raise ValueError(_MISSING)
+            raise MissingValue("the label is missing")
         return label
 
     @staticmethod
@@ -254,7 +253,7 @@ class Labels:
 def as_name(value):
     """Return a label as text; ValueError unless it is a text, a number or a boolean."""
     if _is_missing(value):
-        raise ValueError(_MISSING)
+        raise MissingValue("the label is missing")
     if isinstance(value, complex) or not isinstance(value, (str, numbers.Number)):
         advice = 'convert other types to text, such as df["label"].astype(str)'
         expected = "expected a label: a text, a number or a boolean"

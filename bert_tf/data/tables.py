@@ -92,6 +92,11 @@ class Table(NamedTuple):
         return f"{self.name}, {self.format.unit} {number}"
 
     @property
+    def is_argument(self):
+        """Whether the table is an argument of `fit` or of another method."""
+        return self.format.kind == "columns"
+
+    @property
     def header_place(self):
         return self.name if self.format.has_names else self.place(1)
 
@@ -331,6 +336,10 @@ def _excel_rows(path):
                 del cells[-1]
             if cells:
                 yield number, cells, _text_problem("".join(cells))
+
+
+class MissingValue(ValueError):
+    """A required cell is None or NaN."""
 
 
 def is_missing(value):

@@ -189,7 +189,7 @@ def test_bad_rows_raise_an_error_or_are_counted(read, name, row, message):
     data = b"text\tlabel\ngood\tyes\n" + row + b"\nbad\tno\n" + row + b"\n"
     data = data.replace(b"\t", b"," if name.endswith("csv") else b"\t")
     with pytest.raises(bert_tf.UserError, match=rf"{name}, line 3: .*{message}.*`skip_bad_rows`"):
-        read(data, name=name)
+        read(data, name=name, bad=RowErrors(skip=False))
     bad = RowErrors(skip=True)
     # The other rows keep their row numbers.
     assert [(x[0], x[3]) for x in read(data, name=name, bad=bad)] == [("good", "0"), ("bad", "2")]
@@ -370,7 +370,7 @@ ROW = '{"text": "a", "label": "b"}'
         ("a.txt", "a\vb\u2028c\n", {}, r"found a\\x0bb\\u2028c, "),
         ("a.tsv", "a\tb\n", {"text": ("Body",), "header": "no"}, "`header=no`.*'Body'"),
         ("a.tsv", "a\tb\n", {"text": ("0",)}, "`label_column`"),
-        ("a.tsv", "a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: found 2 columns, .* 6 "),
+        ("a.tsv", "a\tb\n", {"text": ("0",), "label": ("5",)}, "line 1: found 2 columns, .* 6$"),
         ("a.tsv", "a\tb\n", {"label": ("1",), "header": "no"}, "`label_column`.*`text_columns`"),
         ("a.tsv", "text\tstars\na\t1\n", {}, "line 1.* 'label'"),
         ("a.tsv", "question\tlabel\na\t1\n", {"header": "yes"}, "line 1.* 'text' .*`text_columns`"),

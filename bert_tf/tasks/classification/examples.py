@@ -8,7 +8,14 @@ import numpy as np
 
 from bert_tf import console
 from bert_tf.data import records, tables
-from bert_tf.data.columns import ANY_LABEL, RowErrors, base_split, find_columns, required_text
+from bert_tf.data.columns import (
+    ANY_LABEL,
+    RowErrors,
+    RowWarnings,
+    base_split,
+    find_columns,
+    required_text,
+)
 from bert_tf.data.features import Features, encode_batches
 from bert_tf.data.labels import Labels, read_number
 from bert_tf.errors import UserError, counted
@@ -110,7 +117,7 @@ def examples_of(table, dataset, split, bad=None, columns=None):
     else:
         columns = _find_columns(table, dataset, split, cells)
     rows = table.rows if columns.header else itertools.chain([first], table.rows)
-    surplus, quoted = RowErrors(skip=True), RowErrors(skip=True)
+    surplus, quoted = RowWarnings(), RowWarnings()
     has_quotes = dataset.layout and table.format.delimiter == "\t"
     with_label = base_split(split) != "test"
     names = ()
@@ -125,10 +132,10 @@ def examples_of(table, dataset, split, bad=None, columns=None):
             # For example, an unquoted comma moves the values after it to the wrong columns.
             if not columns.ignores_surplus:
                 raise ValueError(problem)
-            surplus(f"{where}: {problem}")
+            surplus.add(f"{where}: {problem}")
         example = row_example(dataset, where, index, row, columns, labels)
         if has_quotes and any(map(_is_quoted, example.texts().values())):
-            quoted(where)
+            quoted.add(where)
         return example
 
     places = ((table.place(number), problem or row) for number, row, problem in rows)
@@ -174,7 +181,7 @@ def collect_examples(name, dataset, rows, make, bad):
 
     A blank text is reported. A blank second text counts as missing, except in GLUE's files.
     """
-    empty = RowErrors(skip=True)
+    empty = RowWarnings()
 
     def checked(where, index, row):
         example = make(where, index, row)
@@ -182,7 +189,7 @@ def collect_examples(name, dataset, rows, make, bad):
             return None
         blank = [name for name, text in example.texts().items() if not text.strip()]
         if blank:
-            empty(f"{where}: {blank[0]} is empty")
+            empty.add(f"{where}: {blank[0]} is empty")
         is_single = "text_b" in blank and dataset.layout
         return dataclasses.replace(example, text_b=None) if is_single else example
 
@@ -197,7 +204,7 @@ def _report(table, columns, examples):
     first = examples[0]
     values = first.texts() if first.label is None else {**first.texts(), "label": first.label}
     # In Python, only what is ignored is worth a message.
-    log = console.notice if rest and table.format.kind == "columns" else console.info
+    log = console.notice if rest and table.is_argument else console.info
     other = "no header line (give other columns as `text_columns` and `label_column`, from 0), "
     log(
         "%s: %s; %scolumns %s%s; %d examples, the first: %s",

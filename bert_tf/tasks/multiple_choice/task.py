@@ -54,7 +54,8 @@ def examples_of_table(table, options, with_label=True):
     names, find, rows = header_and_rows(table)
     columns = _find_columns(table, names, find, options, with_label)
     make = functools.partial(_example, columns)
-    return RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
+    bad = RowErrors(None if table.is_argument else options.skip_bad_rows)
+    return bad.examples(table.name, rows, make)
 
 
 def check_endings(examples):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bert_tf import console
 from bert_tf.data import tables
-from bert_tf.data.columns import RowErrors, header_and_rows
+from bert_tf.data.columns import RowWarnings, header_and_rows
 from bert_tf.data.tfds import TfdsDataset
 from bert_tf.errors import UserError, check_unicode
 from bert_tf.io import files, json_files
@@ -247,22 +247,22 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
       UserError: if a question is invalid; names its location.
     """
     count, digest, ids = 0, hashlib.sha256(), set()
-    misplaced, empty, negative = (RowErrors(skip=True) for _ in range(3))
+    misplaced, empty, negative = (RowWarnings() for _ in range(3))
     for paragraph in source.paragraphs():
         words = Words(paragraph.context)
         digest.update(json.dumps(paragraph.context).encode())
         if not words.texts:
-            empty(f"{paragraph.where}: the context is empty")
+            empty.add(f"{paragraph.where}: the context is empty")
         for question in paragraph.questions:
             if purpose != "train":
                 if question.id in ids:
                     raise UserError(f"{question.where}: an earlier question has the same id")
                 ids.add(question.id)
             if not question.text.strip():
-                empty(f"{question.where}: the question is empty")
+                empty.add(f"{question.where}: the question is empty")
             check_answers(question, purpose, version_2_with_negative)
             if question.is_impossible and not version_2_with_negative:
-                negative(question.where)
+                negative.add(question.where)
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
@@ -272,7 +272,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
                     is_there = paragraph.context.startswith(answer.text, start)
                     if answer.text.strip() and is_there and not by_offsets:
                         cause += "; `answer_alignment=offsets` finds it despite its white space"
-                    misplaced(f"{question.where}: {text}{cause}")
+                    misplaced.add(f"{question.where}: {text}{cause}")
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1

@@ -51,11 +51,12 @@ def examples_of_table(table, options):
         row = str(index) if row_id is None else cells[row_id]
         return Example(parts, value, row)
 
-    examples = RowErrors(options.skip_bad_rows).examples(table.name, rows, make)
+    bad = RowErrors(None if table.is_argument else options.skip_bad_rows)
+    examples = bad.examples(table.name, rows, make)
     scored = f"score {score}" if score else "no scores"
     ignored = ", ".join(name for name in names if name not in used)
     # In Python, only what is ignored is worth a message.
-    log = console.notice if ignored and table.format.kind == "columns" else console.info
+    log = console.notice if ignored and table.is_argument else console.info
     log("%s: %s, %s; ignored: %s", table.name, " + ".join(texts), scored, ignored or "none")
     return examples
 

@@ -97,7 +97,7 @@ class ColumnFiles:
                 continue
             if columns == [""] or columns[0] == DOCUMENT_START:
                 if problem:
-                    bad(problem)
+                    bad.add(problem)
                 elif rows:
                     numbers, lines_of_words = zip(*rows, strict=True)
                     words = tuple(x[self._word] for x in lines_of_words)
@@ -209,7 +209,7 @@ def valid_sentences(sentences, tags, bad):
             if sentence.tags is not None:
                 tags.convert(sentence)
         except UserError as error:
-            bad(str(error))
+            bad.add(str(error))
         else:
             valid.append(sentence._replace(leading_lines=leading_lines))
             leading_lines = ()
