@@ -45,10 +45,10 @@ class PretrainedFiles:
     """
 
     # Any instead of `str | None`, because `resolve` guarantees the files that its caller needs.
-    checkpoint: Any
-    config_file: Any
-    vocab_file: Any
-    tokenizer_settings: Any
+    checkpoint: Any = None
+    config_file: Any = None
+    vocab_file: Any = None
+    tokenizer_settings: Any = None
     task_file: str | None = None
     attention_probs_dropout_prob: float | None = None
 

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import math
 import os
 import re
 import subprocess
@@ -25,44 +26,24 @@ from bert_tf.configs.base import check_value, unknown_option
 from bert_tf.configs.export import ExportConfig, ServingConfig
 from bert_tf.configs.task import DataOptions, TaskConfig, check_length
 from bert_tf.configs.task_names import TASK_CONFIG_FILES
-from bert_tf.configs.train import FineTuneConfig, FitConfig, OptimizerConfig, TrainConfig
+from bert_tf.configs.train import FitConfig
 from bert_tf.data.containers import split_last
 from bert_tf.data.input_pipeline import FitInput
 from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
-from bert_tf.modeling.objective_model import RATE_CALLBACKS
-from bert_tf.optimization import AdamWeightDecay, make_optimizer
+from bert_tf.tasks.fitting import Compiled, fit_in_folder, inner_optimizer, pop_configs
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, results
 from bert_tf.training.callbacks import CheckLoss, add_scores
 from bert_tf.training.checkpointing import is_lower_better
 from bert_tf.training.engine import Engine
-from bert_tf.training.fine_tuning import FineTuning
 from bert_tf.training.objective import RunData, concatenate
 from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
 
 _Task = TypeVar("_Task", bound="Task")
-
-# Options of a `TrainConfig` -> the arguments of `fit` that replace them.
-_OTHER_NAMES = {
-    "dtype": "`dtype` of `from_preset`",
-    "attention_probs_dropout_prob": "the value in bert_config.json",
-    "num_train_epochs": "`epochs`",
-    "train_batch_size": "`batch_size`",
-    "x": "positional arguments",
-    "y": "positional arguments",
-    "lr": "`learning_rate`",
-    # of transformers
-    "per_device_train_batch_size": "`batch_size`",
-    "eval_dataset": "`validation_data`",
-    **dict.fromkeys(inspect.signature(keras.Model.compile).parameters, "`compile`"),
-    **dict.fromkeys(
-        inspect.signature(AdamWeightDecay).parameters, "`compile(bert_tf.AdamWeightDecay(...))`"
-    ),
-}
 
 # The activation of a task -> pattern of the names of its loss in Keras.
 _LOSSES = {
@@ -102,13 +83,8 @@ class Task:
     # is fine-tuned.
     pretrained_head: str | None = None
 
-    # The optimizer unless one was given, and the arguments of `compile`.
-    _default_optimizer = None
-    _compile_arguments: dict[str, Any] = {}  # noqa: RUF012
     # Whether the head was neither loaded nor trained.
     _is_random = False
-    # What the compiled training step depends on.
-    _fit_key: tuple | None = None
 
     @staticmethod
     def make_model(config, dtype=None):
@@ -212,7 +188,7 @@ class Task:
         self.model, self.config = model, config.keep_vocabulary()
         model.logits_activation = self.activation
         self.tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
-        self._cache = ModelCache()
+        self._cache, self._compiled = ModelCache(), Compiled(model)
 
     def __repr__(self):
         labels = self.config.labels
@@ -226,7 +202,7 @@ class Task:
 
     def __reduce__(self):
         """Pickle or copy the model as Keras does, without traced functions."""
-        arguments = self._compile_arguments, self._own_optimizer is None, self._is_random
+        arguments = self._compiled.arguments, self._compiled.own_optimizer is None, self._is_random
         return _restore, (type(self), self.model, self.config, *arguments)
 
     @classmethod
@@ -355,10 +331,7 @@ class Task:
             loss = None  # the default
         given = {"loss": loss, "metrics": metrics, **options}
         given = {name: x for name, x in given.items() if x is not None}
-        default = None if optimizer else keras.optimizers.SGD()  # until `fit` is called
-        with Engine.of(self.model).scope():
-            self.model.compile(optimizer or default, **given)
-        self._compile_arguments, self._default_optimizer, self._fit_key = given, default, None
+        self._compiled.set(optimizer, given)
 
     def save(self, *_: Any, **__: Any) -> None:
         """Raise a UserError: a Keras file would lack the vocabulary and the labels."""
@@ -383,21 +356,7 @@ class Task:
           UserError: if an argument is invalid.
         """
         columns, task_options = self._take(columns, self.fit_options, options)
-        for name in ("optimizer", "learning_rate"):
-            if hasattr(value := options.get(name), "get_config") or callable(value):
-                found = f"found {type(value).__name__}; use {_OTHER_NAMES[name]}"
-                raise UserError(f"`{name}` of `fit`: {found}")
-        config, optimizer_config = FitConfig.pop_from(options), OptimizerConfig.pop_from(options)
-        of_loop = {x.name for x in dataclasses.fields(TrainConfig)} - _OTHER_NAMES.keys()
-        of_keras = ("initial_epoch", "validation_freq")
-        allowed = {"callbacks", "verbose", *(of_loop if config.output_dir else of_keras)}
-        for name in sorted(options.keys() - allowed):
-            if name in of_loop:
-                raise UserError(f"`{name}` requires `output_dir`")
-            if other := _OTHER_NAMES.get(name):
-                raise UserError(f"`{name}` is not an option of this `fit`; use {other}")
-            known = {*vars(config), *vars(optimizer_config), *self.fit_options, *allowed}
-            raise unknown_option(name, known, "this `fit`")
+        config, optimizer_config = pop_configs(options, self.fit_options)
         has_own_loss = self.model.is_compiled_with("loss") and self.activation == "sigmoid"
         if task_options.get("class_weight") is not None and has_own_loss:
             raise UserError(
@@ -422,13 +381,13 @@ class Task:
             examples["dev"] = examples["dev"][: config.validation_steps * size]
         data = self.run_data(examples, **task_options)
         self.config = data.config
-        fit = self._fit_in_folder if config.output_dir else self._fit_in_memory
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
-        for callback in () if self._has_own_scores else callbacks:
+        for callback in () if self._compiled.has_own_scores else callbacks:
             # Keras knows the direction of its own metrics only.
             if getattr(callback, "mode", None) == "auto":
                 callback.mode = "min" if is_lower_better(callback.monitor) else "max"
-        history = fit(data, config, optimizer_config, callbacks, options)
+        fit = fit_in_folder if config.output_dir else Task._fit_in_memory
+        history = fit(self, data, config, optimizer_config, callbacks, options)
         self._is_random = False
         return history
 
@@ -439,8 +398,8 @@ class Task:
         others = (options.pop(name, None) for name in self.arguments[len(columns) :])
         return (*columns, *others), {name: options.pop(name) for name in names if name in options}
 
-    def _fit_in_memory(self, data, config, optimizer_config, callbacks, options):
-        """Train with `keras.Model.fit`; see `_fit_in_folder` for the arguments."""
+    def _fit_in_memory(self, data, config, optimizer_config, callbacks, keras_options):
+        """Train with `keras.Model.fit`; see `fit_in_folder` for the arguments."""
         if keras.backend.backend() == "jax" and Engine.of(self.model).is_multi_worker:
             raise UserError(
                 "TF_CONFIG lists several workers, which train together only with `output_dir`"
@@ -448,97 +407,27 @@ class Task:
         objective = self.objective(data)
         records = self._features(data, "train")
         batches, num_steps, advance = self._batches(records, objective, config)
-        self._prepare_optimizer(optimizer_config, objective, num_steps * config.epochs)
+        self._compiled.prepare(optimizer_config, objective, num_steps * config.epochs)
         self.start_training(data)
         if "dev" in data.examples:
             argument = None if config.validation_split else "validation_data"
             size = config.validation_batch_size or config.batch_size
-            freq = options.pop("validation_freq", 1)
+            freq = keras_options.pop("validation_freq", 1)
             records = self._features(data, "dev", argument)
             callbacks.insert(0, add_scores(lambda: self._scores(objective, records, size), freq))
-            if self._has_own_scores or not {"loss", "eval_loss"} & {*objective.metric_names}:
+            has_loss = not {"loss", "eval_loss"}.isdisjoint(objective.metric_names)
+            if self._compiled.has_own_scores or not has_loss:
                 validation = self._validation(data, records, objective, size)
-                options["validation_data"], options["validation_steps"] = validation
-                options["validation_freq"] = freq
+                keras_options["validation_data"], keras_options["validation_steps"] = validation
+                keras_options["validation_freq"] = freq
         if advance:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: advance()))
-        options |= {"epochs": config.epochs, "steps_per_epoch": None if advance else num_steps}
+        keras_options["epochs"] = config.epochs
+        keras_options["steps_per_epoch"] = None if advance else num_steps
         callbacks.append(CheckLoss())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
-            return self.model.fit(batches, shuffle=False, callbacks=callbacks, **options)
-
-    def _prepare_optimizer(self, optimizer_config, objective, num_steps):
-        if self._own_optimizer:
-            for name in filter(optimizer_config.is_given, vars(optimizer_config)):
-                raise UserError(f"`{name}` cannot be combined with an optimizer set by `compile`")
-            if self._fit_key != objective.key:
-                self.model.objective, self._fit_key = objective, objective.key
-                # Keep what `compile` set, but trace the steps again.
-                self.model.train_function = self.model.test_function = None
-            return
-        variables = tuple(map(id, self.model.trainable_variables))
-        key = (optimizer_config, num_steps, variables, objective.key)
-        if key == self._fit_key:  # the compiled training step can be reused
-            for variable in self._default_optimizer.variables:
-                variable.assign(keras.ops.zeros_like(variable))
-            return
-        self.model.objective = objective
-        with Engine.of(self.model).scope():
-            self._default_optimizer = make_optimizer(optimizer_config, num_steps)
-            self.model.compile(self._default_optimizer, **self._compile_arguments)
-        self._fit_key = key
-
-    def _fit_in_folder(self, data, config, optimizer_config, callbacks, options):
-        """Train as the scripts do, and call Keras callbacks after each epoch.
-
-        Args:
-          data: the `RunData`.
-          config: the `FitConfig`.
-          optimizer_config: the `OptimizerConfig`.
-          callbacks: list of Keras callbacks.
-          options: the other arguments of `fit`, options of a `TrainConfig`.
-
-        Returns:
-          The `keras.callbacks.History`.
-        """
-        if not self.config_class.FILE:
-            raise UserError(f"`output_dir` is not supported by {type(self).__name__}")
-        options.pop("verbose", None)  # the loop logs its progress
-        train = TrainConfig.pop_from(
-            options,
-            dtype=self.model.compute_dtype,
-            train_batch_size=config.batch_size,
-            eval_batch_size=config.validation_batch_size or config.batch_size,
-            num_train_epochs=float(config.epochs),
-            bucket_by_length=config.bucket_by_length,
-        )
-        unused = {
-            "shuffle": not config.shuffle,
-            "steps_per_epoch": config.steps_per_epoch,
-            "validation_steps": config.validation_steps,
-            "compile": self._compile_arguments or self._own_optimizer,
-            **{type(x).__name__: isinstance(x, RATE_CALLBACKS) for x in callbacks},
-        }
-        for name in filter(unused.get, unused):
-            raise UserError(f"`{name}` cannot be combined with `output_dir`")
-        if train.eval_steps and not data.splits("dev"):
-            raise UserError("`eval_steps` requires `validation_data`")
-        (count, unit), size = self.training_size(data), config.batch_size
-        if count is not None and count < size:
-            raise UserError(f"`batch_size={size}`: found only {count} {unit}")
-        folder, more = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
-        run_config = FineTuneConfig(folder, data.options, data.config, train=train, **more)
-        data.config.check_folder(folder)
-        run_config.check_model(data.config.bert_config)
-        no_files, engine = PretrainedFiles(None, None, None, None), Engine.of(self.model)
-        run = FineTuning(self, run_config, data, engine, no_files, callbacks=callbacks)
-        skip_padding = self.model.skip_padding
-        try:
-            run.run()
-        finally:
-            self.model.skip_padding = skip_padding
-        return run.epochs.callbacks._history
+            return self.model.fit(batches, shuffle=False, callbacks=callbacks, **keras_options)
 
     def _batches(self, records, objective, config):
         """Return the results of `FitInput.batches`, with the number of steps in between."""
@@ -550,7 +439,7 @@ class Task:
             raise UserError(f"`batch_size`: found {size} rows in a batch for {multiple} devices")
         if multiple > 1:
             console.info("batches are cut to multiples of the %d devices", multiple)
-        num_steps = config.steps_per_epoch or -(-len(serialized) // config.batch_size)
+        num_steps = config.steps_per_epoch or math.ceil(len(serialized) / config.batch_size)
         # With `steps_per_execution`, Keras ends an epoch only where the dataset ends. Each epoch
         # then needs a new iterator, which takes 0.1 s.
         batches, advance = FitInput(
@@ -573,14 +462,6 @@ class Task:
         if features.log_truncated:
             features.log_truncated(name, features.counts)
         return features, serialized
-
-    @property
-    def _own_optimizer(self):
-        """The optimizer set by `compile`, or None."""
-        optimizer = self.model.optimizer if self.model.compiled else None
-        # With float16, Keras has wrapped the optimizer.
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        return None if optimizer is self._default_optimizer else optimizer
 
     def evaluate(
         self, *columns: Any, batch_size: int = FitConfig.batch_size, steps: int | None = None,
@@ -609,7 +490,7 @@ class Task:
         data = self.run_data(examples, **task_options)
         objective, records = self.objective(data), self._features(data, "dev")
         scores = self._scores(objective, records, batch_size)
-        if self._has_own_scores:
+        if self._compiled.has_own_scores:
             self.model.objective = self.model.objective or objective
             batches, steps = self._validation(data, records, objective, batch_size)
             scores |= self.model.evaluate(batches, steps=steps, return_dict=True, **options)
@@ -617,10 +498,6 @@ class Task:
             for name in options.keys() - {"verbose"}:
                 raise UserError(f"`{name}` requires a loss or metrics set by `compile`")
         return scores
-
-    @property
-    def _has_own_scores(self):
-        return self.model.is_compiled_with("loss", "metrics", "weighted_metrics")
 
     def _validation(self, data, records, objective, batch_size):
         """Return the batches of the "dev" records and the steps for Keras' evaluation."""
@@ -644,9 +521,9 @@ class Task:
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
     def _runner(self, function, schema, lengths, key=None):
-        """Return the `BatchRunner` of a function of outputs; `key` identifies it, None for itself.
+        """Return the cached `BatchRunner` of a function of outputs, which may depend on the config.
 
-        The function may depend on the config.
+        `key` is the cache key of the function; None uses the function itself.
         """
         key = key or function
         arguments = function, self.model, Engine.of(self.model), schema, lengths
@@ -756,9 +633,9 @@ class Task:
 
 def _restore(task_class, model, config, compile_arguments, is_default, is_random):
     task = task_class(model, config)
-    task._compile_arguments, task._is_random = compile_arguments, is_random
+    task._is_random, task._compiled.arguments = is_random, compile_arguments
     if is_default and model.compiled:
-        task._default_optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        task._compiled.default_optimizer = inner_optimizer(model)
     return task
 
 

@@ -1,5 +1,6 @@
 """`Engine`: the devices of Keras' backend, which make the steps and predictions of a run."""
 
+import abc
 import contextlib
 import re
 from typing import Any
@@ -21,12 +22,11 @@ def _class_of_backend() -> type["Engine"]:
     return TensorFlowEngine
 
 
-class Engine:
+class Engine(abc.ABC):
     """Runs steps and predictions; `make`, `default` and `of` return the engine of the backend.
 
-    Subclasses define the methods that have only a docstring here. An engine has the state of one
-    run at a time. With several workers, all of them must call `prepare`, `run_steps`, `predict`,
-    `mean` and `chief_first` together.
+    An engine has the state of one run at a time. With several workers, all of them must call
+    `prepare`, `run_steps`, `predict`, `mean`, `all_equal` and `chief_first` together.
 
     Attributes:
       num_devices: the number of devices of all workers, which divide each batch.
@@ -89,6 +89,7 @@ class Engine:
         """Return a dataset of dicts whose batches Keras' `fit` can divide over the devices."""
         return dataset
 
+    @abc.abstractmethod
     def check(self, config):
         """Warn about options of a `TrainConfig` without effect.
 
@@ -96,6 +97,7 @@ class Engine:
           UserError: if the steps do not support an option.
         """
 
+    @abc.abstractmethod
     def prepare(self, objective, optimizer, config, num_train_steps):
         """Build the optimizer and the function that makes steps.
 
@@ -110,9 +112,11 @@ class Engine:
         """Free what `prepare` made: the moments need twice the memory of the weights."""
         self.state = self._step = None
 
-    def batches(self, data, first_step):
+    @abc.abstractmethod
+    def batches(self, train_input, first_step):
         """Return an iterator over the batches of a `TrainingInput` from `first_step` on."""
 
+    @abc.abstractmethod
     def run_steps(self, batches, count):
         """Make `count` steps with the next batches.
 
@@ -121,15 +125,18 @@ class Engine:
           finite, or -1.
         """
 
+    @abc.abstractmethod
     def predict_step(self, objective):
         """Return the `step` for `predict`, which makes the predictions of an objective."""
 
-    def predict(self, step, data):
+    @abc.abstractmethod
+    def predict(self, step, eval_input):
         """Yield the predictions of all rows of each batch of an `EvaluationInput`.
 
         They are dicts of arrays (B, ...), with `is_real_example` for rows that fill a batch.
         """
 
+    @abc.abstractmethod
     def compute_steps(self, function, model, spec):
         """Return two functions from a batch in memory to outputs, the second one for a single row.
 
@@ -143,15 +150,20 @@ class Engine:
         """Return a model's outputs as arrays; `inputs` is a dict of arrays (B, ...), any B."""
         return model.predict_on_batch(inputs)
 
-    def mean(self, *values):
-        """Return the mean of each number over all workers."""
+    def mean(self, value):
+        """Return the mean of a number, or of a bool as 0 or 1, over all workers."""
         if not self.is_multi_worker:
-            return values
+            return float(value)
         with self.watched():
-            return tuple(map(float, self._mean_over_workers(values)))
+            return float(self._mean_over_workers(float(value)))
 
-    def _mean_over_workers(self, values):
-        """Return an array of the means, float64."""
+    def all_equal(self, value):
+        """Return, in all workers, whether a number is the same in all of them."""
+        return self.mean(self.mean(value) == value) == 1
+
+    @abc.abstractmethod
+    def _mean_over_workers(self, value):
+        """Return the mean of a float, in float64."""
 
     @contextlib.contextmanager
     def watched(self):
@@ -168,7 +180,7 @@ class Engine:
                 Stopped.RESUME_ME,
             ) from error
 
-    def _prepare_exit(self):
+    def _prepare_exit(self):  # noqa: B027 (optional)
         """Let this process exit although a worker is lost."""
 
     def chief_first(self, write):

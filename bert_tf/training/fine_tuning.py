@@ -12,7 +12,6 @@ from bert_tf.data.features import FeatureCache, digest
 from bert_tf.errors import UserError
 from bert_tf.io import files
 from bert_tf.training import checkpointing
-from bert_tf.training.callbacks import EpochCallbacks
 from bert_tf.training.engine import Engine
 from bert_tf.training.results import result_file, write_eval_results
 from bert_tf.training.run import Run
@@ -86,48 +85,44 @@ class FineTuning(Run):
 
     locks_evaluation = True  # which may write features
 
-    def __init__(self, task, config, data, engine, pretrained, command_line=None, callbacks=()):
-        """Check the `RunData` against the options.
-
-        `task` is the class of the task; or an object with its initial weights, with Keras
-        `callbacks` to call at the end of each epoch.
-        """
-        self.is_fit, self.callbacks = not isinstance(task, type), callbacks
-        argument = "batch_size" if self.is_fit else "train_batch_size"
-        super().__init__(config, pretrained, engine, data.files, command_line, argument)
-        self.task = task
+    def __init__(self, task_class, config, data, engine, pretrained, command_line=None):
+        """Check the `RunData` against the options."""
+        super().__init__(config, pretrained, engine, data.files, command_line)
+        self.task_class, self.task = task_class, None
         task_config = data.config.with_values_of_run(self.folder)
         pads = config.train.pad_to_max_length
         self.data = dataclasses.replace(data, config=task_config, pad_to_max_length=pads)
         # With the values found in the data.
         self.config = dataclasses.replace(config, task_config=task_config)
         if config.do_train:
-            count, unit = task.training_size(data)
+            count, unit = task_class.training_size(data)
             if count is not None:
                 config.train.num_train_steps(count, unit)  # at least one batch
         self.loop_options = {
             "must_be_trained": not config.do_train,
             "labels": task_config.labels or None,
-            "is_loaded": self.is_fit,
         }
-        self.num_steps, self.length_multiple, self.epochs = None, None, None
+        self.num_steps, self.length_multiple = None, None
         self._caches = {}
 
     def check_folder(self):
         self.data.config.check_resume(self.folder)
 
+    def make_task(self):
+        """Return the object of the task, before its weights are loaded."""
+        config = self.data.config
+        model = self.task_class.make_model(config, self.config.train.dtype_policy)
+        return self.task_class(model, config)
+
     def make_objective(self):
-        if not self.is_fit:
-            config = self.data.config
-            model = self.task.make_model(config, self.config.train.dtype_policy)
-            self.task = self.task(model, config)
+        self.task = self.make_task()
         return self.task.objective(self.data)
 
     def prepare(self):
         config, train, task_config = self.config, self.config.train, self.data.config
         self._make_features()
         if config.do_train:
-            self.num_steps = self._num_train_steps()
+            self.num_steps = self.num_train_steps()
         if not train.pad_to_max_length:
             xla = train.xla if config.do_train else False
             is_compiled = self.engine.compiles(xla, self.num_steps)
@@ -157,22 +152,16 @@ class FineTuning(Run):
                 features.log_truncated(split, features.counts)
         self.paths = [cache.path for cache in self._caches.values()]
 
-    def _num_train_steps(self):
-        train = self.config.train
-        if self.is_fit:  # whole batches per epoch, as in Keras
-            batches = -(-self._count("train") // train.train_batch_size)
-            return batches * int(train.num_train_epochs)
+    def num_train_steps(self):
         size = self.task.training_size(self.data, self._caches["train"].features)
-        return train.num_train_steps(*size)
+        return self.config.train.num_train_steps(*size)
 
     def _check_workers(self, split, cache):
         """Check that all workers, which must call this together, have the same data."""
         # With different data, the workers would run different numbers of steps.
-        key = float(int(cache.key[:10], 16))
-        stale_share, mean_key = self.engine.mean(float(bool(cache.stale_reason)), key)
-        if mean_key != key:
+        if not self.engine.all_equal(int(cache.key[:10], 16)):
             raise UserError(f"{cache.path}: the workers have different data or options")
-        if 0 < stale_share < 1:
+        if not self.engine.all_equal(bool(cache.stale_reason)):
             raise UserError(f"{cache.path}: not all workers see the same data and `output_dir`")
         if cache.stale_reason and split == "train" and checkpointing.latest(self.folder):
             console.warning(
@@ -180,7 +169,7 @@ class FineTuning(Run):
                 self.folder, cache.path, cache.stale_reason,
             )  # fmt: skip
 
-    def _count(self, split):
+    def num_records(self, split):
         return self._caches[split].features.counts["records"]
 
     def _input_options(self, split):
@@ -188,28 +177,25 @@ class FineTuning(Run):
         record_format = cache.features.record_format(self.data.config.bert_config)
         return {"paths": [cache.path], "length_multiple": self.length_multiple, **record_format}
 
-    def _batches(self, split, batch_size):
+    def _evaluation_input(self, split, batch_size):
         # The metrics also depend on task options, such as the maximum answer length.
         source = digest([self._caches[split].key, self.data.config.to_json()])
         options = self._input_options(split)
         return input_pipeline.EvaluationInput(batch_size=batch_size, source=source, **options)
 
-    def training_data(self):
+    def training_inputs(self):
         train = self.config.train
         self.task.start_training(self.data)
-        batches = input_pipeline.TrainingInput(
+        train_input = input_pipeline.TrainingInput(
             batch_size=train.train_batch_size,
             seed=train.seed,
-            counts=[self._count("train")],
+            counts=[self.num_records("train")],
             bucket_by_length=train.bucket_by_length and self.length_multiple is not None,
             **self._input_options("train"),
         )
         dev = self.data.splits("dev")
-        evaluation = self._batches(dev[0], train.eval_batch_size) if dev else None
-        if self.is_fit:
-            num_epochs, model = int(train.num_train_epochs), self.task.model
-            self.epochs = EpochCallbacks(model, self.callbacks, num_epochs, self.num_steps)
-        return batches, self.num_steps, evaluation, self.epochs
+        eval_input = self._evaluation_input(dev[0], train.eval_batch_size) if dev else None
+        return train_input, self.num_steps, eval_input, None
 
     def evaluate_and_predict(self):
         config, train, data, task = self.config, self.config.train, self.data, self.task
@@ -224,9 +210,10 @@ class FineTuning(Run):
             size, description = train.eval_batch_size, "evaluating"
             if base == data.predicted_split:
                 size, description = train.predict_batch_size, "predicting"
-            batches = self.loop.predict(self._batches(split, size), description, self._count(split))
+            eval_input = self._evaluation_input(split, size)
+            predictions = self.loop.predict(eval_input, description, self.num_records(split))
             metrics, task_config = task.write_results(
-                self.loop.objective, data, split, batches, folder, evaluates, predicts
+                self.loop.objective, data, split, predictions, folder, evaluates, predicts
             )
             if evaluates:
                 evaluations[split] = metrics = {**metrics, "global_step": self.loop.step}

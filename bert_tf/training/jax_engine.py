@@ -222,8 +222,8 @@ class JaxEngine(Engine):
         x = x.reshape(num_parts, -1, *x.shape[3:])
         return jax.lax.with_sharding_constraint(x, self._parts)
 
-    def batches(self, data, first_step):
-        return data.batches(first_step, self._share).as_numpy_iterator()
+    def batches(self, train_input, first_step):
+        return train_input.batches(first_step, self._share).as_numpy_iterator()
 
     def _to_devices(self, values, spec):
         """Return arrays of all processes from the rows, or the equal arrays, of each process."""
@@ -260,7 +260,7 @@ class JaxEngine(Engine):
 
         return model, predict
 
-    def predict(self, step, data):
+    def predict(self, step, eval_input):
         model, function = step
         values = self._to_devices(_read(None, model.variables), P())
 
@@ -270,7 +270,7 @@ class JaxEngine(Engine):
             batch["is_real_example"] = is_real.astype("int32")
             return function(values, self._to_devices(batch, self._rows.spec))
 
-        running = map(compute, data.batches(self._share).as_numpy_iterator())
+        running = map(compute, eval_input.batches(self._share).as_numpy_iterator())
         # Copy the previous predictions to the host while the devices compute.
         for outputs, _ in itertools.pairwise(itertools.chain(running, [None])):
             yield {name: np.asarray(x) for name, x in outputs.items()}
@@ -294,10 +294,10 @@ class JaxEngine(Engine):
             batch = {name: x[rows] for name, x in batch.items()}
         return batch, size
 
-    def _mean_over_workers(self, values):
+    def _mean_over_workers(self, value):
         # JAX has no float64, in which the keys of files are exact.
-        words = multihost_utils.process_allgather(np.array(values, np.float64).view(np.uint32))
-        return words.view(np.float64).mean(0)
+        words = multihost_utils.process_allgather(np.array([value], np.float64).view(np.uint32))
+        return words.view(np.float64).mean()
 
     def _prepare_exit(self):
         atexit.register(_exit_alone)

@@ -155,7 +155,6 @@ class Loop:
         self.engine, self.output_dir = engine, check_path(output_dir, "output_dir")
         self.preemption = PreemptionHandler()
         self._eval_writers = {}
-        self._end_training()
         with engine.watched(), engine.scope():
             self.objective = make_objective()
         self.model = self.objective.model
@@ -163,7 +162,7 @@ class Loop:
         self.model.skip_padding = engine.can_skip_padding(reads_padding=reads_padding)
         count = sum(int(np.prod(v.shape)) for v in self.model.trainable_variables)
         console.info("model: %s, %.1f M parameters", self.model.name, count / 1e6)
-        if self._restore(self.output_dir, checkpoints.weights(self.model)):
+        if self.restore(self.output_dir, checkpoints.weights(self.model)):
             ignored = "; `init_checkpoint` is not read" if init_checkpoint else ""
             console.info("weights: resumed from %s%s", self.checkpoint, ignored)
         elif init_checkpoint:
@@ -176,36 +175,32 @@ class Loop:
         elif not is_loaded:
             console.info("weights: random, because there is no `init_checkpoint`")
 
-    def _restore(self, folder, variables):
+    def restore(self, folder, variables):
         """Load the newest checkpoint in a folder; return whether there is one."""
         newest = self.checkpoint = checkpointing.restore_latest(folder, variables)
         self.step = checkpointing.read_step(newest) if newest else 0
         return newest is not None
 
-    def _end_training(self):
-        """Free what belongs to one `train`."""
-        self.engine.release()
-        self.data = self.eval_data = self.config = self.epochs = self.best = None
-        self.optimizer = self.num_train_steps = self.settings = None
-
     def load_best(self, metric):
         """Load the best checkpoint by a metric; raise UserError if the run has none."""
         folder = BestCheckpoint(self.output_dir, metric).folder
-        if not self._restore(folder, checkpoints.weights(self.model)):
+        if not self.restore(folder, checkpoints.weights(self.model)):
             raise UserError(f"`best_metric`: found no checkpoint in {folder}")
         console.info("weights: the best checkpoint of this run, %s", self.checkpoint)
 
-    def train(self, data, optimizer, num_train_steps, config=None, eval_data=None, epochs=None):
+    def train(
+        self, train_input, optimizer, num_train_steps, config=None, eval_input=None, epochs=None
+    ):
         """Train up to `num_train_steps`, starting from the newest checkpoint.
 
         Args:
-          data: endless batches, a `data.input_pipeline.TrainingInput`.
+          train_input: endless batches, a `data.input_pipeline.TrainingInput`.
           optimizer: a new optimizer of `bert_tf.optimization`, made in the scope of the engine.
             A learning rate that is a function is called once, when the step is traced; it may read
             a `tf.Variable`.
           num_train_steps: the step to stop at.
           config: a `TrainConfig`, None for the defaults.
-          eval_data: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
+          eval_input: a `data.input_pipeline.EvaluationInput` for `config.eval_steps`.
           epochs: the `EpochCallbacks` with Keras callbacks, or None.
 
         Raises:
@@ -219,29 +214,11 @@ class Loop:
             self.preemption,
             self.engine.watched(),
         ):
-            stack.callback(self._end_training)
-            self.data, self.optimizer, self.num_train_steps = data, optimizer, num_train_steps
-            self.config, self.eval_data, self.epochs = config or TrainConfig(), eval_data, epochs
-            self._make_steps()
-            self._resume()
-            is_evaluated = self._is_evaluated()
-            if epochs:
-                if not self.step:
-                    self._save()  # the weights of the model, which may be new
-                epochs.start(self.step, is_evaluated)
-            if not is_evaluated:  # the run was stopped before or during this evaluation
-                self._evaluate()
-            if self._is_done:
-                early = " and was stopped early" if self._is_stopped_early else ""
-                console.info("training: nothing to do, the run is at step %d%s", self.step, early)
-                # Old checkpoints remain if the process was killed in its last `_save`.
-                self.engine.chief_first(
-                    lambda: checkpointing.remove_old(self.output_dir, self.step)
-                )
-            else:
-                self._train()
-            if epochs:
-                epochs.callbacks.on_train_end()
+            stack.callback(self.engine.release)
+            config = config or TrainConfig()
+            _Training(
+                self, train_input, optimizer, num_train_steps, config, eval_input, epochs
+            ).run()
 
     def check_resume(self, optimizer, config):
         """Raise UserError if the run has a different optimizer, metric or frozen layers.
@@ -257,176 +234,24 @@ class Loop:
         if config.best_metric:
             BestCheckpoint(self.output_dir, config.best_metric)
 
-    def _make_steps(self):
-        """Build the optimizer, prepare the engine, and collect the settings of the run."""
-        config, optimizer = self.config, self.optimizer
-        if not isinstance(optimizer, AdamWeightDecay):
-            found = type(optimizer).__name__
-            raise UserError(f"`optimizer`: found {found}, expected one of bert_tf.optimization")
-        for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
-            if getattr(optimizer, name):
-                raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
-        if config.num_frozen_layers:
-            self.model.freeze(config.num_frozen_layers)
-        self.best = config.best_metric and BestCheckpoint(self.output_dir, config.best_metric)
-        self.engine.prepare(self.objective, optimizer, config, self.num_train_steps)
-        self.settings = checkpointing.settings_of_run(
-            self.objective, self.data, optimizer, config.num_frozen_layers
-        )
-
-    def _resume(self):
-        """Load the state of the newest checkpoint, and compare this run with it."""
-        if self._restore(self.output_dir, self.engine.state):
-            checkpointing.check_training_settings(self.checkpoint, self.settings)
-        if self.best:
-            self.best.rewind(self.step)
-            # A finished run keeps its evaluations, because only its last weights can be evaluated.
-            if self.step < self.num_train_steps or not self.best.has_seen(self.step):
-                self.best.use_data(self.eval_data.fingerprint)
-        files_key = self.data.fingerprint[2] % 2**40 if self.data.fingerprint else 0
-        mean_step, mean_key = self.engine.mean(self.step, files_key)
-        if mean_key != files_key:
-            raise UserError("`input_file`: the workers see different files")
-        if mean_step != self.step:
-            raise UserError(
-                f"`output_dir`: the newest checkpoint in {self.output_dir} is from step "
-                f"{self.step} here, but from a different step on other workers; all must see the "
-                "same folder"
-            )
-
-    def _train(self):
-        """Train until the last step, early stopping or a signal."""
-        last_step, size = self.num_train_steps, self.data.batch_size
-        console.info("training: step %d to %d, %d examples each", self.step, last_step, size)
-        report = Report(self.output_dir, self.step, last_step, size, self.engine.is_chief)
-        with contextlib.closing(report.writer):
-            for sums, first_bad in self._host_loops():
-                must_stop = self._must_stop()
-                rate = float(self.optimizer.learning_rate_at(self.step - 1))
-                report.add(self.step, sums, rate, must_stop or self.step == last_step)
-                if first_bad:
-                    raise self._not_finite(sums, first_bad)
-                if self.epochs:
-                    self.epochs.add(sums, self.step)
-                must_save = self._is_due(self.config.save_checkpoints_steps)
-                # Save first: an evaluation may take longer than the notice before a preemption.
-                if must_save or self._must_evaluate or self._ends_epoch or must_stop:
-                    self._save()
-                with report.paused():
-                    self._evaluate(must_stop)
-                if self._is_stopped_early:
-                    console.info("training: stopped early at step %d", self.step)
-
-    def _host_loops(self):
-        """Run all steps; after each return to the host, yield the sums of the results since.
-
-        The second value is the first step whose results are not finite, or None.
-        """
-        data, config, first_step = self.data, self.config, self.step
-        if first_step:
-            # The chief counts the records if necessary; the others read its file.
-            cache = os.path.join(self.output_dir, "records" + files.RECORD_COUNTS)
-            self.engine.chief_first(lambda: data.load_counts(cache))
-            data.load_counts(cache)
-        batches = self.engine.batches(data, first_step)
-        max_steps = 1  # until the speed is measured
-        while not self._is_done:
-            step = self.step
-            periods = filter(None, (config.save_checkpoints_steps, config.eval_steps))
-            stops = [self.num_train_steps, *(step + x - step % x for x in periods)]
-            if self.epochs:
-                stops.append(self.epochs.end)
-            steps = min(max_steps, config.iterations_per_loop, min(stops) - step)
-            start = time.monotonic()
-            sums, first_bad = self.engine.run_steps(batches, steps)
-            (seconds,) = self.engine.mean((time.monotonic() - start) / steps)
-            max_steps = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
-            self.step += steps
-            yield sums, step + first_bad + 1 if first_bad >= 0 else None
-
-    def _must_stop(self):
-        """Return whether any worker received a signal, so that all stop at the same step."""
-        return self.engine.mean(float(bool(self.preemption.signal)))[0] > 0
-
-    @property
-    def _is_stopped_early(self):
-        patience = self.config.early_stopping_patience
-        return bool(patience and self.best) and len(self.best.since) >= patience
-
-    @property
-    def _is_done(self):
-        must_stop = self.epochs and self.epochs.must_stop
-        return self.step >= self.num_train_steps or must_stop or self._is_stopped_early
-
-    def _is_due(self, every):
-        return bool(every and self.step) and (
-            self.step % every == 0 or self.step == self.num_train_steps
-        )
-
-    def _not_finite(self, sums, step):
-        name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
-        newest = self.checkpoint
-        last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
-        return not_finite(name, value, step, f"; {last}")
-
-    def _save(self):
-        self.engine.chief_first(
-            lambda: checkpointing.save(self.output_dir, self.engine.state, self.settings)
-        )
-        self.checkpoint = checkpointing.latest(self.output_dir)
-
-    @property
-    def _ends_epoch(self):
-        return bool(self.epochs) and self.epochs.ends_at(self.step)
-
-    @property
-    def _must_evaluate(self):
-        return self._is_due(self.config.eval_steps) or (self._ends_epoch and self.eval_data)
-
-    def _is_evaluated(self):
-        """Return whether no evaluation is due at this step, or it is complete."""
-        if not self._must_evaluate:
-            return True
-        if self.best and self._is_due(self.config.eval_steps):
-            return self.best.has_seen(self.step)
-        return self.engine.mean(float(self._has_curves()))[0] == 1
-
-    def _evaluate(self, must_stop=False):
-        """Evaluate and call the callbacks at the end of an epoch, if due; stop after a signal."""
-        results = {}
-        if self._must_evaluate:
-            if must_stop:
-                self.preemption.stop(self.step)  # the resumed run evaluates
-            results = self.evaluate(self.eval_data)
-        if self._is_due(self.config.eval_steps):
-            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
-            console.info("step %d/%d  evaluation: %s", self.step, self.num_train_steps, shown)
-            if self.best:
-                weights = checkpoints.weights(self.model)
-                weights["global_step"] = self.optimizer.step
-                self.best.update(results, weights, self.engine.is_chief)
-        if self._ends_epoch:
-            self.epochs.finish(results)
-        if must_stop or (results and self._must_stop()):
-            self.preemption.stop(self.step)
-
     @functools.cached_property
     def _predict_step(self):
         return self.engine.predict_step(self.objective)
 
-    def predict(self, data, description, total=None):
+    def predict(self, eval_input, description, total=None):
         """Yield the predictions of each batch, in order, as dicts of numpy arrays.
 
         Every worker gets the predictions of all workers.
 
         Args:
-          data: a `data.input_pipeline.EvaluationInput`; padding rows of the last batch are dropped.
+          eval_input: a `data.input_pipeline.EvaluationInput`; the rows that fill its last batch are
+            dropped.
           description: label of the progress bar.
           total: number of examples, if known.
         """
         progress = console.ProgressLog(description, "examples", total=total)
         with self.engine.watched():
-            for values in self.engine.predict(self._predict_step, data):
+            for values in self.engine.predict(self._predict_step, eval_input):
                 real = values.pop("is_real_example").astype(bool)
                 progress.add(int(real.sum()))
                 # Several workers predict together, so no worker may stop alone.
@@ -435,14 +260,14 @@ class Loop:
                 yield {name: value[real] for name, value in values.items()}
         progress.done()
 
-    def evaluate(self, data):
-        """Return a dict of the metrics over all of `data`, and `global_step`."""
-        predictions = concatenate(self.predict(data, "evaluating"))
+    def evaluate(self, eval_input):
+        """Return a dict of the metrics over all of `eval_input`, and `global_step`."""
+        predictions = concatenate(self.predict(eval_input, "evaluating"))
         results = {**self.objective.metrics(predictions), "global_step": self.step}
         self.write_curves(results)
         return results
 
-    def _has_curves(self):
+    def has_curves(self):
         """Return whether the curves of evaluations have results of this step."""
         folder = os.path.join(self.output_dir, "eval")
         for file_name in files.list_folder(folder) if files.is_folder(folder) else ():
@@ -465,3 +290,186 @@ class Loop:
             for metric, value in results.items():
                 tf.summary.scalar(metric, value)
         self._eval_writers[name].flush()
+
+
+class _Training:
+    """One call of `Loop.train`: its arguments, the engine, the best checkpoint and the settings."""
+
+    def __init__(self, loop, train_input, optimizer, num_train_steps, config, eval_input, epochs):
+        if not isinstance(optimizer, AdamWeightDecay):
+            found = type(optimizer).__name__
+            raise UserError(f"`optimizer`: found {found}, expected one of bert_tf.optimization")
+        for name in ("use_ema", "loss_scale_factor", "gradient_accumulation_steps"):
+            if getattr(optimizer, name):
+                raise UserError(f"`{name}` has an effect only in Keras' fit; see `TrainConfig`")
+        if config.num_frozen_layers:
+            loop.model.freeze(config.num_frozen_layers)
+        self.loop, self.engine, self.config = loop, loop.engine, config
+        self.train_input, self.eval_input, self.epochs = train_input, eval_input, epochs
+        self.optimizer, self.num_train_steps = optimizer, num_train_steps
+        self.best = config.best_metric and BestCheckpoint(loop.output_dir, config.best_metric)
+        self.engine.prepare(loop.objective, optimizer, config, num_train_steps)
+        self.settings = checkpointing.settings_of_run(
+            loop.objective, train_input, optimizer, config.num_frozen_layers
+        )
+
+    def run(self):
+        loop = self.loop
+        self._resume()
+        is_evaluated = self._is_evaluated()
+        if self.epochs:
+            if not loop.step:
+                self._save()  # the weights of the model, which may be new
+            self.epochs.start(loop.step, is_evaluated)
+        if not is_evaluated:  # the run was stopped before or during this evaluation
+            self._evaluate()
+        if self._is_done:
+            early = " and was stopped early" if self._is_stopped_early else ""
+            console.info("training: nothing to do, the run is at step %d%s", loop.step, early)
+            # Old checkpoints remain if the process was killed in its last `_save`.
+            self.engine.chief_first(lambda: checkpointing.remove_old(loop.output_dir, loop.step))
+        else:
+            self._train()
+        if self.epochs:
+            self.epochs.callbacks.on_train_end()
+
+    def _resume(self):
+        """Load the state of the newest checkpoint, and compare this run with it."""
+        loop = self.loop
+        if loop.restore(loop.output_dir, self.engine.state):
+            checkpointing.check_training_settings(loop.checkpoint, self.settings)
+        if self.best:
+            self.best.rewind(loop.step)
+            # A finished run keeps its evaluations, because only its last weights can be evaluated.
+            if loop.step < self.num_train_steps or not self.best.has_seen(loop.step):
+                self.best.use_data(self.eval_input.fingerprint)
+        files_key = self.train_input.fingerprint[2] % 2**40 if self.train_input.fingerprint else 0
+        if not self.engine.all_equal(files_key):
+            raise UserError("`input_file`: the workers see different files")
+        if not self.engine.all_equal(loop.step):
+            raise UserError(
+                f"`output_dir`: the newest checkpoint in {loop.output_dir} is from step "
+                f"{loop.step} here, but from a different step on other workers; all must see the "
+                "same folder"
+            )
+
+    def _train(self):
+        """Train until the last step, early stopping or a signal."""
+        loop = self.loop
+        last_step, size = self.num_train_steps, self.train_input.batch_size
+        console.info("training: step %d to %d, %d examples each", loop.step, last_step, size)
+        report = Report(loop.output_dir, loop.step, last_step, size, self.engine.is_chief)
+        with contextlib.closing(report.writer):
+            for sums, first_bad in self._host_loops():
+                must_stop = self._must_stop()
+                rate = float(self.optimizer.learning_rate_at(loop.step - 1))
+                report.add(loop.step, sums, rate, must_stop or loop.step == last_step)
+                if first_bad:
+                    raise self._not_finite(sums, first_bad)
+                if self.epochs:
+                    self.epochs.add(sums, loop.step)
+                must_save = self._is_due(self.config.save_checkpoints_steps)
+                # Save first: an evaluation may take longer than the notice before a preemption.
+                if must_save or self._must_evaluate or self._ends_epoch or must_stop:
+                    self._save()
+                with report.paused():
+                    self._evaluate(must_stop)
+                if self._is_stopped_early:
+                    console.info("training: stopped early at step %d", loop.step)
+
+    def _host_loops(self):
+        """Run all steps; after each return to the host, yield the sums of the results since.
+
+        The second value is the first step whose results are not finite, or None.
+        """
+        loop, train_input = self.loop, self.train_input
+        first_step = loop.step
+        if first_step:
+            # The chief counts the records if necessary; the others read its file.
+            cache = os.path.join(loop.output_dir, "records" + files.RECORD_COUNTS)
+            self.engine.chief_first(lambda: train_input.load_counts(cache))
+            train_input.load_counts(cache)
+        batches = self.engine.batches(train_input, first_step)
+        max_steps = 1  # until the speed is measured
+        while not self._is_done:
+            step = loop.step
+            periods = filter(None, (self.config.save_checkpoints_steps, self.config.eval_steps))
+            stops = [self.num_train_steps, *(step + x - step % x for x in periods)]
+            if self.epochs:
+                stops.append(self.epochs.end)
+            steps = min(max_steps, self.config.iterations_per_loop, min(stops) - step)
+            start = time.monotonic()
+            sums, first_bad = self.engine.run_steps(batches, steps)
+            seconds = self.engine.mean((time.monotonic() - start) / steps)
+            max_steps = max(1, int(SECONDS_PER_LOOP / max(seconds, 1e-6)))
+            loop.step += steps
+            yield sums, step + first_bad + 1 if first_bad >= 0 else None
+
+    def _must_stop(self):
+        """Return whether any worker received a signal, so that all stop at the same step."""
+        return self.engine.mean(self.loop.preemption.signal is not None) > 0
+
+    @property
+    def _is_stopped_early(self):
+        patience = self.config.early_stopping_patience
+        return bool(patience and self.best) and len(self.best.since) >= patience
+
+    @property
+    def _is_done(self):
+        must_stop = self.epochs and self.epochs.must_stop
+        return self.loop.step >= self.num_train_steps or must_stop or self._is_stopped_early
+
+    def _is_due(self, every):
+        loop = self.loop
+        return bool(every and loop.step) and (
+            loop.step % every == 0 or loop.step == self.num_train_steps
+        )
+
+    def _not_finite(self, sums, step):
+        name, value = next((n, v) for n, v in sums.items() if not np.isfinite(v))
+        newest = self.loop.checkpoint
+        last = f"the last checkpoint is {newest}" if newest else "there is no checkpoint yet"
+        return not_finite(name, value, step, f"; {last}")
+
+    def _save(self):
+        loop = self.loop
+        self.engine.chief_first(
+            lambda: checkpointing.save(loop.output_dir, self.engine.state, self.settings)
+        )
+        loop.checkpoint = checkpointing.latest(loop.output_dir)
+
+    @property
+    def _ends_epoch(self):
+        return bool(self.epochs) and self.epochs.ends_at(self.loop.step)
+
+    @property
+    def _must_evaluate(self):
+        return self._is_due(self.config.eval_steps) or (self._ends_epoch and self.eval_input)
+
+    def _is_evaluated(self):
+        """Return whether no evaluation is due at this step, or it is complete."""
+        if not self._must_evaluate:
+            return True
+        if self.best and self._is_due(self.config.eval_steps):
+            return self.best.has_seen(self.loop.step)
+        return self.engine.mean(self.loop.has_curves()) == 1
+
+    def _evaluate(self, must_stop=False):
+        """Evaluate and call the callbacks at the end of an epoch, if due; stop after a signal."""
+        loop = self.loop
+        results = {}
+        if self._must_evaluate:
+            if must_stop:
+                loop.preemption.stop(loop.step)  # the resumed run evaluates
+            results = loop.evaluate(self.eval_input)
+        if self._is_due(self.config.eval_steps):
+            shown = "  ".join(f"{n} {v:.4f}" for n, v in results.items() if n != "global_step")
+            console.info("step %d/%d  evaluation: %s", loop.step, self.num_train_steps, shown)
+            if self.best:
+                weights = checkpoints.weights(loop.model)
+                weights["global_step"] = self.optimizer.step
+                self.best.update(results, weights, self.engine.is_chief)
+        if self._ends_epoch:
+            self.epochs.finish(results)
+        if must_stop or (results and self._must_stop()):
+            loop.preemption.stop(loop.step)

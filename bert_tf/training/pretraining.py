@@ -140,7 +140,7 @@ class Pretraining(Run):
 
     def __init__(self, config, inputs, paths, engine, pretrained, command_line):
         """Create a run with the training and the evaluation input, of files with these paths."""
-        super().__init__(config, pretrained, engine, paths, command_line, "train_batch_size")
+        super().__init__(config, pretrained, engine, paths, command_line)
         self.train, self.evaluation = inputs
         self._new_files = {}
 
@@ -155,7 +155,7 @@ class Pretraining(Run):
     def prepare(self):
         self.engine.chief_first(lambda: files.write_texts(self._new_files))
 
-    def training_data(self):
+    def training_inputs(self):
         if self.config.train.best_metric and self.evaluation.paths == self.train.paths:
             console.warning("`best_metric` without `eval_file` selects on the training records")
         return self.train, self.config.num_train_steps, self.evaluation, None

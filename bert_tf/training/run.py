@@ -24,28 +24,30 @@ from bert_tf.training.loop import Loop
 class Run:
     """A run in the folder `config.output_dir`: it trains, evaluates, predicts and records how.
 
-    A subclass defines `locks_evaluation`, whether a run that only evaluates also locks the
-    folder; `check_folder` for an earlier run with a different model;
-    `make_objective`, and `loop_options`, further arguments of `Loop`; `prepare`, which writes
-    features and the description of the model; `training_data`, which returns the batches, the
-    number of steps, the data to evaluate or None, and the `EpochCallbacks` or None; and
-    `evaluate_and_predict`, which returns the metrics for `run.json`.
+    A subclass defines:
+
+    * `locks_evaluation`: whether a run that only evaluates also locks the folder.
+    * `batch_option`: the name of the option of the batch size.
+    * `check_folder`, which raises UserError for an earlier run with a different model.
+    * `make_objective`; and `loop_options`, further arguments of `Loop`.
+    * `prepare`, which writes features and the description of the model.
+    * `training_inputs`, which returns the `TrainingInput`, the number of steps, the
+      `EvaluationInput` or None, and the `EpochCallbacks` or None.
+    * `evaluate_and_predict`, which returns the metrics for `run.json`.
     """
 
     locks_evaluation: bool
+    batch_option = "train_batch_size"
     engine: Engine
 
-    def __init__(self, config, pretrained, engine, data_files, command_line, batch_argument):
-        """Create a run with the weights of `PretrainedFiles`.
-
-        The size of its batches is checked; errors call it `batch_argument`.
-        """
+    def __init__(self, config, pretrained, engine, data_files, command_line):
+        """Create a run with the weights of `PretrainedFiles`, and check the size of its batches."""
         train, parts = config.train, config.train.gradient_accumulation_steps
         if train.eval_steps and not config.do_train:
             console.warning("`eval_steps` has no effect without `do_train`")
         if config.do_train:
             engine.check(train)
-            check_batch_size(train.train_batch_size, engine.num_devices, batch_argument, parts)
+            check_batch_size(train.train_batch_size, engine.num_devices, self.batch_option, parts)
         self.config, self.pretrained, self.engine = config, pretrained, engine
         self.folder, self.command_line = config.output_dir, command_line
         self.data_files, self._digests = data_files, None
@@ -88,11 +90,12 @@ class Run:
             return metrics
 
     def _train(self):
-        """Train; the optimizer and the data are local, so that they are freed before evaluation."""
-        data, num_steps, eval_data, epochs = self.training_data()
+        """Train; local variables free the optimizer and the inputs before the evaluation."""
+        train_input, num_steps, eval_input, epochs = self.training_inputs()
         with self.engine.watched(), self.engine.scope():
             optimizer = make_optimizer(self.config.optimizer, num_steps)
-        self.loop.train(data, optimizer, num_steps, self.config.train, eval_data, epochs)
+        config = self.config.train
+        self.loop.train(train_input, optimizer, num_steps, config, eval_input, epochs)
 
     def _start_record(self):
         """Write `run.json`, unless the run only evaluates an earlier one.

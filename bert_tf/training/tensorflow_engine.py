@@ -100,9 +100,9 @@ class TensorFlowEngine(Engine):
         self._step = make_run_steps(step, objective, self.strategy, loss_scale)
         self.state = checkpointing.run_state(model, optimizer, loss_scale)
 
-    def batches(self, data, first_step):
+    def batches(self, train_input, first_step):
         dataset = self.strategy.distribute_datasets_from_function(
-            lambda context: data.batches(first_step, context)
+            lambda context: train_input.batches(first_step, context)
         )
         return iter(dataset)
 
@@ -117,8 +117,8 @@ class TensorFlowEngine(Engine):
 
         return _on_all_replicas(replica_step, self.strategy)
 
-    def predict(self, step, data):
-        batches = self.strategy.distribute_datasets_from_function(data.batches)
+    def predict(self, step, eval_input):
+        batches = self.strategy.distribute_datasets_from_function(eval_input.batches)
         if not self._is_tpu:
             # Trace once for all shapes; the first batch alone would be traced with its own.
             step.get_concrete_function(batches.element_spec)
@@ -142,8 +142,8 @@ class TensorFlowEngine(Engine):
             for skip_padding in (self.can_skip_padding(), False)
         ]
 
-    def _mean_over_workers(self, values):
-        replicas = self.strategy.run(lambda: tf.constant(values, tf.float64))
+    def _mean_over_workers(self, value):
+        replicas = self.strategy.run(lambda: tf.constant(value, tf.float64))
         return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, replicas, axis=None).numpy()
 
 

@@ -29,7 +29,7 @@ def test_training_batches_divide_over_the_replicas(size, parts, nearest):
 
     def start(**actions):
         config = configs.FineTuneConfig("out", ClassificationData(), train=train, **actions)
-        Run(config, None, training.TensorFlowEngine(mirrored(4)), (), None, "train_batch_size")
+        Run(config, None, training.TensorFlowEngine(mirrored(4)), (), None)
 
     start(do_eval=True, do_predict=True)
     with pytest.raises(bert_tf.UserError, match=f"`train_batch_size={size}`.* {nearest}$"):
