@@ -208,7 +208,7 @@ class _OptionParser(flags.ArgumentParser):
             value = self._parser.parse(argument)
         except ValueError:
             value = argument
-        if json_files.type_error(value, self._hint):
+        if not json_files.is_valid(value, self._hint):
             raise ValueError(f"expected {self._expected}")
         return value
 

@@ -52,7 +52,7 @@ def option(
 
 def check_value(name, value, hint):
     """Raise UserError unless the value of an option or an argument has the annotated type."""
-    if json_files.type_error(_without_numpy(value), hint):
+    if not json_files.is_valid(_without_numpy(value), hint):
         text = shown(value).strip("'\"")
         raise UserError(f"`{name}={text}`: expected {json_files.describe(hint)}")
 

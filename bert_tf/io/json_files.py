@@ -69,18 +69,23 @@ def describe(hint: Any) -> str:
     return text
 
 
-def type_error(value: Any, hint: Any) -> str | None:
-    """Return a message such as `.labels[1] is 7, expected a string`, None for a valid value."""
+def is_valid(value: Any, hint: Any) -> bool:
+    """Return whether a value has the annotated type."""
+    return _find_error(value, hint)[1] is None
+
+
+def _find_error(value, hint):
+    """Return the path of the first invalid part and the problem; ("", None) for a valid value."""
     annotation = hint
     hint, limits, is_optional = unwrap_annotation(annotation)
     if hint is Any or (value is None and is_optional):
-        return None
+        return "", None
     kind, arguments = _kind(hint), typing.get_args(hint)
     if hasattr(kind, "_fields") and isinstance(value, kind):
         value = value._asdict()
     if not _is_of_kind(value, kind, limits):
         end = " or null" if is_optional else ""
-        return f"is {quoted(value)}, expected {describe(annotation)}{end}"
+        return "", f"is {quoted(value)}, expected {describe(annotation)}{end}"
     children: list = []
     if kind in (list, tuple) and arguments:
         children = [(f"[{i}]", element, arguments[0]) for i, element in enumerate(value)]
@@ -91,18 +96,22 @@ def type_error(value: Any, hint: Any) -> str | None:
         if key in value:
             children.append((f".{key}", value[key], field))
         elif key == name:
-            return f".{key} is missing, expected {describe(field)}"
+            return f".{key}", f"is missing, expected {describe(field)}"
     for place, child, field in children:
-        if message := type_error(child, field):
-            return f"{place}{'' if message[0] in '.[' else ' '}{message}"
-    return None
+        path, problem = _find_error(child, field)
+        if problem:
+            return place + path, problem
+    return "", None
 
 
-def check(value: Any, hint: Any, start: str = "", end: str = "") -> None:
-    """Raise UserError, with text at its start and end, unless a value has the annotated type."""
-    if message := type_error(value, hint):
-        where = "the JSON " if message.startswith("is ") else ""
-        raise UserError(f"{start}{where}{message.removeprefix('.')}{end}")
+def check(value: Any, hint: Any, start: str = "", end: str = "", name: str = "the JSON") -> None:
+    """Raise UserError, with text at its start and end, unless a value has the annotated type.
+
+    The message names the invalid part, such as `labels[1]`, or the `name` of the whole value.
+    """
+    path, problem = _find_error(value, hint)
+    if problem:
+        raise UserError(f"{start}{path.removeprefix('.') or name} {problem}{end}")
 
 
 def unwrap_annotation(hint):

@@ -188,11 +188,11 @@ class Predictor:
         for name, kind in self._model.inputs.items():
             value = row[name]
             if isinstance(kind, int):
-                if json_files.type_error(value, list[json_files.Finite]) or len(value) != kind:
+                if not json_files.is_valid(value, list[json_files.Finite]) or len(value) != kind:
                     raise ValueError(f"{name}: found {value!r:.40}, expected {kind} finite ones")
                 continue
             texts = [value] if kind is str else value
-            if not texts or json_files.type_error(texts, list[str]):
+            if not texts or not json_files.is_valid(texts, list[str]):
                 expected = "a text" if kind is str else "a list of texts"
                 raise ValueError(f"{name}: found {value!r:.40}, expected {expected}")
             for text in texts:

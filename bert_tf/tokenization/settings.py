@@ -198,8 +198,7 @@ def _check_special_tokens(path, values):
 
 def _check_added_tokens(path, field, tokens, vocab=None):
     """Raise UserError unless all tokens are special tokens, with the same ids as in `vocab`."""
-    if message := json_files.type_error(tokens, list | None):
-        raise UserError(f"{path}: {field} {message}")
+    json_files.check(tokens, list | None, f"{path}: ", name=field)
     for token in tokens or ():
         content, known = _content(token), _SPECIAL_TOKENS.values()
         index = token.get("id") if isinstance(token, dict) else None

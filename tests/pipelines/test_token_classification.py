@@ -1,6 +1,7 @@
 """`TokenClassification`: training on texts with entities and on words with tags."""
 
 import itertools
+import re
 
 import keras
 import numpy as np
@@ -121,7 +122,7 @@ def test_texts_and_words_give_the_same_batches(encoder_folder, scheme, caplog):
     captured_fit(ner, TEXTS, ENTITIES, class_weight="balanced")
     missing = names.index("I-PER")
     assert ner.model.objective.class_weights[missing] == 1 < max(ner.model.objective.class_weights)
-    assert "`class_weight=balanced`: no example has the labels I-" in caplog.text
+    assert re.search("`class_weight=balanced`: no example has the labels .*I-PER", caplog.text)
 
 
 def test_tags_without_spans(encoder_folder, tmp_path):

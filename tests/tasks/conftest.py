@@ -74,7 +74,7 @@ def experiments(monkeypatch):
 
     def run(self):
         self.check_folder()
-        self.task = self.task(types.SimpleNamespace(), self.data.config)
+        self.task = self.task_class(types.SimpleNamespace(), self.data.config)
         self.prepare()
         experiments.append(self)
         return {}

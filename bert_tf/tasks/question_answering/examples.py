@@ -169,7 +169,7 @@ def _get(values, key, kind, where):
     """Return `values[key]`; raise UserError if it is missing or of a different type."""
     value = values.get(key) if isinstance(values, dict) else None
     if type(value) is not kind:
-        raise UserError(f"{where}: {json_files.type_error(values, {key: kind}).removeprefix('.')}")
+        json_files.check(values, {key: kind}, f"{where}: ", name="the value")
     if kind is str:
         check_unicode(value, f"{where}: {key!r}")
     return value
