@@ -37,8 +37,8 @@ def option(
       help: one or two sentences for `--help` and the docstring; None for a value without a flag.
       choices: the valid values.
       fixed: whether a resumed run must use the same value.
-      requires: the option without which only the default is valid: its name, or a tuple of its name
-        and the enabling values.
+      requires: the option that allows other values than the default: its name, or a tuple of its
+        name and the values that allow them.
       excludes: the options that cannot be combined with this one.
       flag_default: the default in `--help`, if None means a value that depends on the model.
       repeated: whether the flag may be repeated.
@@ -145,8 +145,8 @@ class Config:
     def check_requirements(self):
         """Raise UserError if a value lacks the option that enables it, or has one that it excludes.
 
-        Only values that are given and differ from the defaults need or exclude other options; those
-        that they exclude must not be given, except as false or 0.
+        Only values that are given and differ from the defaults need or exclude other options. An
+        excluded option must not be given, except as false or 0.
         """
         for field in dataclasses.fields(self):
             if not self.is_given(field.name) or getattr(self, field.name) == field.default:

@@ -84,7 +84,7 @@ class BertConfig:
 
     vocab_size: _Size
     hidden_size: _Size = 768
-    # Creating layers after a typing error would not end.
+    # An upper bound catches typing errors: creating a million layers would not end.
     num_hidden_layers: Annotated[int, Limits(1, 1000)] = 12
     num_attention_heads: _Size = 12
     intermediate_size: _Size = 3072

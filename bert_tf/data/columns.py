@@ -303,8 +303,8 @@ def are_numbers(columns):
 def is_header(names, given=()):
     """Return whether the cells of a line, in any case, are column names.
 
-    They are if one is `given`, or one of the first list of texts, or if they have both one of the
-    list of other texts and one of the list of labels.
+    They are if one is `given` or a usual name of a text, or if one is another common name of a text
+    and one is a name of a label.
     """
     found = {name.lower() for name in names}
     if not found.isdisjoint([*map(str.lower, given), *TEXT_A, *TEXT_B]):

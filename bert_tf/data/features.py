@@ -23,7 +23,7 @@ from bert_tf.tokenization.settings import EXTRA_SETTINGS, extra_settings
 # Number of examples to convert at a time, and of texts to tokenize at a time.
 _CHUNK, _BATCH = 250, 1000
 
-# Number of examples for which it pays to start processes.
+# Minimum number of examples for which starting processes saves time.
 _MIN_FOR_PROCESSES = 5_000
 
 
@@ -144,10 +144,10 @@ class Features:
 
 
 class FeatureCache:
-    """A file of features that is reused if what they depend on, recorded in `PATH.json`, is equal.
+    """A file of features, which is reused if the fingerprint in `PATH.json` has not changed.
 
-    `key` is a digest of the fingerprint, `stale_reason` why the file must be rebuilt or None, and
-    `metadata` the fingerprint and the counts of `Features.serialize`, None if the file is stale.
+    `key` is a digest of the fingerprint. `stale_reason` is why the file must be rebuilt, or None.
+    `metadata` has the fingerprint and the counts of `Features.serialize`; None if it is stale.
     """
 
     def __init__(self, path, features):

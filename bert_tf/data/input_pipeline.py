@@ -234,9 +234,9 @@ def read_files(paths, num_skipped=0, is_small=False):
 class EvaluationInput(_RecordInput, _Files):
     """All records once, in order, in batches of `batch_size`.
 
-    Batches are filled with copies of their first record up to a multiple of the replicas, the last
-    one also up to `batch_size`. `is_real_example` (B,) is 0 for these copies. `source` identifies
-    the data; by default the names and sizes of the files do.
+    Copies of its first record fill each batch up to a multiple of the replicas, and the last batch
+    up to `batch_size`. `is_real_example` (B,) is 0 for these copies. `source` identifies the data;
+    by default, the names and sizes of the files identify it.
     """
 
     max_batches: int | None = None
@@ -299,7 +299,7 @@ class FitInput(_RecordInput):
     def batches(self, num_steps=None):
         """Return an endless dataset of batches, or one of the next `num_steps` batches.
 
-        The data is shuffled anew in each pass. The second result is a function that advances a
+        The data is shuffled again in each pass. The second result is a function that advances a
         finite dataset to its next `num_steps` batches, and None for an endless one.
         """
         rows, advance = self._rows().enumerate(), None

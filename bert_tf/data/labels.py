@@ -25,7 +25,7 @@ class Labels:
 
     * A text is a label as written, except for white space around it.
     * A number is the label that is its plain form: 1 and 1.0 are "1", but not "01". Without such
-      a label, 1.0 is "1.0", and a float32 the label with its digits. A number is an index if no
+      a label, 1.0 is "1.0", and a float32 is the label with its digits. A number is an index if no
       label is a number. A text is never an index.
     * A boolean is the label "True" or "False".
     * A row of L numbers is, for "classification", a distribution over the labels or has a single 1;

@@ -164,7 +164,7 @@ def find_format(path, delimiter=None):
 
 
 def _check_delimiter(path, lines, used):
-    """Raise UserError if only another usual delimiter divides all lines into as many columns."""
+    """Raise UserError if only another usual delimiter gives all lines equally many columns."""
 
     def num_columns(delimiter):
         counts = {len(row) for _, row, problem in _split(iter(lines), delimiter) if not problem}

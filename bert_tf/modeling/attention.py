@@ -1,7 +1,7 @@
 """Attention on NVIDIA GPUs with JAX in half precision, which does not keep the probabilities.
 
-Without dropout, cuDNN computes it in a single kernel. With dropout, the backward pass computes the
-probabilities again, which takes less memory than keeping them.
+Without dropout, cuDNN computes attention in a single kernel. With dropout, the backward pass
+computes the probabilities again, which takes less memory than keeping them.
 
 Shapes: B batch, S sequence, N heads, D width of a head.
 """
@@ -27,7 +27,7 @@ def capability():
 
     device = jax.config.jax_default_device or jax.devices()[0]
     text = str(getattr(device, "compute_capability", ""))
-    return float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0  # AMD's have letters
+    return float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0  # AMD's versions have letters
 
 
 def drops_probs(dtype):

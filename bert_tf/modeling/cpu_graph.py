@@ -2,7 +2,7 @@
 
 Shapes: T tokens of a batch without padding, H their width, R rows.
 
-TensorFlow passes over the memory once for each step of a formula; these need fewer passes.
+TensorFlow passes over the memory once for each step of a formula. These need fewer passes.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ set_uncompiled, reset_uncompiled = _is_uncompiled.set, _is_uncompiled.reset
 
 
 def may_compile():
-    """Return whether XLA may compile: not with `jit_compile=False`, nor with a debugger."""
+    """Return whether XLA may compile. `jit_compile=False` and debuggers prevent it."""
     from tensorflow.python.eager import context
 
     # `tf.debugging.enable_check_numerics` and `enable_dump_debug_info` add callbacks.
@@ -86,7 +86,7 @@ def call_with_gradient(function, x, *arguments):
 
 def gelu(x):
     """Return the tanh approximation of GELU of x (T, H), for training."""
-    # XLA compiles each number of rows anew, in 0.1 s. A wide model gains that in 2 to 3 steps.
+    # XLA compiles once per number of rows, in 0.1 s. A wide model saves this time in 2 to 3 steps.
     is_compiled = x.shape[-1] >= _COMPILED_WIDTH and may_compile()
     return call_with_gradient(_compiled_gelu if is_compiled else _gelu, x)
 
@@ -107,7 +107,7 @@ def has_gpu():
 def _compiled(function):
     """Return a function that XLA compiles to one pass over the memory.
 
-    Only on CPUs: how long GPUs take to compile each number of rows was not measured.
+    It is used only on CPUs, because the time of compilation on GPUs was not measured.
     """
     return tf.function(function, jit_compile=None if has_gpu() else True, autograph=False)
 

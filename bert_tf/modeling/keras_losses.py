@@ -38,7 +38,7 @@ def _converted(wrapped, targets, logits, activation):
 
 
 class LogitsLoss(keras.losses.Loss):
-    """Passes rows of 0 and 1, and logits through an activation, to a loss of Keras."""
+    """A loss of Keras that gets rows of 0 and 1, and logits after an activation."""
 
     def __init__(self, loss, activation, **options):
         super().__init__(**options)
@@ -50,7 +50,7 @@ class LogitsLoss(keras.losses.Loss):
 
 
 class LogitsMetric(keras.metrics.Metric):
-    """Passes to a metric of Keras what `LogitsLoss` passes to a loss."""
+    """A metric of Keras that gets the same values as the loss in `LogitsLoss`."""
 
     def __init__(self, metric, activation, **options):
         super().__init__(**options)

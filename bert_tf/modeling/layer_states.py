@@ -119,7 +119,7 @@ def save_quantized(model, folder):
 def load_quantized(folder, model_class, options):
     """Return the quantized model that `save_to_preset` wrote to a folder, None if there is none.
 
-    Raises UserError unless it is a `model_class` with these `options`; None is any value.
+    Raises UserError unless it is a `model_class` with these `options`; None matches any value.
     """
     if not is_quantized_preset(folder):
         return None

@@ -14,7 +14,7 @@ from bert_tf.modeling.layers import Dropout, Embeddings, TransformerLayer, activ
 from bert_tf.modeling.token_layout import PackedLayout, TokenLayout
 from bert_tf.tokenization.settings import INPUTS
 
-# The standard deviation of a head's initial weights, which as in the release does not depend on the
+# The standard deviation of a head's initial weights. As in the release, it does not depend on the
 # config.
 HEAD_INITIALIZER_RANGE = 0.02
 
@@ -30,7 +30,7 @@ def fold(inputs):
 
 
 def head_dropout(config, default, dtype):
-    """Return the dropout layer of a classifier; `default` is the rate without an option."""
+    """Return the dropout layer of a classifier; `default` is the rate if the config sets none."""
     rate = default if config.classifier_dropout is None else config.classifier_dropout
     return Dropout(rate, dtype=dtype, name="dropout")
 
@@ -171,7 +171,7 @@ class BertClassifier(PretrainedModel):
     """Encoder with one linear layer on the pooled output (paper, section 4.1).
 
     Inputs: as for `BertModel`. With `num_numeric_features` F also `numbers` (B, F) float32, with a
-    scale of about 1, which are appended to the pooled output.
+    scale of about 1. They are appended to the pooled output.
     Output: `logits` (B, num_labels), float32, in a dict.
 
     With `window_pooling` "mean" or "max", the inputs are windows of documents (B, W, S), and the

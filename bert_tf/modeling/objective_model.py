@@ -97,9 +97,9 @@ class ObjectiveModel:
     """Trains and evaluates a Keras model with the losses and metrics of a `training.Objective`.
 
     With `objective`, and without a loss in `compile`, `fit` and `evaluate` take datasets or dicts
-    of batches with inputs and labels, and a step is the step of the training loop: the gradients
-    equal the ones of a single device, however the batch is divided. In `fit`, "loss" is the mean
-    over the batches; in `evaluate`, over the examples (words, masks).
+    of batches with inputs and labels. A step equals the step of the training loop: the gradients do
+    not depend on how the batch is divided among devices. In `fit`, "loss" is the mean over the
+    batches; in `evaluate`, it is the mean over the examples (words, masks).
 
     A loss or metrics in `compile` replace the losses and metrics of the objective. They get targets
     and weights from `Objective.keras_targets`.

@@ -35,7 +35,7 @@ WARM_UP_REQUESTS = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # .inputs, a map; ModelSpec.signature_name.
 _PREDICT_LOG, _REQUEST, _MODEL_SPEC, _INPUTS, _SIGNATURE_NAME = 6, 1, 1, 2, 3
 
-# The first line of a model card. A file without it is the user's.
+# The first line of a model card. The user has written a file without this line.
 _MARK = "<!-- Written by bert_tf; the next export to this folder replaces it. -->"
 
 _LIMITS = """\

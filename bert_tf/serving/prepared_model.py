@@ -42,8 +42,8 @@ class QuantizedModel(tf.Module):
         self.weights = [_round(variable, weight_type) for variable in model.variables]
 
     def __call__(self, inputs, **options):
-        # `stateless_call` would refuse a table with only the rows of the given words, as would an
-        # eager call of more words than the whole table has.
+        # `stateless_call` would refuse a table with only the rows of the given words. An eager call
+        # would refuse more words than the whole table has.
         scope, ids = keras.StatelessScope(), inputs["input_ids"]
         words = tf.reshape(ids, [-1])
         for variable, (x, scale) in zip(self._variables(), self.weights, strict=True):
@@ -233,7 +233,7 @@ def _with_constants(model):
 
 
 def call_model(model, inputs, skip_padding, of_windows=False):
-    """Call a model in inference mode; for a single row, skipping padding takes more time.
+    """Call a model in inference mode; a single row is faster without skipping padding.
 
     `Predictor` traces a single row separately, but not a single window.
     """

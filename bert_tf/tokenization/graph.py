@@ -276,7 +276,7 @@ class GraphTokenizer(PackingTokenizer, tf.Module):
 class HostTokenizer(PackingTokenizer):
     """A `FullTokenizer` with the methods of `GraphTokenizer`, for functions that are not saved.
 
-    Tables and operations of a `GraphTokenizer` take half of the time until the first answer.
+    The tables and operations of a `GraphTokenizer` would take half of the time of a first answer.
     """
 
     def __init__(self, *args: Any, **options: Any):

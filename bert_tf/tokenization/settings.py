@@ -112,7 +112,7 @@ def read_tokenizer_json(path):
 def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
     """Return the settings in the tokenizer files of a folder, an empty dict if it has none.
 
-    As in transformers, `tokenizer_config.json` wins over the `tokenizer.json`, unless its
+    As in transformers, `tokenizer_config.json` overrides the `tokenizer.json`, unless its
     `tokenizer_class` reads all settings from `tokenizer.json`.
     """
     vocab_file = os.path.join(folder, tokenizer)
@@ -236,7 +236,7 @@ def _check_post_processor(path, values):
 def resolve_settings(vocab_file=None, **given):
     """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
-    Settings in `given` that are not None win over a `tokenizer.json` as `vocab_file`.
+    Settings in `given` that are not None override a `tokenizer.json` as `vocab_file`.
     """
     if unknown := given.keys() - RELEASE_SETTINGS.keys():
         raise TypeError(f"found the arguments {unknown}, expected {', '.join(RELEASE_SETTINGS)}")

@@ -15,7 +15,7 @@ from bert_tf.tokenization.settings import (
 )
 from bert_tf.tokenization.vocabulary import load_vocab, special_tokens
 
-# Limits the memory for large corpora, whose names and numbers are endless.
+# Limits the memory for large corpora, which have ever more names and numbers.
 MAX_CACHED_WORDS = 500_000
 # Longer words and chunks, as in scripts without spaces, rarely recur.
 MAX_CACHED_CHARS = 40

@@ -31,7 +31,7 @@ from bert_tf.tokenization.settings import extra_settings
 # Bump when the shards change for the same text and configuration.
 _VERSION = 2
 
-# Runners whose names Beam does not know.
+# Runners that Beam finds only by their full class names.
 _RUNNERS = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 

@@ -246,7 +246,7 @@ class FillMask(TextStream):
           batch_size: number of texts per step.
           top_k: number of words for each [MASK]; None for `config.num_best`, or for all `targets`.
           targets: a word or a list of words of the vocabulary, the only ones to consider. Their
-            probabilities are those among all words.
+            probabilities are computed among all words.
         """
         check_value("top_k", top_k, Positive | None)
         ids: list = []
@@ -303,7 +303,7 @@ class FillMask(TextStream):
     def features(self, data, split):
         """Return the `Features` of sequences of up to `max_seq_length` tokens.
 
-        Training sequences are masked anew in each batch, others here.
+        Each batch masks training sequences differently. Other sequences are masked once, here.
         """
         tokenizer, limit = self.tokenizer, data.config.max_seq_length
         probability, size = data.options.masked_lm_prob, limit - 2

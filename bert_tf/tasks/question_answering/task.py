@@ -47,11 +47,10 @@ class QuestionAnswering(Task):
       question: list of str; or a table with the columns "question", "context" and "answers" or
         "answer".
       context: list of str, the context of each question.
-      answers: list with one answer per question: a str, located by its first occurrence in the
-        context that splits no word, else by its first occurrence; (text, start), where start is the
-        offset of its first character; a dict with "text" and "answer_start" as in SQuAD; or None
-        for no answer. A question may have a list of several answers, of which training uses the
-        first.
+      answers: list with one answer per question: a str; (text, start), where start is the offset of
+        its first character; a dict with "text" and "answer_start" as in SQuAD; or None for no
+        answer. A str is located by its first occurrence as whole words or, without one, by its
+        first occurrence. A question may have a list of answers, of which training uses the first.
     """
 
     name = "question_answering"

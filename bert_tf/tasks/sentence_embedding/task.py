@@ -85,8 +85,8 @@ class SentenceEncoder(TextStream):
     >>> history = encoder.fit(pairs, epochs=1, verbose=0)
     >>> encoder.encode(["A man is eating.", "Somebody has dinner."])  # float32 (2, H)
 
-    `evaluate` returns, with scores, the Spearman and Pearson correlations of the cosines and the
-    scores; without, MRR@10, nDCG@10 and recall@10 of searching for each second text given the
+    With scores, `evaluate` returns the Spearman and Pearson correlations of cosines and scores.
+    Without, it returns MRR@10, nDCG@10 and recall@10 of searching for each second text given the
     first. `save_to_preset` writes a sentence-transformers folder without the layers above
     `config.layer`. `model` is a `SentenceEmbeddingModel`, whose `bert` is a `BertModel`; `config`
     is a `SentenceEmbeddingConfig`.

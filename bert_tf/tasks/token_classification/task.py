@@ -42,8 +42,8 @@ class TokenClassification(Task):
     model without a fine-tuned head takes `labels`: either entity labels, such as "PER", or all tags
     in the order of their ids, such as "O", "B-PER", "I-PER". Its `scheme` is "iob2", "iobes", or
     "none" if each word has one of the `labels`, such as its part of speech. By default, it is the
-    scheme of the tags; "io", whose neighboring words with one label are an entity, if `labels` has
-    "O" and labels without prefixes; else "iob2".
+    scheme of the tags in `labels`. If `labels` has "O" and labels without prefixes, it is "io",
+    where neighboring words with one label are an entity. Otherwise, it is "iob2".
 
     In the result of `evaluate`, "loss" is the mean over words, and "accuracy" the fraction of words
     with the correct tag. If the tags mark entities, "precision", "recall" and "f1" of whole
