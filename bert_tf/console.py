@@ -142,7 +142,8 @@ class ProgressLog:
             return
         self._last = now
         rate = max(self.count, 1e-9) / (now - self._start)
-        count, left = str(int(self.count)), ""
+        count = str(int(self.count))
+        left = ""
         if self.total:
             count += f" of {int(self.total)}"
             left = f", {duration((self.total - self.count) / rate)} left"

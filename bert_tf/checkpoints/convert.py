@@ -138,15 +138,15 @@ def convert(
 
 
 def _settings(path, vocab_file, options):
-    given = {name: value for name, value in options.items() if value is not None}
+    specified = {name: value for name, value in options.items() if value is not None}
     if vocab_file and is_tokenizer_json(vocab_file):
-        return resolve_settings(vocab_file, **given)
+        return resolve_settings(vocab_file, **specified)
     recorded = metadata.read_settings(path, vocab_file)
-    for name, value in given.items():
+    for name, value in specified.items():
         if recorded.get(name) not in (None, value):
             raise UserError(f"`{name}={value}`: expected {recorded[name]} as next to {path}")
     metadata.add_published_casing(recorded, path)
-    return resolve_settings(**{**recorded, **given})
+    return resolve_settings(**{**recorded, **specified})
 
 
 def resize(tensors, config, max_position_embeddings=None, vocab_size=None):
@@ -172,7 +172,8 @@ def resize(tensors, config, max_position_embeddings=None, vocab_size=None):
         tensors[_POSITIONS] = np.resize(table, (positions, table.shape[1]))  # repeats rows
         console.info("positions: %d instead of %d", positions, len(table))
     if words != config.vocab_size:
-        table, num_new = tensors[_WORDS], words - config.vocab_size
+        table = tensors[_WORDS]
+        num_new = words - config.vocab_size
         shape = (num_new, table.shape[1])
         noise = np.random.default_rng(0).normal(0.0, config.initializer_range, shape)
         tensors[_WORDS] = np.concatenate([table, (table.mean(0) + noise).astype(table.dtype)])

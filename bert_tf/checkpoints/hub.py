@@ -127,8 +127,8 @@ def _download(name, url, folder):
             path = os.path.join(temporary, base)
             if not os.path.exists(path):
                 raise UserError(f"{url}: {base} is missing in the archive")
-            if digest and (found := files.digest(path)) != digest:
-                raise UserError(f"{url}: {base} has SHA-256 {found}, expected {digest}")
+            if digest and (actual := files.digest(path)) != digest:
+                raise UserError(f"{url}: {base} has SHA-256 {actual}, expected {digest}")
 
 
 def _known_digests(name):
@@ -149,7 +149,9 @@ _SENTENCE_FILES = ("modules.json", *_SETTINGS, "*_Pooling/config.json")
 def _with_owner(name):
     """Return OWNER/NAME for the hub's oldest models, which it also finds without their owner."""
     family = re.fullmatch(r"(distilbert|bert)-(base|large)-[\w-]+(@.+)?", name)
-    return name if not family else f"{'google-' * (family[1] == 'bert')}{family[1]}/{name}"
+    if not family:
+        return name
+    return f"google-bert/{name}" if family[1] == "bert" else f"{family[1]}/{name}"
 
 
 def local_folder(path: str) -> str:
@@ -213,8 +215,8 @@ def _download_snapshot(path, name, revision, patterns):
         # The cache may have the model under its name without the owner.
         short = os.path.basename(name)
         if name == _with_owner(short):
-            found = try_to_load_from_cache(short, HUGGING_FACE_CONFIG, revision=revision)
-            name = short if isinstance(found, str) else name
+            cached = try_to_load_from_cache(short, HUGGING_FACE_CONFIG, revision=revision)
+            name = short if isinstance(cached, str) else name
         return snapshot_download(name, revision=revision, allow_patterns=patterns)
     except Exception as error:  # from the client, its HTTP library or the file system
         message = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))

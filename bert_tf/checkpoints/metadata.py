@@ -73,13 +73,15 @@ def read_json(folder, name):
 
 def read_metadata(path):
     """Return all metadata next to a checkpoint, such as casing, labels and architecture."""
-    folder, metadata = containing_folder(path), {}
+    folder = containing_folder(path)
+    metadata: dict = {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
         metadata.update({x: y for x, y in values.items() if f"{x}?" not in _TASK_CONFIG_FIELDS})
     id2label = metadata.get("id2label") or {}
     id2label = {i: str(label) for i, label in id2label.items() if label is not None}
-    metadata["id2label"], labels = id2label, [id2label.get(str(i)) for i in range(len(id2label))]
+    metadata["id2label"] = id2label
+    labels = [id2label.get(str(i)) for i in range(len(id2label))]
     if labels and None not in labels:
         metadata["labels"] = labels
     for name in TASK_CONFIG_FILES:

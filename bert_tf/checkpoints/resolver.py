@@ -128,22 +128,23 @@ def resolve(
     overrides = {name: value for name, value in overrides.items() if value is not None}
     if isinstance(preset, PretrainedFiles):
         extra = extra_settings(preset.tokenizer_settings)
-        known = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
-        return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**known))
-    given = preset if isinstance(preset, ModelConfig) else ModelConfig(os.fspath(preset))
-    is_preset = given is not preset
-    fields = dataclasses.asdict(given).keys() & overrides.keys()
-    given = dataclasses.replace(given, **{name: overrides[name] for name in fields})
-    values = {**overrides, **dataclasses.asdict(given)}
+        settings = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
+        return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**settings))
+    config = preset if isinstance(preset, ModelConfig) else ModelConfig(os.fspath(preset))
+    is_preset = config is not preset
+    fields = dataclasses.asdict(config).keys() & overrides.keys()
+    config = dataclasses.replace(config, **{name: overrides[name] for name in fields})
+    values = {**overrides, **dataclasses.asdict(config)}
     options = {name: values[name] for name in RELEASE_SETTINGS if values.get(name) is not None}
-    source, checkpoint = (x and local_folder(x) for x in (given.model, given.init_checkpoint))
+    source, checkpoint = (x and local_folder(x) for x in (config.model, config.init_checkpoint))
     if source in MODELS and files.exists(source):
         console.info("using the local folder %s instead of downloading the model", source)
     elif source and not any(files.exists(source + ending) for ending in ("", ".index")):
         source = fetch(source, "preset" if is_preset else "model")
-    source, checkpoint = source or checkpoint, checkpoint or source
+    checkpoint = checkpoint or source
+    source = source or checkpoint
     if source and source.endswith(".json") and os.path.basename(source) not in _FILES["vocab_file"]:
-        name = "model" if given.model else "init_checkpoint"
+        name = "model" if config.model else "init_checkpoint"
         open_checkpoint(source, "preset" if is_preset else name)  # the error of a single file
     if "init_checkpoint" in needs:
         if not checkpoint:
@@ -200,11 +201,11 @@ def _resolve_settings(options, given_file, source, vocab_file, run_settings, def
         if "do_lower_case" in options:
             validate_case_matches_checkpoint(options["do_lower_case"], origin)
         metadata.add_published_casing(saved, origin)
-    known = {**saved, **options}
+    specified = {**saved, **options}
     if default_lower_case is not None:
-        known.setdefault("do_lower_case", default_lower_case)
-    settings = resolve_settings(**known)
-    if "do_lower_case" in known:
+        specified.setdefault("do_lower_case", default_lower_case)
+    settings = resolve_settings(**specified)
+    if "do_lower_case" in specified:
         console.info("text is %slower-cased", "" if settings["do_lower_case"] else "not ")
     else:
         console.warning(

@@ -132,7 +132,8 @@ def warm_start(
             "layer_0 and pooler in BertModel"
         )
     model_shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    shapes, rows = dict(source.shapes), None
+    shapes = dict(source.shapes)
+    rows = None
     if labels and _HEAD[0] in shapes:
         saved_labels = metadata.read_labels(source.path, shapes[_HEAD[0]][0])
         if saved_labels and list(saved_labels) != list(labels):

@@ -55,9 +55,10 @@ _ENABLES = {
 
 def main():
     check_flags()
-    options, reranker = from_flags(SentenceEmbeddingConfig), None
-    given = {x: getattr(options, x) for x in _OPTIONS if options.is_given(x)}
-    encoder = pretrained.load(bert_tf.SentenceEncoder, **given)
+    config = from_flags(SentenceEmbeddingConfig)
+    options = {x: getattr(config, x) for x in _OPTIONS if config.is_given(x)}
+    encoder = pretrained.load(bert_tf.SentenceEncoder, **options)
+    reranker = None
     if FLAGS.rerank_model:
         with bert_tf.training.Engine.of(encoder.model).scope():
             reranker = bert_tf.TextClassifier.from_preset(FLAGS.rerank_model)

@@ -336,9 +336,9 @@ def _describe_program(program):
     parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
     groups: dict[str, list[str]] = {"Flags": []}
     is_release = os.path.basename(program) in _RELEASE_SCRIPTS
-    known = RELEASE_FLAGS.split() if is_release else FLAGS
+    unmarked = RELEASE_FLAGS.split() if is_release else FLAGS
     for flag in FLAGS.get_key_flags_for_module(program):
-        mark = "" if flag.name in known else " (bert_tf)"
+        mark = "" if flag.name in unmarked else " (bert_tf)"
         lines = groups.setdefault(getattr(flag, "group", "Flags"), [])
         lines.append(_describe_flag(flag, mark, width))
     parts += ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]

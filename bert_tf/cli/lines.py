@@ -85,7 +85,8 @@ def open_output():
 
 def _chunks(items, unit):
     """Yield lists of `items`, and report the progress."""
-    progress, items = console.ProgressLog("answering", unit, is_brief=True), iter(items)
+    progress = console.ProgressLog("answering", unit, is_brief=True)
+    items = iter(items)
     while chunk := list(itertools.islice(items, _CHUNK_SIZE)):
         yield chunk
         progress.add(len(chunk))
@@ -99,9 +100,12 @@ def stdin_chunks(inputs, title):
     if sys.stdin.isatty():
         names = " <tab> ".join(inputs)
         console.error(f"{title}: type {names}, one per line; Ctrl-D to end")
-    stdin, data, rest = sys.stdin.fileno(), None, b""
+    stdin = sys.stdin.fileno()
+    data = None
+    rest = b""
     lines: list[bytes] = []
-    invalid_lines, count = [], 0
+    invalid_lines: list[int] = []
+    count = 0
     while data != b"":
         select.select([stdin], [], [])  # a non-blocking pipe may be empty
         try:
@@ -115,7 +119,8 @@ def stdin_chunks(inputs, title):
             chunk = [line.decode("utf-8", "ignore") for line in lines]
             pairs = enumerate(zip(chunk, lines, strict=True), count + 1)
             invalid_lines += [number for number, (text, line) in pairs if text.encode() != line]
-            count, lines = count + len(lines), []
+            count += len(lines)
+            lines = []
             yield chunk
     if invalid_lines:
         console.warning(
@@ -125,7 +130,8 @@ def stdin_chunks(inputs, title):
 
 
 def _answer(predictor, chunks, write):
-    num_invalid, number, empty = 0, 0, RowWarnings()
+    num_invalid = number = 0
+    empty = RowWarnings()
     for chunk in chunks:
         rows, errors = [], {}
         for i, line in enumerate(chunk):
@@ -196,8 +202,8 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
         raise UserError(f"{path}: multiple choice reads lines (.txt) or `json` objects, no tables")
     table = tables.open_table(path, delimiter, saved.get("delimiter"))
     rows = list(table.rows)
-    table, dataset = table._replace(rows=iter(rows)), custom_dataset(layout=layout)
-    examples, columns = examples_of(table, dataset, "test")
+    table = table._replace(rows=iter(rows))
+    examples, columns = examples_of(table, custom_dataset(layout=layout), "test")
     if len(columns.texts) != len(inputs):
         names = ", ".join(map(columns.name, columns.texts))
         raise UserError(
@@ -217,13 +223,15 @@ def open_table(predictor, path, text_columns=(), delimiter=None, header="auto"):
 def _check_lines(path, layout):
     """Raise UserError if the first line has column names, by the rule for tables."""
     line = next(files.read_lines(path), "").removeprefix("\ufeff").strip()
-    names, other = [x.strip() for x in line.split("\t")], "`header=no` if the line is an example"
+    names = [name.strip() for name in line.split("\t")]
+    other = "`header=no` if the line is an example"
     if line.startswith("{"):
         with contextlib.suppress(ValueError):
-            names, other = json_files.loads(line), "`json` to answer JSON objects"
+            names = json_files.loads(line)
+            other = "`json` to answer JSON objects"
     # A line of text may be a single word, such as "message".
-    given = [*layout.given_names, *(ANY_TEXT if len(names) > 1 else ())]
-    if isinstance(names, dict) or is_header(names, given):
+    column_names = [*layout.given_names, *(ANY_TEXT if len(names) > 1 else ())]
+    if isinstance(names, dict) or is_header(names, column_names):
         raise UserError(
             f"{path}, line 1: found the column names {', '.join(names)} in a file of lines; use "
             f"`header=yes` to read a table, or {other}"

@@ -45,7 +45,8 @@ def main():
 def _load():
     """Return the folder of an exported model, or the `Servable` of another one."""
     model = bert_tf.checkpoints.hub.local_folder(FLAGS.model)
-    metadata, is_folder = bert_tf.checkpoints.metadata, bert_tf.io.files.is_folder(model)
+    metadata = bert_tf.checkpoints.metadata
+    is_folder = bert_tf.io.files.is_folder(model)
     is_empty = is_folder and not metadata.find_companion_file(model, metadata.CONFIG_FILES)
     if find_version(model)[1] or is_empty:
         return model

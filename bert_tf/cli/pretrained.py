@@ -22,7 +22,8 @@ def define_model_flags():
 
 
 def model_files():
-    model, needs = from_flags(ModelConfig), ("init_checkpoint", "bert_config_file", "vocab_file")
+    model = from_flags(ModelConfig)
+    needs = ("init_checkpoint", "bert_config_file", "vocab_file")
     return bert_tf.checkpoints.resolve(model, needs, default_lower_case=FLAGS.do_lower_case)
 
 

@@ -236,14 +236,14 @@ def ordered_columns(labels, names, argument):
     """
     if not hasattr(labels, "columns"):
         return labels
-    found, lists, _ = _named_columns(labels, argument)
-    if sorted(found) == sorted(names):
-        lists = [lists[found.index(name)] for name in names]
-    elif len(found) == 1:
+    columns, lists, _ = _named_columns(labels, argument)
+    if sorted(columns) == sorted(names):
+        lists = [lists[columns.index(name)] for name in names]
+    elif len(columns) == 1:
         return lists[0]
-    elif found != tuple(map(str, range(len(found)))):
+    elif columns != tuple(map(str, range(len(columns)))):
         expected = f"expected one, or one for each of the labels {abbreviate(names, 20)}"
-        raise UserError(f"`{argument}`: found the columns {abbreviate(found, 20)}, {expected}")
+        raise UserError(f"`{argument}`: found the columns {abbreviate(columns, 20)}, {expected}")
     return list(zip(*lists, strict=True))
 
 

@@ -19,7 +19,8 @@ class DynamicMasking:
                 f"`max_predictions_per_seq={lengths['P']}`: expected at most {lengths['S']} tokens"
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]
-        self._mask_id, self._token_ids = mask_id(vocab), sorted(vocab.values())
+        self._mask_id = mask_id(vocab)
+        self._token_ids = sorted(vocab.values())
         self._length, self._num_slots = lengths["S"], lengths["P"]
         # The values that determine the masks, apart from lengths and vocabulary.
         self.identity = [masked_lm_prob, seed]

@@ -98,7 +98,8 @@ class Features:
           fingerprint: dict of further JSON values that the records depend on.
           **limits: arguments of `log_truncated` other than those for `max_seq_length`.
         """
-        length, limits = config.max_seq_length, _limits(config, limits)
+        length = config.max_seq_length
+        limits = _limits(config, limits)
         options = {"tokenizer": tokenizer, **dict(options)}
         content = {"data": digest(data), "examples": len(examples), "max_seq_length": length}
         return cls(
@@ -116,7 +117,8 @@ class Features:
         """Yield lists of records, and set `counts`."""
         is_large = (self.num_examples or 0) >= _MIN_FOR_PROCESSES
         num_processes = self.num_processes or (processes.cores() if is_large else 1)
-        chunks, totals = self.chunks(self.examples), collections.Counter()
+        chunks = self.chunks(self.examples)
+        totals: collections.Counter = collections.Counter()
         progress = console.ProgressLog(description, "examples", self.num_examples, is_brief=True)
         for serialized, counts in processes.map_in_processes(self.convert, chunks, num_processes):
             yield self.finish(serialized, totals["records"]) if self.finish else serialized
@@ -203,9 +205,12 @@ def encode_batches(tokenizer, texts):
 
 
 def tokenizer_fingerprint(tokenizer):
-    extra, casing = extra_settings(tokenizer.settings), tokenizer.basic_tokenizer.do_lower_case
-    values = {"vocabulary": digest(tokenizer.vocab.items()), "do_lower_case": casing}
-    return {**values, **{name: extra.get(name) for name in EXTRA_SETTINGS}}
+    extra = extra_settings(tokenizer.settings)
+    return {
+        "vocabulary": digest(tokenizer.vocab.items()),
+        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
+        **{name: extra.get(name) for name in EXTRA_SETTINGS},
+    }
 
 
 def digest(values):

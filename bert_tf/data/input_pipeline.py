@@ -1,6 +1,7 @@
 """Input pipelines from TFRecord files to batches for the training loop."""
 
 import dataclasses
+import math
 import threading
 from collections.abc import Sequence
 
@@ -102,7 +103,7 @@ class TrainingInput(_RecordInput, _Files):
         """Return the batches from `first_step` on; with a context, this process's share."""
         num_rows = self.batch_size // self.num_input_streams
         local = _local_rows(self.batch_size, context)
-        streams = range(local.start // num_rows, -(-local.stop // num_rows))
+        streams = range(local.start // num_rows, math.ceil(local.stop / num_rows))
         batches = [self._stream(i)._serialized_batches(first_step) for i in streams]
         # The rows of these streams, which include all rows of this process.
         rows = slice(streams.start * num_rows, streams.stop * num_rows)
@@ -302,10 +303,13 @@ class FitInput(_RecordInput):
         The data is shuffled again in each pass. The second result is a function that advances a
         finite dataset to its next `num_steps` batches, and None for an endless one.
         """
-        rows, advance = self._rows().enumerate(), None
+        rows = self._rows().enumerate()
+        advance = None
         if num_steps is not None:
-            stream, epoch = rows.as_numpy_iterator(), []
-            advance, lock = epoch.clear, threading.Lock()
+            epoch: list = []
+            advance = epoch.clear
+            stream = rows.as_numpy_iterator()
+            lock = threading.Lock()
 
             def read_epoch():
                 for i in range(num_steps):
@@ -355,7 +359,7 @@ def length_multiple(max_seq_length, is_compiled):
     XLA compiles the step once per length, so only four lengths are used. In all other cases,
     multiples of 8 suit the kernels.
     """
-    return max(8, -(-max_seq_length // 32) * 8) if is_compiled else 8
+    return max(8, math.ceil(max_seq_length / 32) * 8) if is_compiled else 8
 
 
 def _local_rows(batch_size, context):
@@ -376,7 +380,8 @@ def shard_batches(batches, batch_size, context, first_row=0):
     if context is None:
         return batches
     rows = _local_rows(batch_size, context)
-    start, num_rows = rows.start - first_row, len(rows)
+    start = rows.start - first_row
+    num_rows = len(rows)
     replica_batch_size = context.get_per_replica_batch_size(batch_size)
 
     def slice_rows(*batch):

@@ -50,7 +50,8 @@ class Labels:
     def __init__(
         self, names, task_type="classification", class_names=(), separator=",", aliases=()
     ):
-        self.names, self.task_type = tuple(name.strip() for name in names), task_type
+        self.names = tuple(name.strip() for name in names)
+        self.task_type = task_type
         self._separator = separator
         self._ids = {name: i for i, name in enumerate(self.names)}
         self._texts = {**dict(zip(self.names, self.names, strict=True)), **dict(aliases)}
@@ -58,14 +59,14 @@ class Labels:
         self._class_names = tuple(class_names)
         if self.names and class_names:
             lowered = {name.lower(): label for name, label in self._texts.items()}
-            known = [self._texts.get(x, lowered.get(x.lower())) for x in class_names]
-            if None in known:
+            class_labels = [self._texts.get(x, lowered.get(x.lower())) for x in class_names]
+            if None in class_labels:
                 data, labels = (abbreviate(x, _MAX_LABELS) for x in (class_names, self.names))
                 raise UserError(
                     f"`labels`: the names of the labels in the data are {data}, expected {labels}; "
                     'to read integers without names, pass data["text"] and data["label"]'
                 )
-            self._class_names = tuple(known)
+            self._class_names = tuple(class_labels)
 
     def label_of(self, value):
         """Return the canonical form of a label, in any type and container; None if it is missing.
@@ -182,7 +183,8 @@ class Labels:
         return weights
 
     def _balanced_weights(self, labels, argument):
-        is_multi_label, size = self.task_type == "multi_label", len(labels)
+        is_multi_label = self.task_type == "multi_label"
+        size = len(labels)
         counts = sum(map(self.row, labels), np.zeros(len(self.names)))
         is_constant = (counts == 0) | (is_multi_label & (counts == size))
         if names := [self.names[i] for i in np.flatnonzero(is_constant)]:
@@ -209,8 +211,9 @@ class Labels:
         if is_number and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
-        is_bool = isinstance(value, bool)
-        advice = '; convert it to text, as df["label"].map({True: ..., False: ...}) does' * is_bool
+        advice = ""
+        if isinstance(value, bool):
+            advice = '; convert it to text, as df["label"].map({True: ..., False: ...}) does'
         raise ValueError(f"the label is {shown(value)}, expected one of {names}{advice}")
 
     def _read_distribution(self, row):
@@ -222,7 +225,8 @@ class Labels:
             raise ValueError(f"found {len(row)} numbers, expected {expected}")
         total = math.fsum(row)
         if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
-            expected = f"expected probabilities that sum to 1{_USE_SETS * ({*row} <= {0, 1})}"
+            advice = _USE_SETS if {*row} <= {0, 1} else ""
+            expected = f"expected probabilities that sum to 1{advice}"
             raise ValueError(f"found the row {shown(row)}, {expected}")
         if Counter(row) == {0: len(row) - 1, 1: 1}:
             return self.names[row.index(1)]

@@ -204,7 +204,7 @@ def trim(batch, schema, multiple):
     mask = batch["input_mask"]
     windows = [name for name in batch if schema[name].is_windowed]
     longest = tf.reduce_max(_length(mask))
-    length = -(-tf.maximum(longest, 1) // multiple) * multiple
+    length = (tf.maximum(longest, 1) + multiple - 1) // multiple * multiple
     if windows and 4 * multiple >= mask.shape[-1]:
         length = mask.shape[-1]
     trimmed = {
@@ -214,8 +214,8 @@ def trim(batch, schema, multiple):
     if windows:
         # A document's windows come first, and each has at least one token.
         count = tf.reduce_max(tf.reduce_sum(mask[:, :, 0], -1))
-        step = -(-mask.shape[1] * multiple // mask.shape[2])
-        count = -(-count // step) * step
+        step = math.ceil(mask.shape[1] * multiple / mask.shape[2])
+        count = (count + step - 1) // step * step
         trimmed |= {name: trimmed[name][:, :count] for name in windows}
     return trimmed
 
@@ -259,13 +259,13 @@ def check_lengths(path, schema, lengths, is_unmasked=False):
         kind = features[name].WhichOneof("kind")
         if kind != expected_kind:
             raise UserError(f"{path}: {name} is a {kind}, expected a {expected_kind}")
-        found = len(getattr(features[name], kind).value)
+        count = len(getattr(features[name], kind).value)
         size = math.prod(feature.shape(lengths))
         # A document has at most W windows.
-        fits = feature.is_windowed and 0 < found < size and found % lengths["S"] == 0
-        if found != size and not fits:
+        fits = feature.is_windowed and 0 < count < size and count % lengths["S"] == 0
+        if count != size and not fits:
             argument = "max_predictions_per_seq" if feature.length == "P" else "max_seq_length"
-            raise UserError(f"{path}: {name} has length {found}, expected {size}; see `{argument}`")
+            raise UserError(f"{path}: {name} has length {count}, expected {size}; see `{argument}`")
 
 
 # In the messages of TensorFlow's parser and of the assertion in `records.parse`.

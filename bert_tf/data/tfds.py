@@ -25,7 +25,9 @@ class TfdsDataset:
     """
 
     def __init__(self, name, data_dir=None, splits=None):
-        self._builder, self.name, self._given = _load_builder(name, data_dir), name, splits or {}
+        self.name = name
+        self._builder = _load_builder(name, data_dir)
+        self._splits = splits or {}
         self.info = self._builder.info
         self.features = self.info.features
         self.supervised_keys = self.info.supervised_keys or (None, None)
@@ -34,7 +36,7 @@ class TfdsDataset:
     def find_split(self, split):
         """Return the name of a split in the dataset; None if there is none."""
         usual = (name for name in _SPLITS[split] if name in self.info.splits)
-        return self._given.get(split) or next(usual, None)
+        return self._splits.get(split) or next(usual, None)
 
     def missing_split(self, split):
         return UserError(
@@ -65,11 +67,14 @@ class TfdsDataset:
 class TfdsTextSource:
     """A source of documents like `TextFileSource`, one for each example of a tfds split."""
 
-    unit, num_files = "examples", 1
+    unit = "examples"
+    num_files = 1
 
     def __init__(self, name, split="train", text_field="text", data_dir=None):
         self._data = TfdsDataset(name, data_dir, {"train": split})
-        self._split, self._field, self.name = split, text_field, f"{name}, {split}"
+        self.name = f"{name}, {split}"
+        self._split = split
+        self._field = text_field
         self.done = 0
         info = self._data.info
         try:

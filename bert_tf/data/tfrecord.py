@@ -58,7 +58,8 @@ def examples(columns):
     # Consecutive features with the same size in all rows are joined as arrays, in `fixed`.
     parts, fixed = [], []
     for name, rows in sorted(columns.items()):
-        encoded, kind = name.encode(), _FLOAT_LIST if rows.dtype == np.float32 else _INT64_LIST
+        encoded = name.encode()
+        kind = _FLOAT_LIST if rows.dtype == np.float32 else _INT64_LIST
         if kind == _INT64_LIST and rows.min(initial=0) >= 0 and rows.max(initial=0) <= 0x7F:
             rows = rows.astype(np.uint8)  # one byte per varint
         if rows.dtype in (np.float32, np.uint8):
@@ -98,7 +99,8 @@ def _fixed(prefix, rows):
 def _joined(parts):
     """Concatenate byte arrays horizontally."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-    joined, size = rows.tobytes(), rows.shape[1]
+    size = rows.shape[1]
+    joined = rows.tobytes()
     return [joined[start : start + size] for start in range(0, len(joined), size)]
 
 

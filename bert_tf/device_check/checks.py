@@ -85,7 +85,8 @@ def recorded_batch():
 
 def compute_outputs(model, batch):
     """Return the layers and log probabilities of a `BertPretrainer` by their recorded names."""
-    encoded, outputs = model.get_layer("bert")(batch), model(batch)
+    encoded = model.get_layer("bert")(batch)
+    outputs = model(batch)
     log_probs = ops.log_softmax(outputs["masked_lm_logits"])
     return {
         **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},
@@ -143,8 +144,8 @@ class Checks:
             objective = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
-                outputs, denominators = objective.model(batch), objective.denominators(batch)
-                losses = objective.losses(outputs, batch, denominators)
+                outputs = objective.model(batch)
+                losses = objective.losses(outputs, batch, objective.denominators(batch))
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
@@ -157,7 +158,8 @@ class Checks:
 
     def optimizer_steps(self):
         """Repeat the steps of the release's optimizer, with and without warm-up."""
-        worst, num_steps = 0.0, 0
+        worst = 0.0
+        num_steps = 0
         for case in ("adam_warmup", "adam_no_warmup"):
             recorded = np.load(RECORDED / f"{case}.npz")
             rate, total, warmup, count = recorded["hyper"]
@@ -204,7 +206,8 @@ class Checks:
             rows = [{name: x[i % 4] for name, x in self._batch.items()} for i in range(batch_size)]
             with tfrecord.writing([path]) as write:
                 write(records.serialize(records.PRETRAINING, rows))
-            engine, weights = TensorFlowEngine(self.strategy), {}
+            engine = TensorFlowEngine(self.strategy)
+            weights: dict = {}
             for name, last in (("whole", 4), ("parts", 2), ("parts", 4)):
                 keras.utils.set_random_seed(0)
                 output_dir = os.path.join(folder, name)
@@ -216,7 +219,8 @@ class Checks:
                 weights[name] = loop.model.get_weights()
         worst = max(np.abs(x - y).max() for x, y in zip(*weights.values(), strict=True))
         # A GPU adds in any order.
-        yield Check("stopped and resumed", float(worst), 1e-5 * (self.kind == "GPU"), "weights")
+        bound = 1e-5 if self.kind == "GPU" else 0.0
+        yield Check("stopped and resumed", float(worst), bound, "weights")
 
     def exported_model(self):
         """Export the encoder, and compare the outputs of the loaded model."""

@@ -113,7 +113,10 @@ def _on_any_system(name):
     return function
 
 
-exists, is_folder, open_file, walk = map(_on_any_system, ("exists", "isdir", "GFile", "walk"))
+exists = _on_any_system("exists")
+is_folder = _on_any_system("isdir")
+open_file = _on_any_system("GFile")
+walk = _on_any_system("walk")
 
 
 def list_folder(path):
@@ -169,7 +172,7 @@ def iterate_lines(reader, path):
     check_encoding(path, first)
     is_cr = b"\r" in first and not first.endswith(b"\n")
     first = first.removeprefix(codecs.BOM_UTF8)
-    lines = first.splitlines(keepends=True) if is_cr else [first] * bool(first)
+    lines = first.splitlines(keepends=True) if is_cr or not first else [first]
     return itertools.chain(lines, reader)
 
 
@@ -215,8 +218,8 @@ def expand(patterns, argument):
     for pattern in filter(None, map(str.strip, patterns.split(","))):
         matches = [pattern]
         if not exists(pattern):
-            found = sorted(system(pattern).glob(pattern))
-            matches = [path for path in found if not path.endswith(RECORD_COUNTS)]
+            candidates = sorted(system(pattern).glob(pattern))
+            matches = [path for path in candidates if not path.endswith(RECORD_COUNTS)]
         if not matches:
             raise UserError(f"`{argument}`: no file matches {pattern}")
         paths += matches

@@ -257,20 +257,21 @@ class PretrainedModel(EncoderModel, keras.Model):
         """
         names = [tensor.name for tensor in self.inputs]
         inputs = inputs if isinstance(inputs, Mapping) else {names[0]: inputs}
-        found = [name for name in inputs if inputs[name] is not None]
-        given = {_ALIASES.get(name, name): inputs[name] for name in found}
-        missing = [name for name in names if name not in given]
+        provided = [name for name in inputs if inputs[name] is not None]
+        batch = {_ALIASES.get(name, name): inputs[name] for name in provided}
+        missing = [name for name in names if name not in batch]
         # A complete batch may also have labels, but positions that count from 0 are built in.
-        unknown = given.keys() - names if missing else given.keys() & {"position_ids"}
-        if unknown or len(given) < len(found) or not _DEFAULTS.keys() >= {*missing}:
-            raise UserError(f"`inputs`: found {', '.join(found)}, expected {', '.join(names)}")
-        if not keras.utils.is_keras_tensor(given["input_ids"]):
-            given = {name: self._convert(name, given[name]) for name in names if name in given}
-            shape, rank = given["input_ids"].shape, len(self.inputs[0].shape)
+        unknown = batch.keys() - names if missing else batch.keys() & {"position_ids"}
+        if unknown or len(batch) < len(provided) or not _DEFAULTS.keys() >= {*missing}:
+            raise UserError(f"`inputs`: found {', '.join(provided)}, expected {', '.join(names)}")
+        if not keras.utils.is_keras_tensor(batch["input_ids"]):
+            batch = {name: self._convert(name, batch[name]) for name in names if name in batch}
+            shape = batch["input_ids"].shape
+            rank = len(self.inputs[0].shape)
             if len(shape) != rank:  # such as the ids of one text, without a batch
                 raise UserError(f"`inputs`: found the shape {shape}, expected {rank} dimensions")
-        given |= {name: _DEFAULTS[name](given["input_ids"]) for name in missing}
-        return {name: given[name] for name in names}
+        batch |= {name: _DEFAULTS[name](batch["input_ids"]) for name in missing}
+        return {name: batch[name] for name in names}
 
     def _convert(self, name, x):
         """Return an input as a tensor, of int32 unless it is `numbers`.
@@ -284,11 +285,13 @@ class PretrainedModel(EncoderModel, keras.Model):
         if is_tensor and cpu_graph.is_traced():
             x = x if x.dtype == "int32" else ops.clip(ops.cast(x, "int64"), -1, 2**31 - 1)
             return ops.cast(x, "int32")
-        array, option = np.asarray(x), _SIZES.get(name)
+        array = np.asarray(x)
+        option = _SIZES.get(name)
         size = getattr(self.config, option) if option else 2**31
         is_valid = (array >= 0) & (array < size) & (array == np.floor(array))
         if not is_valid.all():
-            expected = f"expected ids from 0 to {size - 1}" + f" ({option} {size})" * bool(option)
+            limit = f" ({option} {size})" if option else ""
+            expected = f"expected ids from 0 to {size - 1}{limit}"
             raise UserError(f"`{name}`: found {array[~is_valid][0]}, {expected}")
         return ops.convert_to_tensor(array.astype("int32"))
 

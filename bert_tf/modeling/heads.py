@@ -35,9 +35,10 @@ class MaskedLMHead(ConfigLayer):
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
         super().__init__(config, name=name, **kwargs)
         self.embeddings = embeddings
-        act, dtype = activation(config.hidden_act), self.dtype_policy
+        dtype = self.dtype_policy
+        act = activation(config.hidden_act)
         self.dense = dense(config, config.embedding_size, "dense", dtype, activation=act)
-        self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
+        self.norm = layer_norm(config, "LayerNorm", dtype)
         self._has_encoder_table = True
 
     def _layers_saved_elsewhere(self):
@@ -56,10 +57,10 @@ class MaskedLMHead(ConfigLayer):
 
     def __call__(self, sequence_output, masked_lm_positions=None, **kwargs):
         if isinstance(sequence_output, keras.KerasTensor):
-            found = _find_embeddings(sequence_output)
-            if self.embeddings is None and len(found) == 1:
-                self.embeddings = found[0]
-            self._has_encoder_table = found == [self.embeddings]
+            encoder_embeddings = _find_embeddings(sequence_output)
+            if self.embeddings is None and len(encoder_embeddings) == 1:
+                self.embeddings = encoder_embeddings[0]
+            self._has_encoder_table = encoder_embeddings == [self.embeddings]
         return super().__call__(sequence_output, masked_lm_positions, **kwargs)
 
     def build(self, *_):
@@ -87,7 +88,9 @@ class MaskedLMHead(ConfigLayer):
 
 def _find_embeddings(tensor):
     """Return the `Embeddings` from which a symbolic tensor is computed."""
-    visited, tensors, found = set(), [tensor], {}
+    visited = set()
+    tensors = [tensor]
+    embeddings: dict = {}
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history
         if (operation, node_index) not in visited:
@@ -95,8 +98,8 @@ def _find_embeddings(tensor):
             tensors += operation._inbound_nodes[node_index].input_tensors
             nested = named_layers(operation) if isinstance(operation, keras.Layer) else ()
             layers = [operation, *(layer for _, layer in nested)]
-            found |= {id(x): x for x in layers if isinstance(x, Embeddings)}
-    return [*found.values()]
+            embeddings |= {id(x): x for x in layers if isinstance(x, Embeddings)}
+    return [*embeddings.values()]
 
 
 @register

@@ -28,7 +28,8 @@ def _title(given):
 
 def _converted(wrapped, targets, logits, activation):
     """Return ids as rows of 0 and 1, and logits as probabilities, for a loss or metric."""
-    rank, is_single = len(logits.shape), logits.shape[-1] == 1
+    rank = len(logits.shape)
+    is_single = logits.shape[-1] == 1
     if len(targets.shape) == rank and targets.shape[-1] == 1 and not is_single:
         targets = ops.squeeze(targets, -1)
     if len(targets.shape) < rank and not is_single and not _title(wrapped).startswith(_OF_IDS):
@@ -66,36 +67,37 @@ class LogitsMetric(keras.metrics.Metric):
         return self.metric.result()
 
 
-def _convert(activation, is_loss, given):
-    if full := _SHORT.get(str(given).lower()):
+def _convert(activation, is_loss, identifier):
+    if full := _SHORT.get(str(identifier).lower()):
         full = f"{'categorical' if activation == 'softmax' else 'binary'}_{full}"
     if full == "categorical_accuracy":
-        return given  # Keras knows whether targets are ids
+        return identifier  # Keras knows whether targets are ids
     module = keras.losses if is_loss else keras.metrics
-    found = module.get(full or given)
-    title, name = _title(found), getattr(found, "name", getattr(found, "__name__", None))
-    modules = (getattr(x, "__module__", "") for x in (found, _function(found)))
+    resolved = module.get(full or identifier)
+    title = _title(resolved)
+    name = getattr(resolved, "name", getattr(resolved, "__name__", None))
+    modules = (getattr(x, "__module__", "") for x in (resolved, _function(resolved)))
     if not all(x.startswith("keras.") for x in modules):
-        return given
-    if inspect.isfunction(found):
-        found = getattr(module, found.__name__.title().replace("_", ""), lambda: found)()
+        return identifier
+    if inspect.isfunction(resolved):
+        resolved = getattr(module, resolved.__name__.title().replace("_", ""), lambda: resolved)()
     if "hinge" in title:  # takes scores
         activation = "linear"
     if is_loss:
-        config = found.get_config() if isinstance(found, keras.losses.Loss) else {}
+        config = resolved.get_config() if isinstance(resolved, keras.losses.Loss) else {}
         if "from_logits" in config:  # more precise than probabilities
             own = "sigmoid" if title.startswith("binary") else "softmax"
-            found = type(found).from_config({**config, "from_logits": activation == own})
+            resolved = type(resolved).from_config({**config, "from_logits": activation == own})
             activation = "linear" if activation == own else activation
         reduction = config.get("reduction", "sum_over_batch_size")
-        return LogitsLoss(found, activation, name=name, reduction=reduction)
-    if isinstance(given, str):
-        name = given
-        if activation == "sigmoid" and getattr(found, "beta", None):
-            found.threshold = 0.5  # by default, an F1 score counts only the best label
-    if any(getattr(found, x, None) == value for x, value in _LOGITS.items()):
+        return LogitsLoss(resolved, activation, name=name, reduction=reduction)
+    if isinstance(identifier, str):
+        name = identifier
+        if activation == "sigmoid" and getattr(resolved, "beta", None):
+            resolved.threshold = 0.5  # by default, an F1 score counts only the best label
+    if any(getattr(resolved, x, None) == value for x, value in _LOGITS.items()):
         activation = "linear"
-    return LogitsMetric(found, activation, name=name)
+    return LogitsMetric(resolved, activation, name=name)
 
 
 def for_logits(model, **arguments):

@@ -139,7 +139,8 @@ def _keep_mask(shape, rate, seed):
     axis = axes[-1 if is_jax else 0]  # JAX divides the first axis, the batch, among devices
     half = (*shape[:axis], shape[axis] // 2, *shape[axis + 1 :])
     bits = keras.random.randint(half, -(2**31), 2**31 - 1, seed=seed)
-    bits, limit = ops.cast(bits, "uint32"), round(rate * 2**16)
+    bits = ops.cast(bits, "uint32")
+    limit = round(rate * 2**16)
     if is_jax:  # its gradient would keep halves in place of booleans
         low, high = bits % 2**16, bits // 2**16
         return ops.concatenate([low >= limit, high >= limit], axis)
@@ -210,10 +211,11 @@ class Embeddings(ConfigLayer):
             tables["token_type_embeddings"] = config.type_vocab_size
         tables["position_embeddings"] = config.max_position_embeddings
         for name, rows in tables.items():
-            shape, initial = (rows, config.embedding_size), initializer(config)
+            shape = (rows, config.embedding_size)
             # With `autocast`, mixed precision would cast the whole table for a few rows, and sum
             # the gradients of repeated words in bfloat16.
-            setattr(self, name, self.add_weight(shape, initial, name=name, autocast=False))
+            weight = self.add_weight(shape, initializer(config), name=name, autocast=False)
+            setattr(self, name, weight)
         self.norm.build((None, None, config.embedding_size))
         if self.projection is not None:
             self.projection.build((None, None, config.embedding_size))
@@ -282,7 +284,8 @@ class TransformerLayer(ConfigLayer):
     def __init__(self, config, with_probs=False, **kwargs):
         super().__init__(config, **kwargs)
         self.with_probs = with_probs
-        hidden, dtype = config.hidden_size, self.dtype_policy
+        hidden = config.hidden_size
+        dtype = self.dtype_policy
         self.query = dense(config, hidden, "query", dtype)
         self.key = dense(config, hidden, "key", dtype)
         self.value = dense(config, hidden, "value", dtype)
@@ -292,8 +295,9 @@ class TransformerLayer(ConfigLayer):
         self.activation = activation(config.hidden_act)
         self.output_dense = dense(config, hidden, "output_dense", dtype)
         self.output_norm = layer_norm(config, "output_norm", dtype)
-        probs_rate, rate = config.attention_probs_dropout_prob, config.hidden_dropout_prob
-        self.probs_dropout = Dropout(probs_rate, dtype=dtype, name="probs_dropout")
+        rate = config.attention_probs_dropout_prob
+        self.probs_dropout = Dropout(rate, dtype=dtype, name="probs_dropout")
+        rate = config.hidden_dropout_prob
         self.attention_dropout = Dropout(rate, dtype=dtype, name="attention_dropout")
         self.output_dropout = Dropout(rate, dtype=dtype, name="output_dropout")
 
@@ -371,5 +375,6 @@ class TransformerLayer(ConfigLayer):
         if keeps_probs or not training:
             context, probs = compute(query, key, value)
         else:
-            context, probs = keras.remat(lambda *heads: compute(*heads)[0])(query, key, value), None
+            context = keras.remat(lambda *heads: compute(*heads)[0])(query, key, value)
+            probs = None
         return layout.computed_layout.pack(context), probs

@@ -103,7 +103,8 @@ class BertModel(PretrainedModel):
     def compute_output_spec(self, inputs, training=None, skip_padding=None, positions=None, **_):
         if positions is None:
             return super().compute_output_spec(inputs)
-        (batch, count), hidden = positions.shape, self.config.hidden_size
+        batch, count = positions.shape
+        hidden = self.config.hidden_size
         shapes = {"sequence_output": (batch, count, hidden), "pooled_output": (batch, hidden)}
         return {name: keras.KerasTensor(x, self.compute_dtype) for name, x in shapes.items()}
 

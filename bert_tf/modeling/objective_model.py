@@ -156,14 +156,14 @@ class ObjectiveModel:
         weighted_metrics=None,
         **options,
     ):
-        given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
-        converted = for_logits(self, **given)
+        arguments = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
+        converted = for_logits(self, **arguments)
         super().compile(optimizer, loss_weights=loss_weights, **converted, **options)
         # Assigned without Keras' tracking, because the model may be locked.
         object.__setattr__(self, "_loss_tracker", _LossMean("loss"))
         # Saved with the model. Keras itself would save False for "auto".
-        given |= {"jit_compile": options.get("jit_compile", "auto")}
-        self._compile_config.config.update(given, logits_activation=self.logits_activation)
+        arguments |= {"jit_compile": options.get("jit_compile", "auto")}
+        self._compile_config.config.update(arguments, logits_activation=self.logits_activation)
 
     def compile_from_config(self, config):
         # Keras' method requires its own `compile`.
@@ -178,10 +178,10 @@ class ObjectiveModel:
         optimizer = getattr(self, "optimizer", None)  # missing before `compile`
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         callbacks = keras.tree.flatten(options.get("callbacks"))
-        found = [type(x).__name__ for x in callbacks if isinstance(x, RATE_CALLBACKS)]
-        if found and callable(getattr(optimizer, "_learning_rate", None)):
+        names = [type(x).__name__ for x in callbacks if isinstance(x, RATE_CALLBACKS)]
+        if names and callable(getattr(optimizer, "_learning_rate", None)):
             raise UserError(
-                f"`callbacks`: {found[0]} cannot set the learning rate, because the optimizer has "
+                f"`callbacks`: {names[0]} cannot set the learning rate, because the optimizer has "
                 "a schedule; compile the model with a constant rate, such as "
                 "bert_tf.AdamWeightDecay(2e-5)"
             )
@@ -211,7 +211,8 @@ class ObjectiveModel:
     @contextlib.contextmanager
     def _tracing(self):
         """Skip padding in functions that Keras traces here, and compile them as `compile` says."""
-        previous, options = self.skip_padding, self._compile_options
+        previous = self.skip_padding
+        options = self._compile_options
         is_uncompiled = options.get("jit_compile") is False or bool(options.get("run_eagerly"))
         token = cpu_graph.set_uncompiled(is_uncompiled)
         if self.objective is not None and _IS_TENSORFLOW:
@@ -241,10 +242,10 @@ class ObjectiveModel:
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(data)
             denominators = sum_over_replicas(self.objective.denominators(batch))
             variables = dict(enumerate(self.trainable_variables))
-            objective, scale_loss = self.objective, self.optimizer.scale_loss
+            scale_loss = self.optimizer.scale_loss
             replica = _replica_context().replica_id_in_sync_group
             gradients, losses, outputs = compute_gradients(
-                self, objective, variables, batch, denominators, scale_loss, replica_id=replica
+                self, self.objective, variables, batch, denominators, scale_loss, replica_id=replica
             )
             # The optimizer sums over the replicas.
             self.optimizer.apply(list(gradients.values()), [variables[i] for i in gradients])

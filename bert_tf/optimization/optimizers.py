@@ -279,8 +279,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Compiled, the update is a single operation, whose launch takes less time on a GPU than
         # thousands. On a CPU, it reads each weight once instead of 15 times and writes in place.
         sizes = [group[0].shape.num_elements() for group in variables.values()]
-        is_large, is_tpu = max(sizes) >= COMPILED_SIZE, "TPU" in weight.device
-        if is_large and self.allows_xla and not is_tpu and may_compile():
+        is_large = max(sizes) >= COMPILED_SIZE
+        if is_large and self.allows_xla and "TPU" not in weight.device and may_compile():
             # Handles: in the scope of a MirroredStrategy, a trace that takes variables always
             # updates the variables of its first call.
             handles = {i: [(x.handle, x.dtype) for x in xs] for i, xs in variables.items()}
@@ -310,7 +310,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 assign(variable, value)
 
     def _compute_update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
-        is_excluded, rate = self._is_excluded[i], rate * self._rate_factors[i]
+        is_excluded = self._is_excluded[i]
+        rate = rate * self._rate_factors[i]
         # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (float32(x) for x in (weight, m, v))
         # `scale` and `rate` are float32, and weights may be float64.
@@ -329,8 +330,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            # JAX has zero gradients, not None, for weights that do not affect the loss.
-            decay = self.weight_decay * (_IS_TENSORFLOW or ops.any(v > 0.0))
+            decay = self.weight_decay
+            if not _IS_TENSORFLOW:
+                # JAX has zero gradients, not None, for weights that do not affect the loss.
+                decay = decay * ops.cast(ops.any(v > 0.0), weight.dtype)
             update = update + decay * weight
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 

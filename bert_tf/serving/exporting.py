@@ -154,16 +154,17 @@ def _sort_variables(archive):
 
 def _write(servable, folder):
     """Write the model; return the contents of its `model.json`."""
-    _, _, buckets, serving_config, _ = servable.prepared
-    tokenizer, is_onnx = servable.prepared.tokenizer, serving_config.format == "onnx"
+    prepared = servable.prepared
+    tokenizer = prepared.tokenizer
+    is_onnx = prepared.serving_config.format == "onnx"
     # Predictor packs the texts for an ONNX model.
-    takes_text = not servable.has_windows if is_onnx else serving_config.inputs == "text"
+    takes_text = not servable.has_windows if is_onnx else prepared.serving_config.inputs == "text"
     metadata = {
         "task": servable.task,
         "inputs": list(servable.text_signature) if takes_text else [],
-        "max_seq_length": buckets.max_length,
-        "sequence_buckets": buckets.lengths,
-        "weights": serving_config.stored_type,
+        "max_seq_length": prepared.buckets.max_length,
+        "sequence_buckets": prepared.buckets.lengths,
+        "weights": prepared.serving_config.stored_type,
         "do_lower_case": tokenizer.settings["do_lower_case"],
         **extra_settings(tokenizer.settings),
         **(servable.metadata or {}),
@@ -185,8 +186,10 @@ def _write(servable, folder):
     hint = "; programs that load it must `import tensorflow_text` first" if needs_import else ""
     inputs = ", ".join(servable.text_signature) if needs_import else "ids"
     labels = abbreviate([*map(str, metadata.get("labels", ()))], 9) or "none"
-    values = (servable.task, inputs, buckets.max_length, labels, serving_config.stored_type, hint)
-    console.info("exported %s: %s of %s, length %d, labels %s, weights %s%s", folder, *values)
+    console.info(
+        f"exported {folder}: {servable.task} of {inputs}, length {metadata['max_seq_length']}, "
+        f"labels {labels}, weights {metadata['weights']}{hint}"
+    )
     return metadata
 
 
@@ -212,11 +215,11 @@ def _write_onnx(servable, path):
 
 
 def _write_saved_model(servable, folder):
-    model, _, buckets, serving_config, _ = servable.prepared
-    tokenizer, takes_text = servable.prepared.tokenizer, serving_config.inputs == "text"
+    prepared = servable.prepared
+    takes_text = prepared.serving_config.inputs == "text"
     archive = keras.export.ExportArchive()
     _sort_variables(archive)
-    for trackable in (model, tokenizer) if takes_text else (model,):
+    for trackable in (prepared.model, *([prepared.tokenizer] if takes_text else [])):
         # ExportArchive tracks the weights of Keras models itself; track() would save them twice.
         if not isinstance(trackable, keras.Layer):
             archive.track(trackable)
@@ -228,10 +231,11 @@ def _write_saved_model(servable, folder):
         archive.add_endpoint(name, _checking_rows(serve), input_signature=[signature])
     with console.at_level("ERROR", "tensorflow"):  # which would log the temporary folder
         archive.write_out(folder, verbose=False)
-    if serving_config.warm_up:
-        some = {min(x, buckets.max_length) for x in (16, 64, buckets.max_length)}
-        requests = _warm_up_requests(servable, endpoints, buckets.lengths or sorted(some))
-        _write_warm_up_requests(folder, requests)
+    if prepared.serving_config.warm_up:
+        max_length = prepared.buckets.max_length
+        typical_lengths = sorted({min(x, max_length) for x in (16, 64, max_length)})
+        lengths = prepared.buckets.lengths or typical_lengths
+        _write_warm_up_requests(folder, _warm_up_requests(servable, endpoints, lengths))
 
 
 def _checking_rows(serve):
@@ -358,7 +362,8 @@ def _write_model_card(folder, servable, metadata, record):
     use = "Requests to TF Serving"
     command = f"curl -d '{body}' http://localhost:8501/v1/models/{name}:predict"
     if servable.prepared.serving_config.format == "onnx":
-        use, command = "Answers", f"bert-tf predict --model={name}"
+        use = "Answers"
+        command = f"bert-tf predict --model={name}"
     parts = [
         _MARK,
         *(f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()),

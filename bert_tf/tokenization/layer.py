@@ -79,12 +79,12 @@ class BertTokenizer(PresetTokenizer, keras.layers.Layer):
           UserError: if `vocabulary` is not a vocabulary, `max_seq_length` is too small or
             tensorflow-text is not installed.
         """
-        given = {name: kwargs.pop(name, None) for name in EXTRA_SETTINGS}
+        extra = {name: kwargs.pop(name, None) for name in EXTRA_SETTINGS}
         super().__init__(**kwargs)
         if max_seq_length < SHORTEST:
             raise UserError(f"`max_seq_length={max_seq_length}`: expected at least {SHORTEST}")
         vocabulary = os.fspath(vocabulary) if isinstance(vocabulary, os.PathLike) else vocabulary
-        settings = resolve_settings(vocabulary, do_lower_case=do_lower_case, **given)
+        settings = resolve_settings(vocabulary, do_lower_case=do_lower_case, **extra)
         self.graph_tokenizer = GraphTokenizer(
             _read_vocabulary(vocabulary), keep_special_tokens=keep_special_tokens, **settings
         )

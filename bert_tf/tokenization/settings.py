@@ -86,7 +86,8 @@ def read_tokenizer_json(path):
     parts = normalizer.get("normalizers")
     if parts and [x.get("type") for x in parts] == ["Lowercase", "BertNormalizer"]:
         # Written by sentence-transformers. The second decides whether to strip accents.
-        normalizer, strips = parts[1], parts[1].get("strip_accents")
+        normalizer = parts[1]
+        strips = normalizer.get("strip_accents")
         strips = normalizer.get("lowercase", True) if strips is None else strips
         normalizer = {**normalizer, "lowercase": True, "strip_accents": strips}
     _expect(path, "model.type", model.get("type", "WordPiece"), "WordPiece")
@@ -119,7 +120,8 @@ def read_tokenizer_settings(folder, tokenizer=files.TOKENIZER):
     has_json = files.exists(vocab_file)
     settings = read_tokenizer_json(vocab_file)[1] if has_json else {}
     path, values = _read_if_exists(folder, files.TOKENIZER_CONFIG, _CONFIG_FIELDS)
-    class_path, name = path, values.get("tokenizer_class")
+    class_path = path
+    name = values.get("tokenizer_class")
     if name is None:
         class_path, model = _read_if_exists(folder, "config.json")
         name = model.get("tokenizer_class")
@@ -200,12 +202,13 @@ def _check_added_tokens(path, field, tokens, vocab=None):
     """Raise UserError unless all tokens are special tokens, with the same ids as in `vocab`."""
     json_files.check(tokens, list | None, f"{path}: ", name=field)
     for token in tokens or ():
-        content, known = _content(token), _SPECIAL_TOKENS.values()
+        content = _content(token)
+        allowed = _SPECIAL_TOKENS.values()
         index = token.get("id") if isinstance(token, dict) else None
-        if content not in known or (vocab is not None and index != vocab.get(content)):
+        if content not in allowed or (vocab is not None and index != vocab.get(content)):
             ids = "" if vocab is None else " with their ids in model.vocab"
             found = f"{field} has {json_files.quoted(content)}, which is not supported"
-            raise UserError(f"{path}: {found}; expected only {', '.join(known)}{ids}")
+            raise UserError(f"{path}: {found}; expected only {', '.join(allowed)}{ids}")
 
 
 def _content(token):
@@ -233,18 +236,18 @@ def _check_post_processor(path, values):
         _expect(path, f"post_processor.{name}", template, expected)
 
 
-def resolve_settings(vocab_file=None, **given):
+def resolve_settings(vocab_file=None, **options):
     """Return a dict of all tokenizer settings, in the order of `RELEASE_SETTINGS`.
 
-    Settings in `given` that are not None override a `tokenizer.json` as `vocab_file`.
+    Settings in `options` that are not None override a `tokenizer.json` as `vocab_file`.
     """
-    if unknown := given.keys() - RELEASE_SETTINGS.keys():
+    if unknown := options.keys() - RELEASE_SETTINGS.keys():
         raise TypeError(f"found the arguments {unknown}, expected {', '.join(RELEASE_SETTINGS)}")
     recorded = {}
     if isinstance(vocab_file, str) and is_tokenizer_json(vocab_file):
         recorded = read_tokenizer_settings(*os.path.split(vocab_file))
-    given = {name: value for name, value in given.items() if value is not None}
-    settings = {**RELEASE_SETTINGS, **recorded, **given}
+    specified = {name: value for name, value in options.items() if value is not None}
+    settings = {**RELEASE_SETTINGS, **recorded, **specified}
     if settings["strip_accents"] is None:
         settings["strip_accents"] = settings["do_lower_case"]
     return settings

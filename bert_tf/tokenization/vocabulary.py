@@ -168,8 +168,8 @@ def add_words(pieces, words, do_lower_case=True):
       UserError: if there are too few slots, or the tokenizer never finds a word because it
         normalizes it differently.
     """
-    known = set(pieces)
-    new_words = [word for word in dict.fromkeys(words) if word not in known]
+    existing = set(pieces)
+    new_words = [word for word in dict.fromkeys(words) if word not in existing]
     for word in new_words:
         plain = word.removeprefix("##")
         normalized = normalize(plain, do_lower_case).split()

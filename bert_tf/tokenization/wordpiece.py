@@ -174,8 +174,8 @@ class PresetTokenizer:
         # Imported on use, because `checkpoints` imports this package.
         from bert_tf import checkpoints
 
-        given = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
-        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **given)
+        overrides = {name: options.pop(name, None) for name in RELEASE_SETTINGS}
+        model_files = checkpoints.resolve(preset, needs=["vocab_file"], **overrides)
         for name in cls.saved_options:
             if value := checkpoints.read_metadata(model_files.checkpoint).get(name):
                 options.setdefault(name, value)
@@ -267,8 +267,8 @@ class FullTokenizer(PresetTokenizer):
         vocab = vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file)
         self.vocab = dict(vocab)
         values = (do_lower_case, strip_accents, tokenize_chinese_chars, max_input_chars_per_word)
-        given = dict(zip(RELEASE_SETTINGS, values, strict=True))
-        self.settings = resolve_settings(vocab_file, **given)
+        options = dict(zip(RELEASE_SETTINGS, values, strict=True))
+        self.settings = resolve_settings(vocab_file, **options)
         *rules, max_chars = self.settings.values()
         self.basic_tokenizer = BasicTokenizer(*rules)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, UNK, max_chars)

@@ -1,5 +1,6 @@
 """Run a function on features in memory: in batches of similar length, on all devices."""
 
+import math
 import operator
 
 import numpy as np
@@ -98,7 +99,8 @@ class BatchRunner:
             if self._multiple:
                 shape = np.max([x.shape for x in values], 0).astype(int)
                 if feature.shape({})[-1:] == ["S"]:
-                    shape[-1] = min(-(-shape[-1] // self._multiple) * self._multiple, limits[-1])
+                    length = math.ceil(shape[-1] / self._multiple) * self._multiple
+                    shape[-1] = min(length, limits[-1])
             batch[name] = np.zeros((len(rows), *shape), _TYPES[feature.dtype])
             for i, value in enumerate(values):
                 batch[name][(i, *map(slice, value.shape))] = value
@@ -135,9 +137,9 @@ class ModelCache:
         """
         old, layers, variables, result = self._entries.get(name, (None, (), (), None))
         # Keras takes much longer to list the variables.
-        found = [x for layer in layers for x in layer._trainable_variables]
-        is_same = old == (model, settings) and len(found) == len(variables)
-        if not is_same or not all(map(operator.is_, found, variables)):
+        current = [x for layer in layers for x in layer._trainable_variables]
+        is_same = old == (model, settings) and len(current) == len(variables)
+        if not is_same or not all(map(operator.is_, current, variables)):
             result, layers = make(), [*model._flatten_layers()]
             variables = [x for layer in layers for x in layer._trainable_variables]
             self._entries[name] = (model, settings), layers, variables, result

@@ -78,7 +78,9 @@ class TextFileSource:
                 yield list(document), self._split
 
     def _read_json(self, file):
-        path, field, num_empty = self.paths[file], self._text_field, 0
+        path = self.paths[file]
+        field = self._text_field
+        num_empty = 0
         for number, line in enumerate(files.read_lines(path, self._on_progress, strict=True), 1):
             if not line.strip():
                 continue

@@ -231,7 +231,8 @@ class Masker:
         self.packed_tokens = [index + 1 for index in vocab.values()]
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
         # The number of tokens to mask, by sequence length.
-        most, lengths = config.max_predictions_per_seq, range(config.max_seq_length + 1)
+        lengths = range(config.max_seq_length + 1)
+        most = config.max_predictions_per_seq
         self.counts = [min(config.num_to_mask(length), most) for length in lengths]
         # Whether each token is masked with the one before it, bool (T,).
         if config.word_boundaries == "spaces":
@@ -323,7 +324,9 @@ def shuffle(items, rng, count=None):
     """
     # Few lists are cached: the list for a length ends with the lists for all smaller lengths.
     size = 1 << len(items).bit_length()
-    getrandbits, draws, start = rng.getrandbits, _draws(size), size - len(items)
+    draws = _draws(size)
+    start = size - len(items)
+    getrandbits = rng.getrandbits
     split = max(size - (count or len(items)), start)
     for last, bits in draws[start:split]:
         while (chosen := getrandbits(bits)) > last:

@@ -66,8 +66,8 @@ class FileSource:
         file, layout = self.dataset.files[split], self.dataset.layout
         path = find_file(split, file.names, self._data_dir, path)
         self.files.append(path)
-        given = (layout.delimiter, layout.saved_delimiter) if layout else (None, "tab")
-        table = open_table(path, *given)
+        delimiters = (layout.delimiter, layout.saved_delimiter) if layout else (None, "tab")
+        table = open_table(path, *delimiters)
         examples, columns = examples_of(table, self.dataset, split, bad, file.columns)
         if split == "train" and layout:
             self.training_columns = columns
@@ -163,8 +163,8 @@ def make_source(data_options, config, trained=None, restored=()):
     custom_only = [x for x in ("task_type", "labels", "numeric_as") if config.is_given(x)]
     custom_only += filter(data_options.is_given, _LAYOUT)
     if data_options.processor:
-        if given := [*filter(data_options.is_given, _FILES), *custom_only]:
-            raise UserError(f"`{given[0]}` cannot be combined with `processor`")
+        if conflicting := [*filter(data_options.is_given, _FILES), *custom_only]:
+            raise UserError(f"`{conflicting[0]}` cannot be combined with `processor`")
         return ProcessorSource(data_options.processor, data_options.data_dir)
     if config.is_given("numeric_as") and not layout.numbers:
         raise UserError("`numeric_as` requires `numeric_columns`")
@@ -219,13 +219,13 @@ def columns_to_save(data, source):
     columns = source.training_columns
     if columns is None:
         return {}
-    given = {name: getattr(data, name) for name in _SAVED_COLUMNS if data.is_given(name)}
+    options = {name: getattr(data, name) for name in _SAVED_COLUMNS if data.is_given(name)}
     if not columns.names:
-        return {**given, "header": "no"}
+        return {**options, "header": "no"}
     named = columns.named()
-    if "id_column" in given:
+    if "id_column" in options:
         named["id_column"] = columns.name(columns.id)
-    saved = {**given, **named}
+    saved = {**options, **named}
     saved.pop("header", None)  # names say that there is a header, except for names such as 1
     if any(map(str.isdecimal, [*named["text_columns"], *named.get("label_column", ())])):
         saved["header"] = "yes"

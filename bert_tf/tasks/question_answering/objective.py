@@ -112,13 +112,14 @@ def extract_answers(predictions, source, tokenizer, config, verbose=False):
             raise UserError(f"{source.name}: {found}; the file may have changed")
 
     decoder = AnswerDecoder(config, verbose)
-    rows, count = _rows(predictions), itertools.count(FIRST_UNIQUE_ID)
+    rows = _rows(predictions)
+    count = itertools.count(FIRST_UNIQUE_ID)
     for paragraph in source.paragraphs():
         converted = convert(paragraph, tokenizer, config, is_training=False)
         for question, windows, _ in converted:
-            found = dict(itertools.islice(rows, len(windows)))
-            check([*found], [*itertools.islice(count, len(windows))])
-            yield question, decoder.decode(windows, found.values())
+            logits_by_id = dict(itertools.islice(rows, len(windows)))
+            check([*logits_by_id], [*itertools.islice(count, len(windows))])
+            yield question, decoder.decode(windows, logits_by_id.values())
     check([x for x, _ in rows], [])
     if decoder.num_unaligned:
         message = "%d candidates could not be aligned and were expanded to whole words; %s"

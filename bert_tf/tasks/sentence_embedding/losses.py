@@ -130,7 +130,7 @@ class SentenceEmbeddingModel(EncoderModel, keras.Model):
         seeds = [x.value for x in self.bert.variables if x.path.endswith("seed_generator_state")]
         inputs = {name: tf.convert_to_tensor(x) for name, x in inputs.items()}
         count = tf.shape(inputs["input_ids"])[0]
-        num_parts = -(-count // self.mini_batch_size)
+        num_parts = (count + self.mini_batch_size - 1) // self.mini_batch_size
         # Repeat the last example to fill the last part; the copies get no gradient.
         rows = tf.minimum(tf.range(num_parts * self.mini_batch_size), count - 1)
         rows = tf.reshape(rows, (num_parts, self.mini_batch_size))
@@ -185,13 +185,13 @@ def contrastive(options, _, vectors, text_ids=None):
         vectors = ops.concatenate([everything[i] for i in candidates])
         logits = ops.matmul(columns[query], ops.transpose(vectors)) / options.temperature
         if text_ids is not None:
-            found = ops.concatenate([all_ids[i] for i in candidates])
+            candidate_ids = ops.concatenate([all_ids[i] for i in candidates])
             # A hard negative has no partner.
             partners = [all_ids[query if i == answer else i] for i in candidates]
             is_right = ops.equal(ops.concatenate(partners), ids[query][:, None])
             for column in (query, answer):
-                is_right |= ops.equal(found, ids[column][:, None])
-            is_right &= ops.not_equal(ops.arange(ops.shape(found)[0]), own[:, None])
+                is_right |= ops.equal(candidate_ids, ids[column][:, None])
+            is_right &= ops.not_equal(ops.arange(ops.shape(candidate_ids)[0]), own[:, None])
             logits = ops.where(is_right, -1e9, logits)
         return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
 

@@ -142,8 +142,8 @@ class SentenceEncoder(TextStream):
             examples[split] = examples_of_table(table, data_options)
         if not trained:
             saved = pretrained.checkpoint and cls.config_class.load(pretrained.config_folder)
-            given = cls.preset_config(pretrained, saved, **config.given_options())
-            config = (saved or config).with_options(**given)
+            options = cls.preset_config(pretrained, saved, **config.given_options())
+            config = (saved or config).with_options(**options)
         return RunData(examples, config.with_model(pretrained), data_options, paths)
 
     def features(self, data, split):
@@ -300,14 +300,14 @@ class _Module(NamedTuple):
     path: str
 
 
-def encoder_settings(path, given):
+def encoder_settings(path, options):
     """Return `given`, a dict of settings, completed by a sentence-transformers folder or defaults.
 
     `path` is a folder or a checkpoint, or None.
     """
     modules_file = path and os.path.join(containing_folder(path), "modules.json")
     if not (path and files.exists(modules_file)):
-        return {"pooling": "mean", "normalize": False, **given}
+        return {"pooling": "mean", "normalize": False, **options}
     folder = os.path.dirname(modules_file)
     modules = json_files.read(modules_file, list[_Module], "sentence-transformers")
     modules = {module["type"].rpartition(".")[2]: module["path"] for module in modules}
@@ -315,16 +315,16 @@ def encoder_settings(path, given):
         expected = f"expected only {', '.join(_MODULES)}, in this order"
         raise UserError(f"{modules_file}: found the modules {', '.join(modules)}; {expected}")
     pooling_file = os.path.join(folder, modules.get("Pooling", ""), "config.json")
-    is_read = "Pooling" in modules and ("pooling" not in given or files.exists(pooling_file))
+    is_read = "Pooling" in modules and ("pooling" not in options or files.exists(pooling_file))
     settings = json_files.read(pooling_file, dict) if is_read else {}
     modes = settings.get("pooling_mode") or _older_modes(settings)
     model = read_json(folder, "config_sentence_transformers.json")
     name = model.get("default_prompt_name")
     prompts = model.get("prompts") or {}
-    if name not in {None, *prompts} and "prompt" not in given:
+    if name not in {None, *prompts} and "prompt" not in options:
         raise UserError(f"{folder}: default_prompt_name is {name!r}, which is not in prompts")
     prompt, includes_prompt = prompts.get(name, ""), settings.get("include_prompt") is not False
-    if not includes_prompt and (used := given.get("prompt", prompt)):
+    if not includes_prompt and (used := options.get("prompt", prompt)):
         found = f"include_prompt is false, which is not supported with the prompt {used!r}"
         raise UserError(f"{pooling_file}: {found}; `prompt` overrides a default prompt")
     if (measure := model.get("similarity_fn_name") or "cosine") != "cosine":
@@ -340,12 +340,12 @@ def encoder_settings(path, given):
         "include_prompt": includes_prompt,
     }
     for name, value in saved.items():
-        if given.get(name, value) != value:
+        if options.get(name, value) != value:
             message = "`%s=%s` overrides the setting: %s has %s"
-            console.info(message, name, given[name], folder, value)
-    used = [f"{x}={y}" for x, y in saved.items() if x not in given and y not in (None, "", {})]
+            console.info(message, name, options[name], folder, value)
+    used = [f"{x}={y}" for x, y in saved.items() if x not in options and y not in (None, "", {})]
     console.info("from the settings in %s: %s", folder, ", ".join(used))
-    return {**saved, **given}
+    return {**saved, **options}
 
 
 def _older_modes(settings):

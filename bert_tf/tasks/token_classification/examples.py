@@ -71,11 +71,11 @@ class ColumnFiles:
         """Return the list of `Sentence` of a split; `bad`, a `RowErrors`, collects invalid ones."""
         path = find_file(split, _FILES[split], self._data_dir, self._paths.get(split))
         self.files.append(path)
-        found = tables.find_format(path, "tab")
+        table_format = tables.find_format(path, "tab")
         if next(files.read_lines(path), "").startswith('{"'):
-            found = tables.TableFormat("json_lines")
-        if found.kind != "delimited":
-            raise UserError(f"{path}: found {found}, expected a word and its tag per line")
+            table_format = tables.TableFormat("json_lines")
+        if table_format.kind != "delimited":
+            raise UserError(f"{path}: found {table_format}, expected a word and its tag per line")
         bad = bad or RowErrors()
         sentences = self._sentences(path, split != "test", bad)
         if not sentences:
@@ -83,14 +83,17 @@ class ColumnFiles:
         return sentences
 
     def _sentences(self, path, with_tags, bad):
-        sentences, rows, leading_lines, problem, num_comments = [], [], [], None, 0
-        # Not `split()`: words may contain other whitespace.
-        lines = itertools.chain(files.read_lines(path, strict=True), "\n")
-        lines, ahead = itertools.tee(re.split("[ \t]+", x.strip(" \t\r\n")) for x in lines)
+        def read_columns():
+            # Not `split()`: words may contain other whitespace.
+            lines = itertools.chain(files.read_lines(path, strict=True), "\n")
+            return (re.split("[ \t]+", line.strip(" \t\r\n")) for line in lines)
+
         others = ("", "#", DOCUMENT_START)
-        width = next((len(columns) for columns in ahead if columns[0] not in others), 0)
-        del ahead  # it would keep all lines
-        for number, columns in enumerate(lines, 1):
+        width = next((len(columns) for columns in read_columns() if columns[0] not in others), 0)
+        sentences, rows, leading_lines = [], [], []
+        problem = None
+        num_comments = 0
+        for number, columns in enumerate(read_columns(), 1):
             is_comment = columns[0] == "#" and not rows and width > 0
             if is_comment and (len(columns) != width or "=" in "".join(columns)):
                 num_comments += 1
@@ -102,7 +105,8 @@ class ColumnFiles:
                     numbers, lines_of_words = zip(*rows, strict=True)
                     words = tuple(x[self._word] for x in lines_of_words)
                     tags = tuple(x[self._tag] for x in lines_of_words) if with_tags else None
-                    leading, leading_lines = tuple(leading_lines), []
+                    leading = tuple(leading_lines)
+                    leading_lines = []
                     sentences.append(Sentence(path, words, tags, lines_of_words, numbers, leading))
                 rows, problem = [], None
                 if columns[0] == DOCUMENT_START:
@@ -144,7 +148,8 @@ class TfdsSentences:
         self._columns = [words], [tags] if tags else ["ner", "tags"]  # their usual names
 
     def read(self, split, bad=None):
-        bad, table = bad or RowErrors(), self._data.table(split)
+        bad = bad or RowErrors()
+        table = self._data.table(split)
         arguments = ("word_column", "tag_column")
         sentences = sentences_of_table(table, arguments, None, split != "test", self._columns, bad)
         if not sentences:
@@ -253,8 +258,9 @@ def sentences_of_table(table, arguments, config=None, with_tags=True, columns=_C
     _, find, rows = header_and_rows(table)
     text = find(columns[0], arguments[0])
     tags = find(columns[1], arguments[1]) if with_tags else None
-    known = config.tags.names if config else ()
-    labels, bad = Labels(known, class_names=table.label_names.get(tags, ())), bad or RowErrors()
+    tag_names = config.tags.names if config else ()
+    labels = Labels(tag_names, class_names=table.label_names.get(tags, ()))
+    bad = bad or RowErrors()
     rows = list(rows)  # a str for a row that cannot be read
     values = (row[text] for _, row in rows if not isinstance(row, str))
     first = next(filter(lambda value: not tables.is_missing(value), values), None)

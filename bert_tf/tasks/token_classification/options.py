@@ -30,14 +30,14 @@ class Tags(NamedTuple):
         spans = schemes.spans_from_tags(sentence.tags, self.data_scheme)
         tags = schemes.tags_from_spans(spans, len(sentence.tags), self.scheme)
         names = {schemes.normalize(name, self.scheme): name for name in self.names}
-        for i, (tag, given) in enumerate(zip(tags, sentence.tags, strict=True)):
-            is_tag = schemes.is_tag(given, self.data_scheme)
+        for i, (tag, data_tag) in enumerate(zip(tags, sentence.tags, strict=True)):
+            is_tag = schemes.is_tag(data_tag, self.data_scheme)
             if not is_tag or tag not in names:
-                is_same = not is_tag or tag == given
-                found = given if is_same else f"{given}, {tag} in the scheme {self.scheme}"
+                is_same = not is_tag or tag == data_tag
+                found = data_tag if is_same else f"{data_tag}, {tag} in the scheme {self.scheme}"
                 option = "scheme" if sentence.where.startswith("`") else "learn_scheme"
                 advice = f"; add B-, I-, E- or S- to every tag but O, or use `{option}=none`"
-                expected = f"expected one of {', '.join(self.names)}{advice * (not is_tag)}"
+                expected = f"expected one of {', '.join(self.names)}{'' if is_tag else advice}"
                 raise UserError(f"{sentence.location(i)}: the tag is {found}, {expected}")
         return [names[tag] for tag in tags]
 
@@ -46,13 +46,13 @@ class Tags(NamedTuple):
 
         "iob1" is kept for tags with B and I, and any scheme for sentences without entities.
         """
-        found = {tag for sentence in sentences for tag in sentence.tags or ()}
-        data_scheme = schemes.infer_scheme(found, self.scheme)
-        if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in found:
+        data_tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+        data_scheme = schemes.infer_scheme(data_tags, self.scheme)
+        if data_scheme == "io" != self.scheme and schemes.OUTSIDE not in data_tags:
             text = "plain tags without O: neighboring words with the same tag are one entity; %s"
             console.notice(text, "for one label per word, train a model with the scheme none")
         is_iob = (self.data_scheme, data_scheme) == ("iob1", "iob2")
-        keep = is_iob or found <= {schemes.OUTSIDE}
+        keep = is_iob or data_tags <= {schemes.OUTSIDE}
         return self if keep else self._replace(data_scheme=data_scheme)
 
     @classmethod
@@ -62,13 +62,13 @@ class Tags(NamedTuple):
         The labels are all tags if they include "O", without a `scheme` that requires prefixes, or
         if the scheme is "none".
         """
-        found = schemes.infer_scheme(labels)
-        if scheme not in (None, "none", found):
-            if found not in schemes.PLAIN_SCHEMES:
-                raise UserError(f"`scheme={scheme}`: the labels are tags in the scheme {found}")
+        inferred = schemes.infer_scheme(labels)
+        if scheme not in (None, "none", inferred):
+            if inferred not in schemes.PLAIN_SCHEMES:
+                raise UserError(f"`scheme={scheme}`: the labels are tags in the scheme {inferred}")
             labels = [label for label in labels if label != schemes.OUTSIDE]
             labels = schemes.tag_names(labels, scheme)
-        scheme = scheme or found
+        scheme = scheme or inferred
         return cls(check_labels(labels), scheme, scheme)
 
 
