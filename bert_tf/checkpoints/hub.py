@@ -122,8 +122,7 @@ def _download(name, url, folder):
                 f"unpack the files of {url} into {folder}"
             ) from None
         os.remove(archive)
-        expected = {**dict.fromkeys(_REQUIRED), **_known_digests(name)}
-        for base, digest in expected.items():
+        for base, digest in {**dict.fromkeys(_REQUIRED), **_known_digests(name)}.items():
             path = os.path.join(temporary, base)
             if not os.path.exists(path):
                 raise UserError(f"{url}: {base} is missing in the archive")
@@ -149,9 +148,8 @@ _SENTENCE_FILES = ("modules.json", *_SETTINGS, "*_Pooling/config.json")
 def _with_owner(name):
     """Return OWNER/NAME for the hub's oldest models, which it also finds without their owner."""
     family = re.fullmatch(r"(distilbert|bert)-(base|large)-[\w-]+(@.+)?", name)
-    if not family:
-        return name
-    return f"google-bert/{name}" if family[1] == "bert" else f"{family[1]}/{name}"
+    owner = "google-bert" if family and family[1] == "bert" else "distilbert"
+    return f"{owner}/{name}" if family else name
 
 
 def local_folder(path: str) -> str:

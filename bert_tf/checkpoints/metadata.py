@@ -74,7 +74,7 @@ def read_json(folder, name):
 def read_metadata(path):
     """Return all metadata next to a checkpoint, such as casing, labels and architecture."""
     folder = containing_folder(path)
-    metadata: dict = {}
+    metadata = {}
     for name in (files.TOKENIZER_CONFIG, HUGGING_FACE_CONFIG):
         values = read_json(folder, name)
         metadata.update({x: y for x, y in values.items() if f"{x}?" not in _TASK_CONFIG_FIELDS})

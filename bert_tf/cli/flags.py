@@ -335,8 +335,7 @@ def _describe_program(program):
     # Indented text is an example and is not wrapped.
     parts = [x if x.startswith(" ") else textwrap.fill(x, width) for x in paragraphs]
     groups: dict[str, list[str]] = {"Flags": []}
-    is_release = os.path.basename(program) in _RELEASE_SCRIPTS
-    unmarked = RELEASE_FLAGS.split() if is_release else FLAGS
+    unmarked = RELEASE_FLAGS.split() if os.path.basename(program) in _RELEASE_SCRIPTS else FLAGS
     for flag in FLAGS.get_key_flags_for_module(program):
         mark = "" if flag.name in unmarked else " (bert_tf)"
         lines = groups.setdefault(getattr(flag, "group", "Flags"), [])

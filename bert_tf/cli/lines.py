@@ -104,7 +104,7 @@ def stdin_chunks(inputs, title):
     data = None
     rest = b""
     lines: list[bytes] = []
-    invalid_lines: list[int] = []
+    invalid_lines = []
     count = 0
     while data != b"":
         select.select([stdin], [], [])  # a non-blocking pipe may be empty

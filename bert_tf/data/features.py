@@ -118,7 +118,7 @@ class Features:
         is_large = (self.num_examples or 0) >= _MIN_FOR_PROCESSES
         num_processes = self.num_processes or (processes.cores() if is_large else 1)
         chunks = self.chunks(self.examples)
-        totals: collections.Counter = collections.Counter()
+        totals = collections.Counter()
         progress = console.ProgressLog(description, "examples", self.num_examples, is_brief=True)
         for serialized, counts in processes.map_in_processes(self.convert, chunks, num_processes):
             yield self.finish(serialized, totals["records"]) if self.finish else serialized

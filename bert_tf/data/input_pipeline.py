@@ -95,8 +95,7 @@ class TrainingInput(_RecordInput, _Files):
             console.warning("counting the records of %d files without counts", len(self.paths))
             self.counts = tfrecord.count_records(self.paths)
             if cache:
-                counts = dict(zip(self.paths, self.counts, strict=True))
-                tfrecord.save_counts(cache, counts)
+                tfrecord.save_counts(cache, dict(zip(self.paths, self.counts, strict=True)))
 
     @tf.autograph.experimental.do_not_convert
     def batches(self, first_step=0, context=None):
@@ -306,7 +305,7 @@ class FitInput(_RecordInput):
         rows = self._rows().enumerate()
         advance = None
         if num_steps is not None:
-            epoch: list = []
+            epoch = []
             advance = epoch.clear
             stream = rows.as_numpy_iterator()
             lock = threading.Lock()

@@ -50,8 +50,7 @@ class Labels:
     def __init__(
         self, names, task_type="classification", class_names=(), separator=",", aliases=()
     ):
-        self.names = tuple(name.strip() for name in names)
-        self.task_type = task_type
+        self.names, self.task_type = tuple(name.strip() for name in names), task_type
         self._separator = separator
         self._ids = {name: i for i, name in enumerate(self.names)}
         self._texts = {**dict(zip(self.names, self.names, strict=True)), **dict(aliases)}
@@ -223,8 +222,7 @@ class Labels:
         if len(row) != len(self.names):
             expected = f"a label or a probability for each of {len(self.names)} labels{_USE_SETS}"
             raise ValueError(f"found {len(row)} numbers, expected {expected}")
-        total = math.fsum(row)
-        if not (abs(total - 1) <= _TOLERANCE and min(row) >= 0):
+        if not (abs(math.fsum(row) - 1) <= _TOLERANCE and min(row) >= 0):
             advice = _USE_SETS if {*row} <= {0, 1} else ""
             expected = f"expected probabilities that sum to 1{advice}"
             raise ValueError(f"found the row {shown(row)}, {expected}")

@@ -242,8 +242,7 @@ def long_cells():
 def _split_quoted(lines, delimiter):
     """Split at delimiters outside of quotes; a line with an unbalanced quote is a bad row."""
     number = 1
-    used = []
-    again = collections.deque()
+    used, again = [], collections.deque()
 
     def reread():
         while line := again.popleft() if again else next(lines, None):

@@ -25,9 +25,8 @@ class TfdsDataset:
     """
 
     def __init__(self, name, data_dir=None, splits=None):
-        self.name = name
+        self.name, self._splits = name, splits or {}
         self._builder = _load_builder(name, data_dir)
-        self._splits = splits or {}
         self.info = self._builder.info
         self.features = self.info.features
         self.supervised_keys = self.info.supervised_keys or (None, None)
@@ -67,14 +66,12 @@ class TfdsDataset:
 class TfdsTextSource:
     """A source of documents like `TextFileSource`, one for each example of a tfds split."""
 
-    unit = "examples"
-    num_files = 1
+    unit, num_files = "examples", 1
 
     def __init__(self, name, split="train", text_field="text", data_dir=None):
         self._data = TfdsDataset(name, data_dir, {"train": split})
         self.name = f"{name}, {split}"
-        self._split = split
-        self._field = text_field
+        self._split, self._field = split, text_field
         self.done = 0
         info = self._data.info
         try:

@@ -207,7 +207,7 @@ class Checks:
             with tfrecord.writing([path]) as write:
                 write(records.serialize(records.PRETRAINING, rows))
             engine = TensorFlowEngine(self.strategy)
-            weights: dict = {}
+            weights = {}
             for name, last in (("whole", 4), ("parts", 2), ("parts", 4)):
                 keras.utils.set_random_seed(0)
                 output_dir = os.path.join(folder, name)

@@ -129,8 +129,7 @@ def map_in_processes(function, items, num_processes, fork=True):
 
     # Forked workers need no imports, which take seconds. Where forks are not safe, workers start a
     # new interpreter.
-    method = "fork" if fork and sys.platform == "linux" else "spawn"
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context("fork" if fork and sys.platform == "linux" else "spawn")
     # Shared memory instead of an event, whose locks a killed worker might hold.
     stop = context.RawValue("b", False)
     arguments = (function, os.getpid(), stop)

@@ -35,10 +35,11 @@ class MaskedLMHead(ConfigLayer):
     def __init__(self, config, embeddings=None, name="masked_lm", **kwargs):
         super().__init__(config, name=name, **kwargs)
         self.embeddings = embeddings
-        dtype = self.dtype_policy
         act = activation(config.hidden_act)
-        self.dense = dense(config, config.embedding_size, "dense", dtype, activation=act)
-        self.norm = layer_norm(config, "LayerNorm", dtype)
+        self.dense = dense(
+            config, config.embedding_size, "dense", self.dtype_policy, activation=act
+        )
+        self.norm = layer_norm(config, "LayerNorm", self.dtype_policy)
         self._has_encoder_table = True
 
     def _layers_saved_elsewhere(self):
@@ -90,7 +91,7 @@ def _find_embeddings(tensor):
     """Return the `Embeddings` from which a symbolic tensor is computed."""
     visited = set()
     tensors = [tensor]
-    embeddings: dict = {}
+    embeddings = {}
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history
         if (operation, node_index) not in visited:

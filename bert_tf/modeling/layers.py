@@ -39,8 +39,7 @@ def initializer(config):
 
 def dense(config, units, name, dtype, **options):
     """Return a dense layer with the config's initializer."""
-    kernel_initializer = initializer(config)
-    return Dense(units, kernel_initializer=kernel_initializer, name=name, dtype=dtype, **options)
+    return Dense(units, kernel_initializer=initializer(config), name=name, dtype=dtype, **options)
 
 
 def layer_norm(config, name, dtype):
@@ -295,9 +294,9 @@ class TransformerLayer(ConfigLayer):
         self.activation = activation(config.hidden_act)
         self.output_dense = dense(config, hidden, "output_dense", dtype)
         self.output_norm = layer_norm(config, "output_norm", dtype)
-        rate = config.attention_probs_dropout_prob
-        self.probs_dropout = Dropout(rate, dtype=dtype, name="probs_dropout")
+        probs_rate = config.attention_probs_dropout_prob
         rate = config.hidden_dropout_prob
+        self.probs_dropout = Dropout(probs_rate, dtype=dtype, name="probs_dropout")
         self.attention_dropout = Dropout(rate, dtype=dtype, name="attention_dropout")
         self.output_dropout = Dropout(rate, dtype=dtype, name="output_dropout")
 

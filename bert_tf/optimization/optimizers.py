@@ -251,8 +251,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             replica.merge_call(self._update_replicas, (gradients, *shared))
         else:
             variables = {i: self._weight_and_slots(i) for i in gradients}
-            read = operator.attrgetter("value")
-            self._update(read, self.assign, variables, gradients, *shared)
+            self._update(operator.attrgetter("value"), self.assign, variables, gradients, *shared)
         return norm
 
     def _update_replicas(self, strategy, gradients, *shared):

@@ -225,8 +225,7 @@ def _with_constants(model):
     values = [variable.numpy() for variable in model.variables]
 
     def call(inputs, **options):
-        constants = map(tf.constant, values)
-        with keras.StatelessScope(zip(model.variables, constants, strict=True)):
+        with keras.StatelessScope(zip(model.variables, map(tf.constant, values), strict=True)):
             return call_model(model.call, inputs, **options)
 
     return call

@@ -74,8 +74,7 @@ def load(preset, task=None, **options):
     Raises:
       UserError: if the model does not exist, or lacks weights that predictions use.
     """
-    needs = ("init_checkpoint", "bert_config_file", "vocab_file")
-    pretrained = checkpoints.resolve(preset, needs)
+    pretrained = checkpoints.resolve(preset, ("init_checkpoint", "bert_config_file", "vocab_file"))
     if task:
         task_class, of_task = exported_tasks()[task]
         options |= of_task

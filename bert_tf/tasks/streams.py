@@ -55,8 +55,7 @@ class TextStream(Task):
                 config.check_num_texts(2)
             yield item, pack_pair(ids_a, ids_b, self.tokenizer, limit, lengths, pad=False)
         if num_blank:
-            total = lengths.counts["texts"]
-            console.warning("`texts`: %d of %d texts are blank", num_blank, total)
+            console.warning("`texts`: %d of %d texts are blank", num_blank, lengths.counts["texts"])
         log_truncated("input", lengths.counts, limit, config.max_position_embeddings)
 
     def _pack_pairs(self, texts):

@@ -113,8 +113,7 @@ class BertTokenizer(PresetTokenizer, keras.layers.Layer):
         return {name: x[0] for name, x in batch.items()} if texts.shape.rank == 0 else batch
 
     def compute_output_spec(self, texts, pairs=None):
-        length = None if self.pad_to_longest else self.max_seq_length
-        shape = (*texts.shape[:1], length)
+        shape = (*texts.shape[:1], None if self.pad_to_longest else self.max_seq_length)
         return {name: keras.KerasTensor(shape, "int32", name=name) for name in INPUTS}
 
     def get_config(self):
@@ -132,8 +131,7 @@ def _read_vocabulary(vocabulary):
     if isinstance(vocabulary, str):
         return load_vocab(vocabulary)
     if not isinstance(vocabulary, Mapping):
-        pairs = enumerate(vocabulary)
-        vocabulary = {piece: index for index, piece in pairs if piece is not None}
+        vocabulary = {piece: index for index, piece in enumerate(vocabulary) if piece is not None}
     if missing := [token for token in REQUIRED_TOKENS if token not in vocabulary]:
         raise UserError(f"`vocabulary`: expected also the tokens {', '.join(missing)}")
     return vocabulary

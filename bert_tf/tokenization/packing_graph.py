@@ -96,8 +96,7 @@ class Windows:
         num_tokens = tf.cast(tokens.row_lengths(), tf.int32)
         max_lengths = tf.broadcast_to(max_lengths, tf.shape(num_tokens))
         steps = tf.minimum(max_lengths, stride)
-        num_following = tf.maximum(num_tokens - max_lengths + steps - 1, 0) // steps
-        self.counts = 1 + num_following
+        self.counts = 1 + tf.maximum(num_tokens - max_lengths + steps - 1, 0) // steps
         if max_windows is not None:
             self.counts = tf.minimum(self.counts, max_windows)
         if not keep_empty:

@@ -264,8 +264,7 @@ class FullTokenizer(PresetTokenizer):
         max_input_chars_per_word: int | None = None,
     ):
         """Read the vocabulary; raise UserError if it is invalid."""
-        vocab = vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file)
-        self.vocab = dict(vocab)
+        self.vocab = dict(vocab_file if isinstance(vocab_file, Mapping) else load_vocab(vocab_file))
         values = (do_lower_case, strip_accents, tokenize_chinese_chars, max_input_chars_per_word)
         options = dict(zip(RELEASE_SETTINGS, values, strict=True))
         self.settings = resolve_settings(vocab_file, **options)

@@ -136,8 +136,7 @@ class Shards:
         counts = self._work_dir.read_counts()
         total = sum(counts, Counts())
         if not total.instances:
-            paths = [*self.paths(), self._metadata_path]
-            tfrecord.map_files(files.remove, paths, "removing")
+            tfrecord.map_files(files.remove, [*self.paths(), self._metadata_path], "removing")
             self._work_dir.remove()
             writing.check_has_instances(self.source, total.tokens, total.instances)
         metadata["shards"] = [shard._asdict() for shard in counts]
@@ -181,8 +180,7 @@ class Shards:
 
     def _remove_temporary_files(self):
         folder, prefix = os.path.split(self._path)
-        names = re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)"
-        files.remove_temporary(folder, names)
+        files.remove_temporary(folder, re.escape(prefix) + r"(-\d{5}-of-\d{5}|(\.counts)?\.json)")
 
     def _create_missing(self, num_processes):
         if self._work_dir.read_sizes():
@@ -229,8 +227,7 @@ class Shards:
         compiled = find_compiled(num_tokens, config)
         instances = create_instances(corpus, vocab, config, rng, compiled=compiled)
         # The counts are saved before the shard, so that a restart finds both.
-        counts = Counts.from_instances(instances, corpus, vocab, config)
-        self._work_dir.write_counts(shard, counts)
+        self._work_dir.write_counts(shard, Counts.from_instances(instances, corpus, vocab, config))
         writing.write([self.paths()[shard]], instances, corpus, vocab, config)
 
 
@@ -292,8 +289,7 @@ def create_with_beam(shards, runner, options):
 
 def _tokenize_file(file, shards, missing):
     """Yield (shard, ((file, chunk), `Block`)) for missing shards."""
-    documents = shards.source.documents([file])
-    for number, chunk in enumerate(iter_chunks(documents, shards.num_shards)):
+    for number, chunk in enumerate(iter_chunks(shards.source.documents([file]), shards.num_shards)):
         for shard, block in shards.tokenize(chunk):
             if shard in missing:
                 yield shard, ((file, number), tuple(block))

@@ -242,8 +242,7 @@ class WorkDir:
         fields = dict.fromkeys(Counts._fields, json_files.Count)
 
         def read_shard(shard):
-            path = self._counts_path(shard)
-            values = json_files.read(path, fields, _PROGRAM)
+            values = json_files.read(self._counts_path(shard), fields, _PROGRAM)
             return Counts(**{name: values[name] for name in fields})
 
         return tfrecord.map_files(read_shard, range(self._num_shards), "reading the counts")

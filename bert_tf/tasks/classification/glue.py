@@ -40,8 +40,7 @@ class DatasetSpec:
     def reader(self, class_names=()):
         """Return the `Labels` that read a column; `class_names` as there."""
         separator = (self.layout or Layout()).separator
-        names = self.labels or ()
-        return Labels(names, self.task_type, class_names, separator, self.label_aliases)
+        return Labels(self.labels or (), self.task_type, class_names, separator, self.label_aliases)
 
 
 # Metrics of custom data, in addition to the metrics of every dataset of the task type.
@@ -74,8 +73,7 @@ _MNLI = Columns((8, 9), labels=(-1,), id=0, header=True)
 
 def _glue(labelled, features, test_texts=(1, 2), labels=_BINARY, names=(), **options):
     """Make a GLUE dataset from the columns of its files; TFDS has the `names` of its labels."""
-    test = Columns(test_texts, id=0, header=True)
-    columns = {"train": labelled, "dev": labelled, "test": test}
+    columns = {"train": labelled, "dev": labelled, "test": Columns(test_texts, id=0, header=True)}
     files = {split: File((f"{split}.tsv",), columns[split]) for split in columns}
     aliases = dict(zip(names, labels, strict=bool(names)))
     return DatasetSpec(files, labels, features=features, label_aliases=aliases, **options)

@@ -47,8 +47,7 @@ class ClassificationObjective(Objective):
         """Return the loss of each example (B,), in training with the weights of labels."""
         logits, is_soft = outputs["logits"], "label_values" in batch
         loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
-        labels = batch["label_values" if is_soft else "label_ids"]
-        losses = loss(labels, logits, from_logits=True)
+        losses = loss(batch["label_values" if is_soft else "label_ids"], logits, from_logits=True)
         return losses * self.class_factors(batch) if training else losses
 
     def _labels(self, batch):

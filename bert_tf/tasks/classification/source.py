@@ -123,8 +123,7 @@ class TfdsSource:
 
     def read(self, split, bad=None):
         """Read the examples of one of `splits`; see `FileSource.read`."""
-        table = self._data.table(split)
-        return examples_of(table, self.dataset, split, bad, self._columns)[0]
+        return examples_of(self._data.table(split), self.dataset, split, bad, self._columns)[0]
 
 
 # Options that name columns, and their fields in `Layout`. `TrainedOn.columns` saves all except the
@@ -202,8 +201,7 @@ def with_restored_columns(data_options, trained):
     for name, value in columns.items():
         if data_options.is_given(name) and getattr(data_options, name) != value:
             used, value = _flag_text(getattr(data_options, name)), _flag_text(value)
-            message = "using `%s=%s`, although the model was trained with %s"
-            console.info(message, name, used, value)
+            console.info("using `%s=%s`, although the model was trained with %s", name, used, value)
     if taken:
         values = (f"`{name}={_flag_text(value)}`" for name, value in taken.items())
         console.info("columns of the trained model: %s", ", ".join(values))
@@ -286,8 +284,7 @@ def _infer_labels(train, task_type):
             f"{path}: found only the label {labels[0]!r}, expected at least two; "
             "`task_type=multi_label` learns whether an example has a label"
         )
-    place = os.path.basename(path)
-    console.info("labels found in %s: %s", place, abbreviate(labels, 20))
+    console.info("labels found in %s: %s", os.path.basename(path), abbreviate(labels, 20))
     if 2 * len(labels) > len(train) > 20:
         found = f"{len(labels)} labels in {len(train)} examples"
         console.warning("%s; for a score use `task_type=regression`", found)

@@ -122,8 +122,7 @@ class TextClassifier(Task):
                 raise UserError(f"`num_classes={num_classes}`: expected {other}")
             labels = range(num_classes)
         if not options.get("task_type"):
-            saved = trained.task_type if trained else _recorded_task_type(checkpoint)
-            options["task_type"] = saved
+            options["task_type"] = trained.task_type if trained else _recorded_task_type(checkpoint)
         labels = _choose_labels(labels, options["task_type"], trained, checkpoint)
         if num_texts is None:
             num_texts = trained.num_texts if trained else 1
@@ -160,8 +159,7 @@ class TextClassifier(Task):
         return make_features(data.examples[split], self.tokenizer, data.config)
 
     def objective(self, data):
-        objective = self.objectives[data.config.task_type]
-        return objective(self.model, data.metrics, data.class_weights)
+        return self.objectives[data.config.task_type](self.model, data.metrics, data.class_weights)
 
     def start_training(self, data):
         """Set the bias of a new regression head to the mean of the training scores."""

@@ -108,8 +108,7 @@ def fill_mask_servable(model, config, serving_config):
         is_mask = tf.sequence_mask(positions.row_lengths())[:, :, None]
         inputs = {name: inputs[name] for name in INPUTS}
         inputs["masked_lm_positions"] = positions.to_tensor()
-        logits = prepared.call(inputs)["masked_lm_logits"]
-        probabilities, best = top_words(logits, config)
+        probabilities, best = top_words(prepared.call(inputs)["masked_lm_logits"], config)
         return {
             "words": tf.where(is_mask, tf.gather(tf.constant(words), best), ""),
             "probabilities": tf.where(is_mask, probabilities, 0.0),

@@ -52,8 +52,7 @@ class Example(NamedTuple):
 def examples_of_table(table, options, with_label=True):
     """Return the list of `Example` of a `Table`."""
     names, find, rows = header_and_rows(table)
-    columns = _find_columns(table, names, find, options, with_label)
-    make = functools.partial(_example, columns)
+    make = functools.partial(_example, _find_columns(table, names, find, options, with_label))
     bad = RowErrors(None if table.is_argument else options.skip_bad_rows)
     return bad.examples(table.name, rows, make)
 

@@ -91,8 +91,7 @@ class Context:
         pieces = self._tokenizer.convert_ids_to_tokens(self.ids[first : last + 1])
         tokens = " ".join(pieces).replace(" ##", "").replace("##", "").split()
         words = self.words.texts[self.token_to_word[first] : self.token_to_word[last] + 1]
-        basic_tokenizer = self._tokenizer.basic_tokenizer
-        return get_final_text(" ".join(tokens), " ".join(words), basic_tokenizer)
+        return get_final_text(" ".join(tokens), " ".join(words), self._tokenizer.basic_tokenizer)
 
 
 def get_final_text(tokens, words, basic_tokenizer):

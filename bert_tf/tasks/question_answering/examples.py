@@ -309,8 +309,7 @@ def make_source(data, split):
         if len(splits) != 2:
             expected = "expected two, for training and prediction"
             raise UserError(f"`tfds_splits`: found {len(splits)} splits, {expected}")
-        folder = data.tfds_data_dir
-        return tfds_questions(data.tfds_name, split, folder, splits[split != "train"])
+        return tfds_questions(data.tfds_name, split, data.tfds_data_dir, splits[split != "train"])
     path = getattr(data, argument)
     if not path:
         raise UserError(f"`{argument}` or `tfds_name` must be given")

@@ -66,9 +66,8 @@ class QuestionAnsweringObjective(Objective):
         padding = ((0, 0), (0, size if length is None else max(size - length, 0)))
         for side in ("start", "end"):
             logits = self._logits(outputs, batch, side)
-            padded = ops.pad(logits, padding, constant_values=_LOWEST)
             # Ties are ordered by position, as in the release.
-            best, positions = ops.top_k(padded, size)
+            best, positions = ops.top_k(ops.pad(logits, padding, constant_values=_LOWEST), size)
             values |= {side: positions, f"{side}_logits": best, f"null_{side}": logits[:, 0]}
         return values
 
@@ -115,8 +114,7 @@ def extract_answers(predictions, source, tokenizer, config, verbose=False):
     rows = _rows(predictions)
     count = itertools.count(FIRST_UNIQUE_ID)
     for paragraph in source.paragraphs():
-        converted = convert(paragraph, tokenizer, config, is_training=False)
-        for question, windows, _ in converted:
+        for question, windows, _ in convert(paragraph, tokenizer, config, is_training=False):
             logits_by_id = dict(itertools.islice(rows, len(windows)))
             check([*logits_by_id], [*itertools.islice(count, len(windows))])
             yield question, decoder.decode(windows, logits_by_id.values())

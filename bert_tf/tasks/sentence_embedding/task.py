@@ -66,11 +66,10 @@ def sentence_embedding_servable(model, config, serving_config):
     def with_prompt(inputs):
         return serve_text({"text": config.prompt + inputs["text"]})
 
-    serve = with_prompt if config.prompt else serve_text
     return Servable(
         "sentence_embedding",
         prepared,
-        serve,
+        with_prompt if config.prompt else serve_text,
         serve_ids,
         metadata={"prompt": config.prompt} if config.prompt else None,
         add_to_onnx=lambda graph, inputs: {"vectors": model.pooling.add_to_onnx(graph, inputs)},

@@ -76,9 +76,8 @@ def convert_documents(documents, tokenizer, config, lengths):
                 starts[i] if windows.is_max_context(index, i) else NOT_WORD_START for i in tokens
             ]
             window_tags = (tag_ids[i] if word_starts[i - first] else 0 for i in tokens)
-            packed = pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length)
             yield {
-                **packed,
+                **pack_pair(ids[first : first + length], [], tokenizer, config.max_seq_length),
                 "tag_ids": [0, *window_tags, 0, *padding],
                 "word_starts": [0, *word_starts, 0, *padding],
             }

@@ -197,8 +197,7 @@ class TokenClassification(Task):
 
     def make_examples(self, columns, names, split):
         """Return a list of `Sentence`."""
-        required = 1 if split == "test" else 2
-        table, _ = read_table(columns, names, ("tokens", "tags"), required)
+        table, _ = read_table(columns, names, ("tokens", "tags"), 1 if split == "test" else 2)
         sentences = reading.sentences_of_table(table, names, self.config, with_tags=split != "test")
         if not sentences and split != "test":
             raise UserError(f"`{names[0]}`: found no words")

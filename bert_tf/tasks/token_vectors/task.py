@@ -66,8 +66,7 @@ def encoder_servable(model, config, serving_config):
 
     def add_to_onnx(graph, inputs):
         x = graph.encode(inputs)
-        tokens = inputs["input_ids"]
-        return {"sequence_output": x, "pooled_output": graph.pool(x), "tokens": tokens}
+        return {"sequence_output": x, "pooled_output": graph.pool(x), "tokens": inputs["input_ids"]}
 
     serve_text = prepared.with_tokenizer(serve_ids, "text")
     return Servable(
