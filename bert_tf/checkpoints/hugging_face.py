@@ -164,9 +164,7 @@ def detect_architecture(tensors):
         return "BertForQuestionAnswering"
     if "output_bias" in tensors:
         return "BertForSequenceClassification"
-    if "output_weights" in tensors:
-        return _MULTIPLE_CHOICE
-    return "BertModel"
+    return _MULTIPLE_CHOICE if "output_weights" in tensors else "BertModel"
 
 
 def shards(path):
@@ -193,5 +191,6 @@ def _open(path):
         return safetensors.safe_open(path, "numpy")
     except Exception as error:  # the errors of safetensors have no common base class
         cause = reason(error)
-        advice = "; `git lfs pull` replaces Git's pointers" * ("header too large" in cause)
+        is_pointer = "header too large" in cause
+        advice = "; `git lfs pull` replaces Git's pointers" if is_pointer else ""
         raise UserError(f"{path}: not a readable safetensors file ({cause}){advice}") from None

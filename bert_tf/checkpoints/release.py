@@ -82,7 +82,7 @@ def find(path: str, argument: str = "init_checkpoint") -> str:
         if len(indices) != 1:
             raise UserError(
                 f"`{argument}`: found {', '.join(indices) or 'none'} in the folder {path}, "
-                f"expected one checkpoint{unread_weights(path) * (not indices)}"
+                f"expected one checkpoint{'' if indices else unread_weights(path)}"
             )
         prefix = os.path.join(path, indices[0])
     if not files.exists(prefix + ".index"):

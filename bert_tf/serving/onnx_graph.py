@@ -113,8 +113,8 @@ class OnnxGraph:
         if self.config.has_segment_embeddings:
             table = self.weight(f"{name}/token_type_embeddings")
             x = self.op("Add", x, self.op("Gather", table, inputs["segment_ids"]))
-        table, length = self.weight(f"{name}/position_embeddings"), self.op("Shape", ids, start=1)
-        x = self.op("Add", x, self.op("Slice", table, [0], length))
+        table = self.weight(f"{name}/position_embeddings")
+        x = self.op("Add", x, self.op("Slice", table, [0], self.op("Shape", ids, start=1)))
         x = self.norm(x, f"{name}/LayerNorm")
         if self.config.embedding_size != self.config.hidden_size:
             x = self.dense(x, "bert/embeddings_project")
@@ -122,12 +122,13 @@ class OnnxGraph:
 
     def _layer(self, name, queries, x, mask):
         """Return the output (B, P, H) of a transformer layer; see `TransformerLayer`."""
-        heads, attention = self.config.num_attention_heads, f"{name}/attention"
+        attention = f"{name}/attention"
         query, key, value = (
             self.dense(tokens, f"{attention}/self/{part}")
             for part, tokens in (("query", queries), ("key", x), ("value", x))
         )
-        heads = {"q_num_heads": heads, "kv_num_heads": heads}
+        count = self.config.num_attention_heads
+        heads = {"q_num_heads": count, "kv_num_heads": count}
         context = self.op("Attention", query, key, value, mask, **heads)
         context = self.dense(context, f"{attention}/output/dense")
         x = self.norm(self.op("Add", context, queries), f"{attention}/output/LayerNorm")

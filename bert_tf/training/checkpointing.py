@@ -276,9 +276,7 @@ def log_best_checkpoint(output_dir, argument=None):
 
 def _read_record(folder):
     path = os.path.join(folder, _RECORD)
-    if not files.exists(path):
-        return {}
-    return json_files.read(path, _FIELDS, "a training run")
+    return json_files.read(path, _FIELDS, "a training run") if files.exists(path) else {}
 
 
 def is_lower_better(metric):

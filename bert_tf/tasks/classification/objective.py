@@ -45,16 +45,15 @@ class ClassificationObjective(Objective):
 
     def example_losses(self, outputs, batch, training=False):
         """Return the loss of each example (B,), in training with the weights of labels."""
-        logits, is_soft = outputs["logits"], "label_values" in batch
+        is_soft = "label_values" in batch
         loss = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
-        losses = loss(batch["label_values" if is_soft else "label_ids"], logits, from_logits=True)
+        labels = batch["label_values" if is_soft else "label_ids"]
+        losses = loss(labels, outputs["logits"], from_logits=True)
         return losses * self.class_factors(batch) if training else losses
 
     def _labels(self, batch):
         """Return the labels, as indices where the batch has distributions."""
-        if self.label_name in batch:
-            return batch[self.label_name]
-        return argmax(batch["label_values"])
+        return batch[self.label_name] if self.label_name in batch else argmax(batch["label_values"])
 
     def fit_metrics(self, outputs, batch):
         return {"accuracy": (self._is_correct(outputs["logits"], self._labels(batch)),

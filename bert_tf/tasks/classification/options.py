@@ -191,8 +191,8 @@ class ClassificationConfig(TaskConfig):
 
     def fixed_values(self):
         # The columns first, because without them another option differs, too.
-        columns, split = {"numeric_columns": self.numeric_names}, self.trained_on.dev_split
-        return {**columns, **super().fixed_values(), "dev_split": split}
+        columns = {"numeric_columns": self.numeric_names}
+        return {**columns, **super().fixed_values(), "dev_split": self.trained_on.dev_split}
 
     def with_values_of_run(self, folder):
         """Use the scale of the numeric features from the run in `folder`."""

@@ -108,12 +108,12 @@ def _classify_documents(prepared, config, texts, numbers):
 
     `numbers` are normalized, float32 (B, F), or None.
     """
-    settings, tokenizer = config.windows, prepared.tokenizer
-    tokens = tokenizer.tokenize(texts)
+    settings = config.windows
+    tokens = prepared.tokenizer.tokenize(texts)
     windows = Windows(tokens, settings.size, settings.stride, settings.max_windows, keep_empty=True)
 
     def predict_windows(rows):
-        inputs = pack(tokenizer.vocab, prepared.buckets, windows.segment(rows))
+        inputs = pack(prepared.tokenizer.vocab, prepared.buckets, windows.segment(rows))
         # The model treats each window as a document with one window.
         inputs = {name: value[:, None] for name, value in inputs.items()}
         if numbers is not None:

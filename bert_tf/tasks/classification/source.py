@@ -50,15 +50,15 @@ class FileSource:
         if not splits:
             found = f"this task has no {base} split, only {', '.join(self.dataset.files)}"
             raise UserError(f"`{_DO_FLAGS[base]}`: {found}")
-        found = []
+        existing = []
         for split in splits[:1] if base in self._paths else splits:
             file, path = self.dataset.files[split], self._paths.get(base)
             usual = os.path.join(self._data_dir or "", file.names[0])
             if file.optional and not path and not files.exists(usual):
                 console.info("%s does not exist: this split is skipped", usual)
             elif find_file(split, file.names, self._data_dir, path):
-                found.append(split)
-        return found
+                existing.append(split)
+        return existing
 
     def read(self, split, bad=None):
         """Return the list of `Example` of a split; `bad`, a `RowErrors`, collects invalid rows."""
@@ -246,7 +246,8 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)
     splits = [split for base in splits for split in source.splits(base)]
-    labels, train = dataset.labels, ()
+    labels = dataset.labels
+    train = ()
     has_numbers = dataset.layout and dataset.layout.numbers
     if "train" in splits or (not trained and (labels is None or has_numbers)):
         train = source.read("train", RowErrors(skip_bad_rows))

@@ -151,8 +151,8 @@ class TextClassifier(Task):
             trained_on=trained.trained_on if trained else trained_on,
         )
         warn_of_num_texts("the data", config.num_texts, (trained or config).num_texts)
-        given = data_options.class_weights or None
-        weights = _class_weights(given, config, examples, "class_weights")
+        choice = data_options.class_weights or None
+        weights = _class_weights(choice, config, examples, "class_weights")
         return RunData(examples, config, data_options, reader.files, weights, dataset.metrics)
 
     def features(self, data, split):
@@ -337,12 +337,13 @@ class TextClassifier(Task):
 
     def make_examples(self, columns, names, split):
         texts, labels, weights = (*columns, None, None)[:3]
-        config, required = self.config, 1 if split == "test" else 2
+        config = self.config
         if config.labels:
             labels = ordered_columns(labels, config.labels, names[1])
-        known = (ANY_TEXT, TEXT_B), ANY_LABEL, (*ID, *map(str.lower, config.numeric_names))
+        roles = (ANY_TEXT, TEXT_B), ANY_LABEL, (*ID, *map(str.lower, config.numeric_names))
         columns = texts, labels, weights
-        table, (weights,) = read_table(columns, names, _COLUMNS, required, *known)
+        required = 1 if split == "test" else 2
+        table, (weights,) = read_table(columns, names, _COLUMNS, required, *roles)
         layout = Layout(numbers=config.numeric_names, numeric_as=config.numeric_as)
         dataset = custom_dataset(config.task_type, config.labels or None, layout)
         examples, _ = examples_of(table, dataset, split)

@@ -251,24 +251,24 @@ class FillMask(TextStream):
         ids: list = []
         vocab = self.config.vocab
         for word in [targets] if isinstance(targets, str) else targets or ():
-            found = [vocab[word]] if word in vocab else self.tokenizer.encode(word)
-            if len(found) != 1 or self._names(found) == [UNK]:
-                pieces = " ".join(self._names(found))
+            tokens = [vocab[word]] if word in vocab else self.tokenizer.encode(word)
+            if len(tokens) != 1 or self._names(tokens) == [UNK]:
+                pieces = " ".join(self._names(tokens))
                 raise UserError(f"`targets`: {word!r} is {pieces!r}, expected words of one token")
-            ids += {*found} - {*ids}
+            ids += {*tokens} - {*ids}
         count = (len(ids) or self.config.num_best) if top_k is None else top_k
 
         def best_of(outputs, batch):
-            found = top_words(outputs["masked_lm_logits"], self.config, count, ids)
-            return dict(zip(("probabilities", "ids"), found, strict=True))
+            top = top_words(outputs["masked_lm_logits"], self.config, count, ids)
+            return dict(zip(("probabilities", "ids"), top, strict=True))
 
-        found = self._run(
+        results = self._run(
             best_of, self._rows(texts), _SCHEMA, batch_size, "predicting words",
             8 * _NUM_SLOTS * count, key=(count, *ids), P=_NUM_SLOTS,
         )  # fmt: skip
         best: list = []
         num_unmasked = 0
-        for (tokens, positions, length), arrays in found:
+        for (tokens, positions, length), arrays in results:
             words = map(self._names, arrays["ids"][:length])
             best += best_words(words, arrays["probabilities"][:length].tolist())
             if len(best) == len(positions):

@@ -188,7 +188,7 @@ def _question(values, context, where):
         values = {**values, "id": str(question_id)}
     question_id = _get(values, "id", str, where)
     text = _get(values, "question", str, where)
-    where += f" (id {question_id})" * (not where.startswith("`"))  # of a file
+    where += "" if where.startswith("`") else f" (id {question_id})"  # of a file
     answers = None
     if values.get("answers") is not None:
         answers = tuple(_answers(values["answers"], context, f"{where}.answers"))
@@ -246,7 +246,9 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
     Raises:
       UserError: if a question is invalid; names its location.
     """
-    count, digest, ids = 0, hashlib.sha256(), set()
+    count = 0
+    ids = set()
+    digest = hashlib.sha256()
     misplaced, empty, negative = (RowWarnings() for _ in range(3))
     for paragraph in source.paragraphs():
         words = Words(paragraph.context)
@@ -266,13 +268,13 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
             if purpose == "train" and not question.is_impossible:
                 (answer,) = question.answers
                 if words.find_answer(answer, by_offsets) is None:
-                    text, start = quoted(answer.text), answer.start
+                    start = answer.start
                     is_found = answer.text in paragraph.context
                     cause = f" at character {start}" if is_found else " is not in the context"
                     is_there = paragraph.context.startswith(answer.text, start)
                     if answer.text.strip() and is_there and not by_offsets:
                         cause += "; `answer_alignment=offsets` finds it despite its white space"
-                    misplaced.add(f"{question.where}: {text}{cause}")
+                    misplaced.add(f"{question.where}: {quoted(answer.text)}{cause}")
                     continue
             digest.update(json.dumps(question[1:]).encode())
             count += 1

@@ -44,7 +44,8 @@ def answer_questions(prepared, config, questions, contexts, top_k=None):
 
     scores, order = _top_spans(scores, windows.counts, size)
     ranks = tf.broadcast_to(tf.range(size), tf.shape(scores))
-    has_span, null_odds = scores[:, :1] > _MIN_SCORE, {}
+    has_span = scores[:, :1] > _MIN_SCORE
+    null_odds = {}
     if config.version_2_with_negative:
         null = tf.math.segment_min(null, windows.texts)
         null = tf.pad(null, [[0, tf.shape(scores)[0] - tf.size(null)]])[:, None]

@@ -122,7 +122,8 @@ class QuestionAnswering(Task):
         return QuestionAnsweringObjective(self.model, data.config, extract, mask_padding)
 
     def _extract_answers(self, data, predictions):
-        verbose, source = data.options.verbose_logging, data.examples["dev"]
+        source = data.examples["dev"]
+        verbose = data.options.verbose_logging
         return extract_answers(predictions, source, self.tokenizer, data.config, verbose)
 
     def write_results(self, objective, data, split, batches, folder, evaluates, predicts):

@@ -66,8 +66,8 @@ class SentenceEmbeddingObjective(Objective):
 
 def _search(vectors, text_ids):
     """Evaluate the search for each second text among all distinct ones, given the first text."""
-    documents, document_ids = vectors[:, 1:].reshape(-1, vectors.shape[-1]), text_ids[:, 1:]
-    document_ids, rows = np.unique(document_ids, return_index=True)
+    documents = vectors[:, 1:].reshape(-1, vectors.shape[-1])
+    document_ids, rows = np.unique(text_ids[:, 1:], return_index=True)
     query_ids, query_rows = np.unique(text_ids[:, 0], return_index=True)
     relevant = [set() for _ in query_ids]
     queries = np.searchsorted(query_ids, text_ids[:, 0])

@@ -242,15 +242,15 @@ class SentenceEncoder(TextStream):
         `batch_size` and `prompt` are as in `encode`.
         """
         texts = iterate_texts(texts, "texts")
-        encode, prompt = self.tokenizer.encode, self.config.prompt if prompt is None else prompt
+        prompt = self.config.prompt if prompt is None else prompt
         if prompt and not self.config.include_prompt:
             raise UserError(f"`prompt={prompt}`: not supported by models with include_prompt=false")
-        packed = self._pack((text, encode(prompt + text), []) for text in texts)
+        packed = self._pack((text, self.tokenizer.encode(prompt + text), []) for text in texts)
         # An example has one text.
         rows = ((text, {name: [x] for name, x in values.items()}) for text, values in packed)
-        description, size = "reading sentences", 4 * self.config.width
-        results = self._run(_first_vectors, rows, _SCHEMA, batch_size, description, size, C=1)
-        for text, arrays in results:
+        size = 4 * self.config.width
+        pairs = self._run(_first_vectors, rows, _SCHEMA, batch_size, "reading sentences", size, C=1)
+        for text, arrays in pairs:
             yield text, arrays["vectors"]
 
     def make_examples(self, columns, names, split):
@@ -258,7 +258,8 @@ class SentenceEncoder(TextStream):
         return examples_of_table(table, SentenceEmbeddingData())
 
     def _write_preset(self, folder):
-        bert_config, prompts = self.config.bert_config, dict(self.config.prompts)
+        bert_config = self.config.bert_config
+        prompts = dict(self.config.prompts)
         name = None
         if prompt := self.config.prompt:
             name = next((x for x, y in prompts.items() if y == prompt), "default")
@@ -269,14 +270,14 @@ class SentenceEncoder(TextStream):
         unused = tuple(f"bert/encoder/layer_{i}/" for i in unused)
         tensors = checkpoints.tensors(self.model).items()
         tensors = {name: value for name, value in tensors if not name.startswith(unused)}
-        values = {**bert_config.to_dict(), "num_hidden_layers": num_layers}
-        bert_config = BertConfig.from_dict(values)
+        fields = {**bert_config.to_dict(), "num_hidden_layers": num_layers}
+        bert_config = BertConfig.from_dict(fields)
         modules = [*zip(_MODULES, ("", "1_Pooling", "2_Normalize"), strict=True)]
         modes = {setting: pooling == name for name, setting in POOLINGS.items()}
         if "," in pooling:  # in this order, which older versions do not read
             modes = {"pooling_mode": pooling.split(",")}
         modes["include_prompt"] = self.config.include_prompt
-        values = {
+        contents = {
             "modules.json": [
                 {"idx": i, "name": str(i), "path": path, "type": f"{_PACKAGE}.{module}"}
                 for i, (module, path) in enumerate(modules[: 3 if normalize else 2])
@@ -290,7 +291,7 @@ class SentenceEncoder(TextStream):
             },
         }
         self._write_pretrained(folder, tensors, bert_config)
-        for name, value in values.items():
+        for name, value in contents.items():
             json_files.write(os.path.join(folder, name), value)
 
 

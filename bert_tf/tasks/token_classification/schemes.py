@@ -122,5 +122,5 @@ def infer_scheme(tags, scheme=None):
 def tag_names(labels, scheme):
     """Return all tags of a scheme in the order of their ids: O first, then label by label."""
     if scheme in PLAIN_SCHEMES:
-        return (*[OUTSIDE] * (scheme == "io"), *labels)
+        return (OUTSIDE, *labels) if scheme == "io" else tuple(labels)
     return (OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in _PREFIXES[scheme]))

@@ -31,8 +31,8 @@ def find_entities(prepared, config, texts):
           UTF-8; padded with -1.
         `score`: float32, the mean probability of its words.
     """
-    tokenizer, tag_table = prepared.tokenizer, _TagTable(config.tags)
-    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    tag_table = _TagTable(config.tags)
+    ids, starts, ends = prepared.tokenizer.tokenize_with_offsets(texts)
     is_start = find_word_starts(config.tokenizer_settings, texts, ids, starts)
     tags, probabilities = _classify_words(prepared, config, ids, is_start)
     word_indices = tf.cumsum(tf.cast(is_start, tf.int32)) - 1

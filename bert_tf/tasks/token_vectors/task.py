@@ -147,8 +147,9 @@ class TokenVectors(TextStream):
 
     def _values(self, outputs, batch):
         """Return the layers, or their combination, of the outputs of `BertModel`: (B, S, L, W)."""
-        name, layers = self.config.layer_combination, outputs["all_encoder_layers"]
-        layers = [layers[i] for i in self._indices] or [outputs["embedding_output"]]
+        name = self.config.layer_combination
+        layers = [outputs["all_encoder_layers"][i] for i in self._indices]
+        layers = layers or [outputs["embedding_output"]]
         values = ops.stack([ops.cast(x, "float32") for x in layers], axis=2)
         if name == "concat_last_four":
             values = ops.reshape(values, (*ops.shape(values)[:2], 1, 4 * values.shape[-1]))
