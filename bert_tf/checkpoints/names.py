@@ -80,8 +80,7 @@ def release_name(path):
     """
     parts = path.split("/")
     suffixes = ("/".join(parts[i:]) for i in range(len(parts)))
-    names = (_translate(_KERAS_TO_RELEASE, suffix) for suffix in suffixes)
-    return next(filter(None, names), None)
+    return next(filter(None, (_translate(_KERAS_TO_RELEASE, suffix) for suffix in suffixes)), None)
 
 
 def from_hugging_face(name):

@@ -45,8 +45,7 @@ _OPTIONS = ("vocab_file", "architecture", "keep_optimizer", "max_position_embedd
 
 
 def main():
-    config = None
-    if FLAGS.bert_config_file:
-        config = bert_tf.BertConfig.from_json_file(FLAGS.bert_config_file)
+    path = FLAGS.bert_config_file
+    config = bert_tf.BertConfig.from_json_file(path) if path else None
     options = {name: FLAGS[name].value for name in _OPTIONS} | tokenizer_options()
     bert_tf.checkpoints.convert(FLAGS.input, FLAGS.output_dir, FLAGS.format, config, **options)

@@ -337,9 +337,8 @@ def _describe_program(program):
     groups: dict[str, list[str]] = {"Flags": []}
     unmarked = RELEASE_FLAGS.split() if os.path.basename(program) in _RELEASE_SCRIPTS else FLAGS
     for flag in FLAGS.get_key_flags_for_module(program):
-        mark = "" if flag.name in unmarked else " (bert_tf)"
         lines = groups.setdefault(getattr(flag, "group", "Flags"), [])
-        lines.append(_describe_flag(flag, mark, width))
+        lines.append(_describe_flag(flag, "" if flag.name in unmarked else " (bert_tf)", width))
     parts += ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
     return "\n\n".join([*parts, textwrap.fill(_END, width)]) + "\n"
 

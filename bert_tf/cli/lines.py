@@ -98,13 +98,11 @@ def stdin_chunks(inputs, title):
     if sys.stdin is None:
         raise UserError("--input_file is required, because standard input is closed")
     if sys.stdin.isatty():
-        names = " <tab> ".join(inputs)
-        console.error(f"{title}: type {names}, one per line; Ctrl-D to end")
+        console.error(f"{title}: type {' <tab> '.join(inputs)}, one per line; Ctrl-D to end")
     stdin = sys.stdin.fileno()
     data = None
     rest = b""
-    lines: list[bytes] = []
-    invalid_lines = []
+    lines, invalid_lines = [], []
     count = 0
     while data != b"":
         select.select([stdin], [], [])  # a non-blocking pipe may be empty

@@ -59,8 +59,7 @@ def check_value(name, value, hint):
 
 def unknown_option(name, known, owner):
     """Return the UserError for an option that `owner` does not have; name a similar `known` one."""
-    similar = difflib.get_close_matches(name, known, 1)
-    advice = "".join(f"; a similar one is `{x}`" for x in similar)
+    advice = "".join(f"; a similar one is `{x}`" for x in difflib.get_close_matches(name, known, 1))
     return UserError(f"`{name}` is not an option of {owner}{advice}")
 
 

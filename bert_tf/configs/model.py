@@ -270,8 +270,7 @@ def find_architecture(values):
 
 def _look_up(key, value, supported):
     if not isinstance(value, str) or value not in supported:
-        expected = ", ".join(map(repr, supported))
-        raise UserError(f"{key} is {value!r}, expected one of {expected}")
+        raise UserError(f"{key} is {value!r}, expected one of {', '.join(map(repr, supported))}")
     return supported[value]
 
 

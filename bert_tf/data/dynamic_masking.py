@@ -19,8 +19,7 @@ class DynamicMasking:
                 f"`max_predictions_per_seq={lengths['P']}`: expected at most {lengths['S']} tokens"
             )
         self._special_ids = [vocab[CLS], vocab[SEP]]
-        self._mask_id = mask_id(vocab)
-        self._token_ids = sorted(vocab.values())
+        self._mask_id, self._token_ids = mask_id(vocab), sorted(vocab.values())
         self._length, self._num_slots = lengths["S"], lengths["P"]
         # The values that determine the masks, apart from lengths and vocabulary.
         self.identity = [masked_lm_prob, seed]
@@ -40,8 +39,7 @@ class DynamicMasking:
         uniform, random_tokens = noise
         length, num_slots = self._length, self._num_slots
         ids, input_mask = batch["input_ids"], batch["input_mask"]
-        is_special = tf.reduce_any(ids[..., None] == self._special_ids, -1)
-        is_candidate = (input_mask == 1) & ~is_special
+        is_candidate = (input_mask == 1) & ~tf.reduce_any(ids[..., None] == self._special_ids, -1)
         count = tf.round(tf.cast(tf.reduce_sum(input_mask, 1), tf.float32) * self.identity[0])
         num_candidates = tf.reduce_sum(tf.cast(is_candidate, tf.int32), 1)
         count = tf.minimum(tf.cast(tf.maximum(count, 1), tf.int32), num_candidates)

@@ -206,11 +206,9 @@ def encode_batches(tokenizer, texts):
 
 def tokenizer_fingerprint(tokenizer):
     extra = extra_settings(tokenizer.settings)
-    return {
-        "vocabulary": digest(tokenizer.vocab.items()),
-        "do_lower_case": tokenizer.basic_tokenizer.do_lower_case,
-        **{name: extra.get(name) for name in EXTRA_SETTINGS},
-    }
+    casing = tokenizer.basic_tokenizer.do_lower_case
+    values = {"vocabulary": digest(tokenizer.vocab.items()), "do_lower_case": casing}
+    return {**values, **{name: extra.get(name) for name in EXTRA_SETTINGS}}
 
 
 def digest(values):

@@ -286,8 +286,7 @@ def naming_bad_records(paths):
         text = bytes(error.object).decode("utf-8", "replace") if is_binary else error.message
         is_bad = is_binary or isinstance(error, tf.errors.InvalidArgumentError)
         is_bad = (is_bad and _BAD_RECORD.search(text)) or isinstance(error, tf.errors.DataLossError)
-        is_file = any(path in text for path in paths)
-        if not (is_file or is_bad):
+        if not (any(path in text for path in paths) or is_bad):
             raise
         names = abbreviate(list(dict.fromkeys(paths)))
         problem = "not a tf.train.Example message" if is_binary else reason(error)

@@ -302,8 +302,7 @@ def _library(path, module, kind):
     try:
         yield importlib.import_module(module)
     except ImportError:
-        package = module.partition(".")[0]
-        raise UserError(f"{path}: {kind} requires pip install {package}") from None
+        raise UserError(f"{path}: {kind} requires pip install {module.split('.')[0]}") from None
     except Exception as error:  # damaged files raise exceptions of many classes
         raise UserError(f"{path}: cannot be read as {kind} ({reason(error)})") from None
 

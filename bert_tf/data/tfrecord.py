@@ -99,8 +99,7 @@ def _fixed(prefix, rows):
 def _joined(parts):
     """Concatenate byte arrays horizontally."""
     rows = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-    size = rows.shape[1]
-    joined = rows.tobytes()
+    joined, size = rows.tobytes(), rows.shape[1]
     return [joined[start : start + size] for start in range(0, len(joined), size)]
 
 
@@ -135,8 +134,7 @@ def writing(paths):
         def write(records):
             nonlocal turn
             for number, writer in enumerate(writers):
-                first = (number - turn) % len(writers)
-                writer.write(frame_records(records[first :: len(writers)]))
+                writer.write(frame_records(records[(number - turn) % len(writers) :: len(writers)]))
             turn += len(records)
 
         yield write

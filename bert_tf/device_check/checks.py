@@ -144,8 +144,8 @@ class Checks:
             objective = self._make_objective(dtype)
 
             def compute(batch, objective=objective):
-                outputs = objective.model(batch)
-                losses = objective.losses(outputs, batch, objective.denominators(batch))
+                denominators = objective.denominators(batch)
+                losses = objective.losses(objective.model(batch), batch, denominators)
                 return {**compute_outputs(objective.model, batch), **losses}
 
             outputs = self._compile(compute)(self._batch)
@@ -158,8 +158,7 @@ class Checks:
 
     def optimizer_steps(self):
         """Repeat the steps of the release's optimizer, with and without warm-up."""
-        worst = 0.0
-        num_steps = 0
+        worst, num_steps = 0.0, 0
         for case in ("adam_warmup", "adam_no_warmup"):
             recorded = np.load(RECORDED / f"{case}.npz")
             rate, total, warmup, count = recorded["hyper"]

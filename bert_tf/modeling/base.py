@@ -266,8 +266,7 @@ class PretrainedModel(EncoderModel, keras.Model):
             raise UserError(f"`inputs`: found {', '.join(provided)}, expected {', '.join(names)}")
         if not keras.utils.is_keras_tensor(batch["input_ids"]):
             batch = {name: self._convert(name, batch[name]) for name in names if name in batch}
-            shape = batch["input_ids"].shape
-            rank = len(self.inputs[0].shape)
+            shape, rank = batch["input_ids"].shape, len(self.inputs[0].shape)
             if len(shape) != rank:  # such as the ids of one text, without a batch
                 raise UserError(f"`inputs`: found the shape {shape}, expected {rank} dimensions")
         batch |= {name: _DEFAULTS[name](batch["input_ids"]) for name in missing}

@@ -89,9 +89,8 @@ class MaskedLMHead(ConfigLayer):
 
 def _find_embeddings(tensor):
     """Return the `Embeddings` from which a symbolic tensor is computed."""
-    visited = set()
     tensors = [tensor]
-    embeddings = {}
+    visited, embeddings = set(), {}
     while tensors:
         operation, node_index, _ = tensors.pop()._keras_history
         if (operation, node_index) not in visited:

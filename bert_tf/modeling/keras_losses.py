@@ -28,8 +28,7 @@ def _title(given):
 
 def _converted(wrapped, targets, logits, activation):
     """Return ids as rows of 0 and 1, and logits as probabilities, for a loss or metric."""
-    rank = len(logits.shape)
-    is_single = logits.shape[-1] == 1
+    rank, is_single = len(logits.shape), logits.shape[-1] == 1
     if len(targets.shape) == rank and targets.shape[-1] == 1 and not is_single:
         targets = ops.squeeze(targets, -1)
     if len(targets.shape) < rank and not is_single and not _title(wrapped).startswith(_OF_IDS):

@@ -213,8 +213,8 @@ class Embeddings(ConfigLayer):
             shape = (rows, config.embedding_size)
             # With `autocast`, mixed precision would cast the whole table for a few rows, and sum
             # the gradients of repeated words in bfloat16.
-            weight = self.add_weight(shape, initializer(config), name=name, autocast=False)
-            setattr(self, name, weight)
+            table = self.add_weight(shape, initializer(config), name=name, autocast=False)
+            setattr(self, name, table)
         self.norm.build((None, None, config.embedding_size))
         if self.projection is not None:
             self.projection.build((None, None, config.embedding_size))
@@ -304,10 +304,9 @@ class TransformerLayer(ConfigLayer):
         return {**super().get_config(), "with_probs": self.with_probs}
 
     def build(self, *_):
-        hidden = (None, self.config.hidden_size)
         attention = (self.query, self.key, self.value, self.attention_dense, self.attention_norm)
         for layer in (*attention, self.intermediate, self.output_norm):
-            layer.build(hidden)
+            layer.build((None, self.config.hidden_size))
         self.output_dense.build((None, self.config.intermediate_size))
         self.input_spec = keras.layers.InputSpec(axes={-1: self.config.hidden_size})
 

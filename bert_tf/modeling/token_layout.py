@@ -29,8 +29,7 @@ def can_skip_padding(strategy, xla=False, reads_padding=False, is_requested=Fals
     """
     import tensorflow as tf
 
-    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    is_on_cpu = not is_tpu and not cpu_graph.has_gpu()
+    is_on_cpu = not isinstance(strategy, tf.distribute.TPUStrategy) and not cpu_graph.has_gpu()
     return (is_requested or is_on_cpu) and not xla and not reads_padding
 
 

@@ -310,10 +310,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _compute_update(self, i, weight, m, v, gradient, scale, rate, is_finite, corrections):
         is_excluded = self._is_excluded[i]
-        rate = rate * self._rate_factors[i]
         # The fused kernel computes 1 - beta in float32, which is off by 1e-5 for beta_2.
         weight, m, v = (float32(x) for x in (weight, m, v))
         # `scale` and `rate` are float32, and weights may be float64.
+        rate = rate * self._rate_factors[i]
         scale, rate = (ops.cast(x, weight.dtype) for x in (scale, rate))
         gradient = gradient * scale
         new_m, new_v = 1.0 - self.beta_1, 1.0 - self.beta_2
@@ -329,11 +329,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             first, second = m / corrections[0], v / corrections[1]
         update = first / (ops.sqrt(second) + self.epsilon)
         if self.weight_decay and not is_excluded:
-            decay = self.weight_decay
-            if not _IS_TENSORFLOW:
-                # JAX has zero gradients, not None, for weights that do not affect the loss.
-                decay = decay * ops.cast(ops.any(v > 0.0), weight.dtype)
-            update = update + decay * weight
+            # JAX has zero gradients, not None, for weights that do not affect the loss.
+            affects_loss = 1.0 if _IS_TENSORFLOW else ops.cast(ops.any(v > 0.0), weight.dtype)
+            update = update + self.weight_decay * affects_loss * weight
         return weight - self._rate(rate, weight, update, is_excluded) * update, m, v
 
     def _rate(self, rate, weight, update, is_excluded):

@@ -186,10 +186,8 @@ def _write(servable, folder):
     hint = "; programs that load it must `import tensorflow_text` first" if needs_import else ""
     inputs = ", ".join(servable.text_signature) if needs_import else "ids"
     labels = abbreviate([*map(str, metadata.get("labels", ()))], 9) or "none"
-    console.info(
-        f"exported {folder}: {servable.task} of {inputs}, length {metadata['max_seq_length']}, "
-        f"labels {labels}, weights {metadata['weights']}{hint}"
-    )
+    values = (servable.task, inputs, metadata["max_seq_length"], labels, metadata["weights"], hint)
+    console.info("exported %s: %s of %s, length %d, labels %s, weights %s%s", folder, *values)
     return metadata
 
 
@@ -232,9 +230,8 @@ def _write_saved_model(servable, folder):
     with console.at_level("ERROR", "tensorflow"):  # which would log the temporary folder
         archive.write_out(folder, verbose=False)
     if prepared.serving_config.warm_up:
-        max_length = prepared.buckets.max_length
-        typical_lengths = sorted({min(x, max_length) for x in (16, 64, max_length)})
-        lengths = prepared.buckets.lengths or typical_lengths
+        longest = prepared.buckets.max_length
+        lengths = prepared.buckets.lengths or sorted({min(x, longest) for x in (16, 64, longest)})
         _write_warm_up_requests(folder, _warm_up_requests(servable, endpoints, lengths))
 
 
@@ -362,8 +359,7 @@ def _write_model_card(folder, servable, metadata, record):
     use = "Requests to TF Serving"
     command = f"curl -d '{body}' http://localhost:8501/v1/models/{name}:predict"
     if servable.prepared.serving_config.format == "onnx":
-        use = "Answers"
-        command = f"bert-tf predict --model={name}"
+        use, command = "Answers", f"bert-tf predict --model={name}"
     parts = [
         _MARK,
         *(f"{title}\n\n{_table(rows)}\n" for title, rows in tables.items()),

@@ -301,8 +301,7 @@ class HostTokenizer(PackingTokenizer):
             columns = ([x for row in rows for x in row[i]] for i in range(num_columns))
             return splits, *(np.array(column, np.int32) for column in columns)
 
-        types = tf.int64, *[tf.int32] * num_columns
-        outputs = tf.numpy_function(run, [texts], types)
+        outputs = tf.numpy_function(run, [texts], [tf.int64, *[tf.int32] * num_columns])
         # TensorFlow's own optimization does not know the rank from `set_shape`.
         splits, *columns = (tf.ensure_shape(x, (None,)) for x in outputs)
         ragged = tf.RaggedTensor.from_row_splits

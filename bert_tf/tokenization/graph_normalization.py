@@ -154,8 +154,7 @@ def row_indices(counts):
     """
     ends = tf.cumsum(counts)
     total = tf.reduce_sum(counts)
-    num_ends = tf.math.unsorted_segment_sum(tf.ones_like(ends), ends, total + 1)
-    return tf.cumsum(num_ends)[:total]
+    return tf.cumsum(tf.math.unsorted_segment_sum(tf.ones_like(ends), ends, total + 1))[:total]
 
 
 def rows_of_values(ragged):
@@ -188,8 +187,7 @@ def resolve_context(lines, do_lower_case, strip_accents):
     run = tf.cumsum(tf.cast(rank == 0, tf.int64))
     size = tf.size(codes, tf.int64)
     # The index makes all keys different, so the sort need not be stable.
-    keys = (run * _NUM_ORDERS + tf.cast(rank, tf.int64)) * size + tf.range(size)
-    order = tf.argsort(keys)
+    order = tf.argsort((run * _NUM_ORDERS + tf.cast(rank, tf.int64)) * size + tf.range(size))
     codes, sources = tf.gather(codes, order), tf.gather(sources, order)
     ragged = tf.RaggedTensor.from_value_rowids(
         codes, tf.gather(rows, sources), tf.size(lines), validate=False

@@ -84,8 +84,7 @@ class SlidingWindows:
     def __init__(self, num_tokens, window_size, stride):
         """Compute the windows of `num_tokens` tokens; `stride` is the step between their starts."""
         step = min(window_size, stride)
-        last = max(num_tokens - window_size, 0)
-        starts = range(0, last + step, step) if num_tokens else ()
+        starts = range(0, max(num_tokens - window_size, 0) + step, step) if num_tokens else ()
         self.spans = [(start, min(num_tokens - start, window_size)) for start in starts]
         self._num_tokens = num_tokens
 

@@ -214,8 +214,7 @@ def remove_incomplete(output_dir, is_locked=True):
     for name in sorted(names):
         match = _DATA_NAME.fullmatch(name)
         path = os.path.join(output_dir, name)
-        is_incomplete = match and f"{match[1]}.index" not in names
-        if is_incomplete and processes.is_abandoned(path, is_locked):
+        if match and f"{match[1]}.index" not in names and processes.is_abandoned(path, is_locked):
             files.remove(path)
             console.info("removed %s, which has no index, because a process was killed", path)
 

@@ -49,9 +49,8 @@ def make_strategy(device: DeviceConfig | None = None) -> tf.distribute.Strategy:
     if tf.__version__.startswith("2.20."):  # logs the first compilation
         with console.without_tensorflow_messages(), tf.device("CPU"):
             tf.function(lambda: tf.constant(0), jit_compile=True)()
-    count = strategy.num_replicas_in_sync
-    kind = "GPU" if gpus else "CPU"
-    console.info("devices: %d x %s, %s", count, kind, type(strategy).__name__)
+    kind = f"{'GPU' if gpus else 'CPU'}, {type(strategy).__name__}"
+    console.info("devices: %d x %s", strategy.num_replicas_in_sync, kind)
     return strategy
 
 

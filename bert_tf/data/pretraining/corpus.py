@@ -78,8 +78,7 @@ class TextFileSource:
                 yield list(document), self._split
 
     def _read_json(self, file):
-        path = self.paths[file]
-        field = self._text_field
+        path, field = self.paths[file], self._text_field
         num_empty = 0
         for number, line in enumerate(files.read_lines(path, self._on_progress, strict=True), 1):
             if not line.strip():

@@ -203,9 +203,7 @@ def _chunk_end(sentences, first, last, target):
 
 
 def _draw_target_length(max_length, config, rng):
-    if rng.random() < config.short_seq_prob:
-        return rng.randint(2, max_length)
-    return max_length
+    return rng.randint(2, max_length) if rng.random() < config.short_seq_prob else max_length
 
 
 def _random_segment(sentences, documents, number, target, rng):
@@ -231,9 +229,8 @@ class Masker:
         self.packed_tokens = [index + 1 for index in vocab.values()]
         self._is_plain = not config.do_whole_word_mask and config.max_ngram == 1
         # The number of tokens to mask, by sequence length.
-        lengths = range(config.max_seq_length + 1)
         most = config.max_predictions_per_seq
-        self.counts = [min(config.num_to_mask(length), most) for length in lengths]
+        self.counts = [min(config.num_to_mask(n), most) for n in range(config.max_seq_length + 1)]
         # Whether each token is masked with the one before it, bool (T,).
         if config.word_boundaries == "spaces":
             self.is_continuation = corpus.is_continuation
@@ -271,8 +268,7 @@ class Masker:
 
     def _words(self, a_start, a_end, b_start, b_end):
         words = []
-        b_first = 2 + a_end - a_start
-        for first, start, end in ((1, a_start, a_end), (b_first, b_start, b_end)):
+        for first, start, end in ((1, a_start, a_end), (2 + a_end - a_start, b_start, b_end)):
             flags = self.is_continuation[start:end].tolist()
             for position, is_continuation in enumerate(flags, first):
                 # If b starts within a word, its tokens join the last word of a, as in the release.
@@ -324,9 +320,8 @@ def shuffle(items, rng, count=None):
     """
     # Few lists are cached: the list for a length ends with the lists for all smaller lengths.
     size = 1 << len(items).bit_length()
-    draws = _draws(size)
-    start = size - len(items)
     getrandbits = rng.getrandbits
+    draws, start = _draws(size), size - len(items)
     split = max(size - (count or len(items)), start)
     for last, bits in draws[start:split]:
         while (chosen := getrandbits(bits)) > last:

@@ -177,9 +177,8 @@ def custom_dataset(task_type=None, labels=None, layout=None):
             raise UserError("`label_column`: several columns cannot be used for regression")
         labels = labels or layout.label
         if len(labels) != len(layout.label):
-            found = counted(len(labels), "name")
             expected = f"expected one for each of the {len(layout.label)} columns of `label_column`"
-            raise UserError(f"`labels`: found {found}, {expected}")
+            raise UserError(f"`labels`: found {counted(len(labels), 'name')}, {expected}")
         if set(labels) == set(layout.label):  # else the labels rename the columns, in their order
             layout = dataclasses.replace(layout, label=tuple(labels))
     if task_type == "regression":

@@ -170,8 +170,7 @@ def multiple_choice_servable(model, config, serving_config):
         batch = prepared.buckets.tokenize(prepared.tokenizer, *texts)
         shape = (num_rows, num_endings, tf.shape(batch["input_ids"])[1])
         outputs = serve_ids({name: tf.reshape(x, shape) for name, x in batch.items()})
-        ending = tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)
-        return {**outputs, "ending": ending}
+        return {**outputs, "ending": tf.gather(inputs["endings"], outputs["choice"], batch_dims=1)}
 
     def add_to_onnx(graph, inputs):
         ids = inputs["input_ids"]

@@ -50,8 +50,7 @@ def _find(text, context):
         return any(i and _WITHIN_WORD.match(context, i - 1) for i in match.span(1))
 
     # The lookahead finds overlapping matches.
-    matches = re.finditer(f"(?=({_pattern(text)}))", context)
-    match = min(matches, key=splits_word, default=None)
+    match = min(re.finditer(f"(?=({_pattern(text)}))", context), key=splits_word, default=None)
     # No text is found at the end of the context, so the question is skipped.
     return Answer(match[1], match.start()) if match else Answer(text, len(context))
 
@@ -246,8 +245,7 @@ def validate_and_count(source, purpose, version_2_with_negative=False, by_offset
     Raises:
       UserError: if a question is invalid; names its location.
     """
-    count = 0
-    ids = set()
+    count, ids = 0, set()
     digest = hashlib.sha256()
     misplaced, empty, negative = (RowWarnings() for _ in range(3))
     for paragraph in source.paragraphs():

@@ -56,8 +56,7 @@ class Scorer:
         """Return the keys of `results`."""
         names = ["exact_match", "f1", "total"]
         if self._is_version_2:
-            kinds = itertools.product(("HasAns", "NoAns"), ("exact", "f1", "total"))
-            names += map("_".join, kinds)
+            names += map("_".join, itertools.product(("HasAns", "NoAns"), ("exact", "f1", "total")))
             names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
         return names
 

@@ -48,8 +48,7 @@ def examples_of_table(table, options):
         parts = tuple(required_text(cells[name], name) for name in texts)
         value = score and read_number(required_text(cells[score], "the score"), "the score")
         cells = {name: as_text(cells[name]) for name in used}
-        row = str(index) if row_id is None else cells[row_id]
-        return Example(parts, value, row)
+        return Example(parts, value, str(index) if row_id is None else cells[row_id])
 
     bad = RowErrors(None if table.is_argument else options.skip_bad_rows)
     examples = bad.examples(table.name, rows, make)

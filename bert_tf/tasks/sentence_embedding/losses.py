@@ -267,9 +267,8 @@ def make_loss(options, width, num_columns, has_scores):
     name = options.loss or ("cosent" if has_scores else "contrastive")
     function, columns, needs_scores = LOSSES[name]
     if num_columns not in columns:
-        expected = " or ".join(map(str, columns))
         found = f"found {num_columns} texts per example"
-        raise UserError(f"`loss={name}`: {found}, expected {expected}")
+        raise UserError(f"`loss={name}`: {found}, expected {' or '.join(map(str, columns))}")
     if needs_scores != has_scores:
         verb = "requires" if needs_scores else "cannot be combined with"
         raise UserError(f"`loss={name}` {verb} `scores`")

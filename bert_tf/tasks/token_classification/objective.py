@@ -149,8 +149,7 @@ class TokenClassificationObjective(Objective):
 
     def metrics(self, predictions):
         labels, predicted = self.tags(predictions, "tag_ids"), self.tags(predictions)
-        num_words = max(sum(map(len, labels)), 1)
-        loss = float(predictions["loss"].sum(dtype="float64")) / num_words
+        loss = float(predictions["loss"].sum(dtype="float64")) / max(sum(map(len, labels)), 1)
         # The accuracy compares tags in the scheme of the data, as conlleval does.
         words = (
             itertools.chain(*(convert_tags(x, *self._tags[1:]) for x in sentences))

@@ -191,8 +191,7 @@ class TokenClassification(Task):
         data = self.run_data({"dev": examples})
         objective = self.objective(data)
         size = FitConfig.batch_size if batch_size is None else batch_size
-        predictions = self._predictions(objective, self._features(data, "dev"), size)
-        tags = iter(objective.tags(predictions))
+        tags = iter(objective.tags(self._predictions(objective, self._features(data, "dev"), size)))
         return [next(tags) if words else [] for words in texts]
 
     def make_examples(self, columns, names, split):

@@ -117,9 +117,8 @@ class TokenVectors(TextStream):
         check_layers(f"layer_combination={name}" if name else "layers", self._indices, count)
         is_sum, weights = name not in (None, "embeddings", "concat_last_four"), config.layer_weights
         if is_sum and weights is not None and len(weights) != len(self._indices):
-            found = counted(len(weights), "number")
             expected = f"expected {len(self._indices)} for `layer_combination={name}`"
-            raise UserError(f"`layer_weights`: found {found}, {expected}")
+            raise UserError(f"`layer_weights`: found {counted(len(weights), 'number')}, {expected}")
         self._layers = [name] if name else list(config.layers)
 
     def stream(self, texts: Any, batch_size: int = BatchConfig.batch_size) -> Iterator[TextVectors]:
