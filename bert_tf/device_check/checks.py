@@ -85,8 +85,7 @@ def recorded_batch():
 
 def compute_outputs(model, batch):
     """Return the layers and log probabilities of a `BertPretrainer` by their recorded names."""
-    encoded = model.get_layer("bert")(batch)
-    outputs = model(batch)
+    encoded, outputs = model.get_layer("bert")(batch), model(batch)
     log_probs = ops.log_softmax(outputs["masked_lm_logits"])
     return {
         **{f"layer_{i}": x for i, x in enumerate(encoded["all_encoder_layers"])},

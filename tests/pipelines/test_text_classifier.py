@@ -161,37 +161,51 @@ def test_a_new_regression_head_starts_at_the_mean(encoder_folder, caplog):
 )  # fmt: skip
 def test_losses_and_metrics_of_keras(encoder_folder, tmp_path, task_type, kind):
     """They get rows of 0 and 1 and, unless they take logits, probabilities."""
-    classifier, rows = make(encoder_folder, task_type=task_type), np.eye(2)[[1, 0] * 6]
-    probabilities, expected = classifier.predict_proba(TEXTS), classifier.evaluate(TEXTS, rows)
-    cross, focal = (getattr(keras.losses, kind + x) for x in ("Crossentropy", "FocalCrossentropy"))
-    smooth, name, binary = {"label_smoothing": 0.1}, kind.lower(), keras.losses.BinaryCrossentropy
-    names = {"AUC": keras.metrics.AUC(), "mae": keras.metrics.MeanAbsoluteError(),
-             f"{name}_accuracy": getattr(keras.metrics, f"{kind}Accuracy")()}  # fmt: skip
-    m = keras.metrics
-    objects = [
-        m.F1Score("macro", 0.5), m.Precision(thresholds=[0.3, 0.7]), m.RecallAtPrecision(0.4),
-        m.PrecisionAtRecall(0.4), m.SensitivityAtSpecificity(0.4), m.KLDivergence(),
+    classifier = make(encoder_folder, task_type=task_type)
+    rows = np.eye(2)[[1, 0] * 6]
+    probabilities = classifier.predict_proba(TEXTS)
+    own_loss = classifier.evaluate(TEXTS, rows)["loss"]
+
+    prefix = kind.lower()
+    named_metrics = {
+        "AUC": keras.metrics.AUC(),
+        "mae": keras.metrics.MeanAbsoluteError(),
+        f"{prefix}_accuracy": getattr(keras.metrics, f"{kind}Accuracy")(),
+    }
+    metric_objects = [
+        keras.metrics.F1Score("macro", 0.5), keras.metrics.Precision(thresholds=[0.3, 0.7]),
+        keras.metrics.RecallAtPrecision(0.4), keras.metrics.PrecisionAtRecall(0.4),
+        keras.metrics.SensitivityAtSpecificity(0.4), keras.metrics.KLDivergence(),
     ]  # fmt: skip
-    values = names | {x.name: x for x in objects}
-    values = {x: np.array(metric(rows, probabilities)) for x, metric in values.items()}
-    function = keras.losses.binary_focal_crossentropy
-    values[function.__name__] = np.mean(function(rows, probabilities))
-    for loss, value in (
-        (None, expected["loss"]), (f"{name}_crossentropy", expected["loss"]),
-        (cross(**smooth), cross(**smooth)), (cross(from_logits=True, **smooth), cross(**smooth)),
-        (f"{name}_focal_crossentropy", focal()), (focal(from_logits=True), focal()),
-        ("kl_divergence", m.KLDivergence()), ("CE", expected["loss"]),
+    metric_function = keras.losses.binary_focal_crossentropy
+    expected_metrics = {
+        name: np.array(metric(rows, probabilities))
+        for name, metric in (named_metrics | {x.name: x for x in metric_objects}).items()
+    }
+    expected_metrics[metric_function.__name__] = np.mean(metric_function(rows, probabilities))
+
+    cross_entropy = getattr(keras.losses, f"{kind}Crossentropy")
+    focal = getattr(keras.losses, f"{kind}FocalCrossentropy")
+    binary = keras.losses.BinaryCrossentropy
+    smoothing = {"label_smoothing": 0.1}
+    for loss, expected in (
+        (None, own_loss), (f"{prefix}_crossentropy", own_loss), ("CE", own_loss),
+        (cross_entropy(**smoothing), cross_entropy(**smoothing)),
+        (cross_entropy(from_logits=True, **smoothing), cross_entropy(**smoothing)),
+        (f"{prefix}_focal_crossentropy", focal()), (focal(from_logits=True), focal()),
+        ("kl_divergence", keras.metrics.KLDivergence()),
         ("binary_crossentropy", binary()), (binary(from_logits=True), binary()),
     ):  # fmt: skip
-        for metric in objects:
+        for metric in metric_objects:
             metric.reset_state()
         compiled = classifier if loss is None else classifier.model
-        metrics = [*names, *objects, function]
+        metrics = [*named_metrics, *metric_objects, metric_function]
         compiled.compile("sgd", loss, metrics=metrics, run_eagerly=True)
         results = classifier.evaluate(TEXTS, rows, verbose=0)
-        value = float(value(rows, probabilities)) if callable(value) else value
-        for key, x in {"loss": value, **values}.items():
-            assert results[key] == pytest.approx(x, rel=1e-4), (loss, key)
+        if callable(expected):
+            expected = float(expected(rows, probabilities))
+        for name, value in {"loss": expected, **expected_metrics}.items():
+            assert results[name] == pytest.approx(value, rel=1e-4), (loss, name)
     if task_type == "multi_label":
         with pytest.raises(bert_tf.UserError, match=r"^`class_weight`"):
             classifier.fit(TEXTS, rows, class_weight={"pos": 2.0})

@@ -389,8 +389,7 @@ def _recorded_task_type(checkpoint):
     if recorded := task_types.get(metadata.get("problem_type")):
         return recorded
     is_choice = "BertForMultipleChoice" in (metadata.get("architectures") or ())
-    is_score = _num_outputs(checkpoint) == 1 and not is_choice
-    return "regression" if is_score else "classification"
+    return "regression" if _num_outputs(checkpoint) == 1 and not is_choice else "classification"
 
 
 def _num_outputs(checkpoint):

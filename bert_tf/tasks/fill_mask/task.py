@@ -140,13 +140,10 @@ def fill_mask_servable(model, config, serving_config):
             "probabilities": graph.op("Where", is_real, probabilities, np.float32(0)),
         }
 
-    def sample_text(text):
-        return {"text": f"{MASK} {text.partition(' ')[2]}"}  # masks the first word
-
     return Servable(
         "fill_mask", prepared, prepared.with_tokenizer(serve_ids, "text"), serve_ids,
-        sample_text=sample_text, has_variable_width=True, add_to_onnx=add_to_onnx,
-        metadata={"keep_special_tokens": True},
+        sample_text=lambda text: {"text": f"{MASK} {text.partition(' ')[2]}"},
+        has_variable_width=True, add_to_onnx=add_to_onnx, metadata={"keep_special_tokens": True},
     )  # fmt: skip
 
 
