@@ -128,8 +128,8 @@ def resolve(
     overrides = {name: value for name, value in overrides.items() if value is not None}
     if isinstance(preset, PretrainedFiles):
         extra = extra_settings(preset.tokenizer_settings)
-        settings = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
-        return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**settings))
+        specified = {"do_lower_case": preset.do_lower_case, **extra, **overrides}
+        return dataclasses.replace(preset, tokenizer_settings=resolve_settings(**specified))
     config = preset if isinstance(preset, ModelConfig) else ModelConfig(os.fspath(preset))
     is_preset = config is not preset
     fields = dataclasses.asdict(config).keys() & overrides.keys()

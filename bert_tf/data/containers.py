@@ -44,7 +44,8 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
       others: known names of columns that a table of texts may have.
     """
     first, *rest = columns
-    argument, num_others = arguments[0], len(names) - 1
+    argument = arguments[0]
+    num_others = len(names) - 1
     if isinstance(first, _DATASETS):
         for other in (x for x, y in zip(arguments[1:], rest, strict=False) if y is not None):
             found = f"`{other}` cannot be combined with a dataset as `{argument}`"
@@ -57,20 +58,20 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
     if len(rest) >= len(arguments):
         raise UserError(f"`{argument}`: found {1 + len(rest)} columns, expected {len(arguments)}")
     rest += [None] * (len(arguments) - 1 - len(rest))
-    given = [x for x in zip(names[1:], arguments[1:], rest, strict=False) if x[2] is not None]
+    extra = [x for x in zip(names[1:], arguments[1:], rest, strict=False) if x[2] is not None]
     found, lists, label_names = _named_columns(first, argument) or ((), (), {})
     lowered, roles = [x.lower() for x in found], texts or [(x,) for x in names]
     is_by_name = not {*itertools.chain(*roles), *labels, *others}.isdisjoint(lowered)
-    parts = names[0] if isinstance(names[0], tuple) else names[:1]
-    if is_by_name or len(found) > len(parts) or (found and required > 1 and not given):
+    text_names = names[0] if isinstance(names[0], tuple) else names[:1]
+    if is_by_name or len(found) > len(text_names) or (found and required > 1 and not extra):
         in_order = [x for role in roles for x in lowered if x in role]
-        if given and texts and in_order != [x for x in lowered if x not in others]:
+        if extra and texts and in_order != [x for x in lowered if x not in others]:
             raise UserError(
-                f"`{given[0][1]}` cannot be combined with the columns {', '.join(found)} of "
+                f"`{extra[0][1]}` cannot be combined with the columns {', '.join(found)} of "
                 f'`{argument}`; pass only the texts, such as df["text"], or a tuple of two '
                 'columns, such as (df["question"], df["answer"])'
             )
-        values = list(zip(found, lists, strict=True))
+        named_lists = list(zip(found, lists, strict=True))
     else:
         if found:
             first = lists[0] if len(found) == 1 else tuple(lists)
@@ -84,16 +85,16 @@ def read_table(columns, arguments, names, required, texts=(), labels=(), others=
             advice = f"; split a list of tuples by `{', '.join(arguments[:required])} = zip(*data)`"
             advice = advice if isinstance(first, list) else ""
             raise UserError(f"`{missing}` must be given{advice}")
-        if parts is names[0]:
-            lists = _split_texts(first, argument, len(parts))
+        if text_names is names[0]:
+            lists = _split_texts(first, argument, len(text_names))
         else:
             lists = [check_list(first, argument)]
-        values = list(zip(parts, lists, strict=False))
-    for name, other, column in given:
-        values.append((name, check_list(column, other)))
-        check_same_length(argument, lists[0], other, values[-1][1])
-    header = (0, [name for name, _ in values], None)
-    rows = itertools.chain([header], plain_rows(zip(*(x for _, x in values), strict=True)))
+        named_lists = list(zip(text_names, lists, strict=False))
+    for name, other, column in extra:
+        named_lists.append((name, check_list(column, other)))
+        check_same_length(argument, lists[0], other, named_lists[-1][1])
+    header = (0, [name for name, _ in named_lists], None)
+    rows = itertools.chain([header], plain_rows(zip(*(x for _, x in named_lists), strict=True)))
     table_format = tables.TableFormat("columns")
     return tables.Table(f"`{argument}`", table_format, rows, label_names), rest[num_others:]
 

@@ -88,8 +88,7 @@ class ColumnFiles:
             lines = itertools.chain(files.read_lines(path, strict=True), "\n")
             return (re.split("[ \t]+", line.strip(" \t\r\n")) for line in lines)
 
-        others = ("", "#", DOCUMENT_START)
-        width = next((len(columns) for columns in read_columns() if columns[0] not in others), 0)
+        width = next((len(x) for x in read_columns() if x[0] not in ("", "#", DOCUMENT_START)), 0)
         sentences, rows, leading_lines = [], [], []
         problem = None
         num_comments = 0
