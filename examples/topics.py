@@ -84,8 +84,9 @@ class TopicFinder(TextClassifier):
 
 
 def topic(outputs, metadata):
-    """Return only the most probable topic."""
-    return {"topic": metadata["labels"][int(outputs["probabilities"].argmax())]}
+    """Return the most probable topic, and the probabilities, which `top_k` and `rank` read."""
+    probabilities = dict(zip(metadata["labels"], outputs["probabilities"].tolist(), strict=True))
+    return {"topic": max(probabilities, key=probabilities.get), "probabilities": probabilities}
 
 
 def columns(answer):

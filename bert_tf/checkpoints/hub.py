@@ -97,11 +97,11 @@ def fetch(name: str, argument: str = "name") -> str:
             if is_locked:
                 files.remove_partial(folder)
             if not os.path.isdir(folder):  # another process may have downloaded it
-                _download(name, f"{base_url}/{MODELS[name]}", folder)
+                _download(name, f"{base_url}/{MODELS[name]}", folder, argument)
     return os.path.join(folder, RELEASE_CHECKPOINT)
 
 
-def _download(name, url, folder):
+def _download(name, url, folder, argument):
     from keras.utils import get_file
 
     with files.replacing(folder) as (temporary,):
@@ -118,7 +118,7 @@ def _download(name, url, folder):
                         opened.extract(entry, temporary)
         except Exception as error:  # Keras raises `Exception`; a damaged archive, many classes
             raise UserError(
-                f"`model`: {name} cannot be downloaded ({reason(error)}); without a network, "
+                f"`{argument}`: {name} cannot be downloaded ({reason(error)}); without a network, "
                 f"unpack the files of {url} into {folder}"
             ) from None
         os.remove(archive)

@@ -95,7 +95,9 @@ class TrainConfig(Config):
 class BatchConfig(Config):
     """The batches of a `Task`."""
 
-    batch_size: _BatchSize = option(32, "Rows of maximum length per batch; short rows may be more.")
+    batch_size: _BatchSize = option(
+        32, "Number of rows of maximum length per batch; a batch of shorter rows may have more."
+    )
 
 
 @dataclasses.dataclass(frozen=True)

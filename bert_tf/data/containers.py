@@ -319,9 +319,9 @@ def check_numbers(values, argument, count):
 
 
 def split_last(examples, share):
-    """Return training and development examples; the last ones are for development."""
+    """Return training and development examples, the last ones, rounded as Keras does."""
     size = len(examples)
-    first = size - int(size * share)
+    first = math.floor(size * (1.0 - share))
     if not 0 < first < size:
         expected = f"a fraction from 0 to 1 that leaves some of the {size} examples on both sides"
         raise UserError(f"`validation_split={share}`: expected {expected}")

@@ -80,7 +80,7 @@ class Features:
 
     @classmethod
     def of_examples(
-        cls, examples, schema, convert, tokenizer, config, data, axes, num_labels=2, options=(),
+        cls, examples, schema, convert, tokenizer, config, *, data, axes, num_labels=2, options=(),
         fingerprint=(), **limits,
     ):  # fmt: skip
         """Make the features of a list of examples.

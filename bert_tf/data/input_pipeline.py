@@ -57,7 +57,7 @@ class _RecordInput:
 
 @dataclasses.dataclass(eq=False)
 class _Files:
-    """The files of an input; as the last base class, its field is the first argument."""
+    """The files of an input. It must be the last base class, so that `paths` comes first."""
 
     paths: Sequence[str]
 

@@ -187,27 +187,29 @@ class Labels:
         counts = sum(map(self.row, labels), np.zeros(len(self.names)))
         is_constant = (counts == 0) | (is_multi_label & (counts == size))
         if names := [self.names[i] for i in np.flatnonzero(is_constant)]:
-            found = "no training example, or each, has" if is_multi_label else "no example has"
-            names = abbreviate(names, _MAX_LABELS)
-            console.warning("`%s=balanced`: %s the labels %s: weight 1", argument, found, names)
+            where = "none or all of the" if is_multi_label else "none of the"
+            console.warning(
+                "`%s=balanced`: %s training examples have the labels %s; their weight is 1",
+                argument, where, abbreviate(names, _MAX_LABELS),
+            )  # fmt: skip
         sums = size - counts if is_multi_label else size / (~is_constant).sum().clip(1)
         return np.where(is_constant, 1.0, sums / counts.clip(1e-9)).tolist()
 
     def _read_name(self, value):
         name = as_name(value)
-        is_number = isinstance(value, numbers.Number) and not isinstance(value, bool)
-        if self._class_names and is_number:
+        is_numeric = isinstance(value, numbers.Number) and not isinstance(value, bool)
+        if self._class_names and is_numeric:
             if value not in range(len(self._class_names)):
                 count = len(self._class_names)
                 raise ValueError(f"the label is {value}, expected an index less than {count}")
             return self._class_names[int(value)]
-        forms = [_plain_form(value), name] if is_number else [name]
+        forms = [_plain_form(value), name] if is_numeric else [name]
         if isinstance(value, float) and abs(value) < _LARGEST and np.float32(value) == value:
             forms.append(str(np.float32(value)))  # pandas and Arrow return it as float64
         for text in forms:
             if text in self._texts or not self.names:
                 return self._texts.get(text, text)
-        if is_number and not self._has_numbers and value in range(len(self.names)):
+        if is_numeric and not self._has_numbers and value in range(len(self.names)):
             return self.names[int(value)]
         names = abbreviate(self.names, _MAX_LABELS)
         advice = ""

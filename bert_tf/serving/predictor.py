@@ -189,7 +189,7 @@ class Predictor:
             value = row[name]
             if isinstance(kind, int):
                 if not json_files.is_valid(value, list[json_files.Finite]) or len(value) != kind:
-                    raise ValueError(f"{name}: found {value!r:.40}, expected {kind} finite ones")
+                    raise ValueError(f"{name}: found {value!r:.40}, expected {kind} finite numbers")
                 continue
             texts = [value] if kind is str else value
             if not texts or not json_files.is_valid(texts, list[str]):

@@ -1,4 +1,4 @@
-"""`Task`, the base of the classes on strings."""
+"""`Task`, the base class of `TextClassifier` and of the other classes that take texts."""
 
 import dataclasses
 import inspect
@@ -33,7 +33,7 @@ from bert_tf.errors import UserError, abbreviate
 from bert_tf.io import files
 from bert_tf.io.json_files import Positive
 from bert_tf.modeling.layer_states import load_quantized, save_quantized
-from bert_tf.tasks.fitting import Compiled, fit_in_folder, inner_optimizer, pop_configs
+from bert_tf.tasks.fitting import CompileState, fit_in_folder, inner_optimizer, pop_configs
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.vocabulary import check_vocabulary
 from bert_tf.training import checkpointing, results
@@ -45,7 +45,7 @@ from bert_tf.training.prediction import BatchRunner, ModelCache, parse_rows
 
 _Task = TypeVar("_Task", bound="Task")
 
-# The activation of a task -> pattern of the names of its loss in Keras.
+# For each activation, a pattern of the names of Keras losses that mean the task's own loss.
 _LOSSES = {
     "softmax": "((sparse_)?categorical_)?crossentropy|ce",
     "sigmoid": "(binary_)?crossentropy|ce",
@@ -188,7 +188,7 @@ class Task:
         self.model, self.config = model, config.keep_vocabulary()
         model.logits_activation = self.activation
         self.tokenizer = FullTokenizer(config.vocab, **config.tokenizer_settings)
-        self._cache, self._compiled = ModelCache(), Compiled(model)
+        self._cache, self._compiled = ModelCache(), CompileState(model)
 
     def __repr__(self):
         labels = self.config.labels
@@ -380,7 +380,6 @@ class Task:
         if config.validation_steps:
             examples["dev"] = examples["dev"][: config.validation_steps * size]
         data = self.run_data(examples, **task_options)
-        self.config = data.config
         callbacks = keras.tree.flatten(options.pop("callbacks", None) or [])
         for callback in () if self._compiled.has_own_scores else callbacks:
             # Keras knows the direction of its own metrics only.
@@ -425,6 +424,7 @@ class Task:
         keras_options["epochs"] = config.epochs
         keras_options["steps_per_epoch"] = None if advance else num_steps
         callbacks.append(CheckLoss())
+        self.config = data.config
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist for variables")
             return self.model.fit(batches, shuffle=False, callbacks=callbacks, **keras_options)
@@ -642,6 +642,11 @@ def _restore(task_class, model, config, compile_arguments, is_default, is_random
 def _export_by_tensorflow(task, folder, version, options):
     """Export the model, through a preset, in a process with the TensorFlow backend."""
     cls = type(task)
+    if cls.__module__ == "__main__":
+        raise UserError(
+            f"`export` with the JAX backend: {cls.__name__} is defined in the main program; move "
+            "it to a module, or export a preset with KERAS_BACKEND=tensorflow"
+        )
     with tempfile.TemporaryDirectory() as temporary:
         preset = os.path.join(temporary, "preset")
         task.save_to_preset(preset)

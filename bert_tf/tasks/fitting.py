@@ -1,4 +1,4 @@
-"""What `fit` of a task needs: its options, the compiled optimizer, and runs in a folder."""
+"""Support for `Task.fit`: its options, the state of `compile`, and training in `output_dir`."""
 
 import dataclasses
 import inspect
@@ -14,7 +14,7 @@ from bert_tf.modeling.objective_model import RATE_CALLBACKS
 from bert_tf.optimization import AdamWeightDecay, make_optimizer
 from bert_tf.training.callbacks import EpochCallbacks
 from bert_tf.training.engine import Engine
-from bert_tf.training.fine_tuning import FineTuning
+from bert_tf.training.fine_tuning import FineTuningRun
 
 # Options of a `TrainConfig` and of other libraries -> the arguments of `fit` that replace them.
 _OTHER_NAMES = {
@@ -63,7 +63,7 @@ def inner_optimizer(model):
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
 
-class Compiled:
+class CompileState:
     """What `compile` set for the Keras model of a task, and the default optimizer of `fit`.
 
     Attributes:
@@ -118,7 +118,7 @@ class Compiled:
         self._key = key
 
 
-class FitRun(FineTuning):
+class FitRun(FineTuningRun):
     """A run that trains the model of an object, with Keras callbacks at the end of each epoch."""
 
     batch_option = "batch_size"
@@ -139,6 +139,7 @@ class FitRun(FineTuning):
 
     def training_inputs(self):
         *inputs, _ = super().training_inputs()
+        self.task.config = self.data.config  # with the values of an earlier run in the folder
         num_epochs = int(self.config.train.num_train_epochs)
         self.epochs = EpochCallbacks(self.task.model, self._callbacks, num_epochs, self.num_steps)
         return *inputs, self.epochs

@@ -58,7 +58,7 @@ def fine_tune(task_class: Any, config: FineTuneConfig, command_line: str | None 
     # With several hosts this must come before TensorFlow's first operation, such as reading data.
     engine = Engine.make(config.device)
     data = task_class.read_data(config.data, config.task_config, pretrained, config.splits, trained)
-    return FineTuning(task_class, config, data, engine, pretrained, command_line).run()
+    return FineTuningRun(task_class, config, data, engine, pretrained, command_line).run()
 
 
 def _with_trained_values(config, earlier, trained, config_class):
@@ -80,7 +80,7 @@ def _with_trained_values(config, earlier, trained, config_class):
     return dataclasses.replace(config, task_config=task_config, model=model)
 
 
-class FineTuning(Run):
+class FineTuningRun(Run):
     """A run of `fine_tune`."""
 
     locks_evaluation = True  # which may write features

@@ -129,11 +129,11 @@ def pretrain(config: PretrainingConfig, command_line: str | None = None) -> dict
     config.check_model(pretrained.bert_config)
     *inputs, paths = make_inputs(config, pretrained)
     engine = Engine.make(config.device)
-    run = Pretraining(config, inputs, paths, engine, pretrained, command_line)
+    run = PretrainingRun(config, inputs, paths, engine, pretrained, command_line)
     return run.run().get("eval")
 
 
-class Pretraining(Run):
+class PretrainingRun(Run):
     """A run of `pretrain`."""
 
     locks_evaluation = False  # another process may evaluate during training

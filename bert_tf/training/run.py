@@ -50,7 +50,7 @@ class Run:
             check_batch_size(train.train_batch_size, engine.num_devices, self.batch_option, parts)
         self.config, self.pretrained, self.engine = config, pretrained, engine
         self.folder, self.command_line = config.output_dir, command_line
-        self.data_files, self._digests = data_files, None
+        self.data_files, self._digest_thread = data_files, None
         self.loop, self.loop_options = None, {}
         self.paths = data_files  # the files of records
 
@@ -121,15 +121,15 @@ class Run:
         }
         _write_run_json(self.folder, values)
         arguments = self.folder, values, self.data_files
-        self._digests = threading.Thread(target=_add_digests, args=arguments, daemon=True)
-        self._digests.start()
+        self._digest_thread = threading.Thread(target=_add_digests, args=arguments, daemon=True)
+        self._digest_thread.start()
 
     def _finish_record(self, metrics):
         """Add the metrics to `run.json`; a run that did not write it adds its command line, too."""
-        if self._digests:
-            self._digests.join()
+        if self._digest_thread:
+            self._digest_thread.join()
         values = read_run_json(self.folder)  # another process may have evaluated
-        if not self._digests:
+        if not self._digest_thread:
             values["command_lines"].append(self.command_line)
         values["metrics"] = {**values.get("metrics", {}), **metrics}
         _write_run_json(self.folder, values)

@@ -96,11 +96,11 @@ def test_local_folder_with_a_published_name(published, tmp_path, monkeypatch, ca
     ("name", "cut", "without", "values"),
     [
         ("uncased_L-4", None, "", ["`name`: uncased_L-4 ", "uncased_L-4_H"]),
-        ("uncased_L-4_H-128_A-2", None, "", ["`model`: uncased_L-4_H-128_A-2 ", "No such file"]),
-        (NAME, 1000, "", [f"`model`: {NAME} ", "not a zip file"]),
+        ("uncased_L-4_H-128_A-2", None, "", ["`name`: uncased_L-4_H-128_A-2 ", "No such file"]),
+        (NAME, 1000, "", [f"`name`: {NAME} ", "not a zip file"]),
         (NAME, None, "vocab.txt", [f"{NAME}.zip", "vocab.txt"]),
         (KNOWN, None, "", [f"{KNOWN}.zip", "bert_config.json", "expected 7b4e5f53"]),
-        (NAME, None, "damage", [f"`model`: {NAME} ", "CRC"]),
+        (NAME, None, "damage", [f"`name`: {NAME} ", "CRC"]),
     ],
     ids=["unknown", "not found", "cut off", "incomplete", "wrong digest", "damaged"],
 )
@@ -120,9 +120,7 @@ def test_without_a_network(tmp_path, monkeypatch):
     closed = "http://127.0.0.1:9"
     monkeypatch.setenv("BERT_TF_MODELS_URL", closed)
     monkeypatch.setenv("BERT_TF_CACHE", str(tmp_path))
-    with pytest.raises(
-        bert_tf.UserError, match=rf"`model`: {NAME} .*{closed}.*refused.*{tmp_path}"
-    ):
+    with pytest.raises(bert_tf.UserError, match=rf"`name`: {NAME} .*{closed}.*refused.*{tmp_path}"):
         checkpoints.fetch(NAME)
 
 

@@ -1,5 +1,7 @@
 """A class uses the folder of its script, and gives equal metrics and answers."""
 
+import dataclasses
+
 import pytest
 
 import bert_tf
@@ -42,3 +44,9 @@ def test_models_of_the_script(encoder_folder, run_script, tmp_path, flags, colum
     answers = classifier.predict({name: x for name, x in table.items() if name != "label"})
     predictions = read_table(tmp_path / "out" / "test_predictions.tsv")[1:]
     assert [x["label"] for x in answers] == [row[1] for row in predictions]
+    if features := classifier.config.numeric_features:
+        # The class resumes the run with the scale of the run, also if its own model has another.
+        scaled = tuple(x._replace(deviation=9.0) for x in features)
+        classifier.config = dataclasses.replace(classifier.config, numeric_features=scaled)
+        classifier.fit(table, epochs=4, batch_size=4, output_dir=f"{tmp_path}/out")
+        assert classifier.config.numeric_features == features

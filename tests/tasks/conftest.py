@@ -79,7 +79,7 @@ def experiments(monkeypatch):
         experiments.append(self)
         return {}
 
-    monkeypatch.setattr(fine_tuning.FineTuning, "run", run)
+    monkeypatch.setattr(fine_tuning.FineTuningRun, "run", run)
     return experiments
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from bert_tf import configs, serving, training
+from bert_tf import configs, errors, serving, training
 from bert_tf.cli import lines
 from bert_tf.configs import task_names
 from bert_tf.serving.answers import ANSWERS
@@ -64,7 +64,12 @@ def test_from_training_to_answers(topics, run_script, tmp_path, caplog):
     assert finder.evaluate(table)["accuracy"] == 1.0
     finder.save_to_preset(f"{tmp_path}/saved")
     for loaded in (finder, topics.TopicFinder.from_preset(f"{tmp_path}/saved")):
-        assert loaded.predict(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
+        answers = loaded.predict(["a i", "g c"], top_k=1)
+        assert [x["topic"] for x in answers] == ["vowels", "consonants"]
+        assert [[*x["probabilities"]] for x in answers] == [["vowels"], ["consonants"]]
+    message = "`task_type=multi_label`: expected classification"
+    with pytest.raises(errors.UserError, match=message):
+        topics.TopicFinder.from_preset(f"{tmp_path}/out", task_type="multi_label")
 
     run_script(
         "export_model", f"--model_dir={tmp_path}/out", f"--export_dir={tmp_path}/export",
@@ -72,7 +77,7 @@ def test_from_training_to_answers(topics, run_script, tmp_path, caplog):
     )  # fmt: skip
     # The task defines its answers and its table columns.
     predictor = serving.Predictor(f"{tmp_path}/export")
-    assert predictor(["a i", "g c"]) == [{"topic": "vowels"}, {"topic": "consonants"}]
+    assert [x["topic"] for x in predictor(["a i", "g c"])] == ["vowels", "consonants"]
     (tmp_path / "texts.csv").write_text("text\na i\ng c\n")
     printed = []
     table = lines.open_table(predictor, f"{tmp_path}/texts.csv")

@@ -29,8 +29,8 @@ class Example:
 
     Attributes:
       where: file and line, for messages.
-      label: as of `Labels.label_of`: a str or a tuple of probabilities; a float for regression; a
-        tuple of str for multi-label tasks.
+      label: a result of `Labels.label_of`: a str or a tuple of probabilities; a float for
+        regression; a tuple of str for multi-label tasks.
       id: the id in the data, or the row number from 0.
       weight: the factor of the loss, None for 1.
     """
@@ -325,9 +325,9 @@ def make_features(examples, tokenizer, config):
 
     return Features.of_examples(
         examples, schema, convert_examples, tokenizer, config,
-        ([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
-        axes, config.num_outputs, {"config": config, "is_soft": is_soft},
-        {
+        data=([e.text_a, e.text_b, e.label, e.numbers, e.weight] for e in examples),
+        axes=axes, num_labels=config.num_outputs, options={"config": config, "is_soft": is_soft},
+        fingerprint={
             "labels": list(config.labels),
             "task_type": config.task_type,
             "numbers": [list(feature) for feature in config.numeric_inputs],

@@ -38,7 +38,7 @@ class DatasetSpec:
     layout: Layout | None = None
 
     def reader(self, class_names=()):
-        """Return the `Labels` that read a column; `class_names` as there."""
+        """Return the `Labels` that read the label column; see `Labels` for `class_names`."""
         separator = (self.layout or Layout()).separator
         return Labels(self.labels or (), self.task_type, class_names, separator, self.label_aliases)
 

@@ -241,7 +241,9 @@ def read_splits(source, splits, trained=None, skip_bad_rows=False, dev_split=Non
     """
     dataset = source.dataset
     if trained and trained.task_type != dataset.task_type:
-        found = f"the model was trained for {trained.task_type}, expected {dataset.task_type}"
+        found = (
+            f"its model was trained for {trained.task_type}, the data is for {dataset.task_type}"
+        )
         raise UserError(f"`output_dir`: {found}")
     if dev_split:
         splits = dict.fromkeys("train" if split == "dev" else split for split in splits)

@@ -123,6 +123,9 @@ class TextClassifier(Task):
             labels = range(num_classes)
         if not options.get("task_type"):
             options["task_type"] = trained.task_type if trained else _recorded_task_type(checkpoint)
+        if options["task_type"] not in cls.objectives:
+            expected = " or ".join(cls.objectives)
+            raise UserError(f"`task_type={options['task_type']}`: expected {expected}")
         labels = _choose_labels(labels, options["task_type"], trained, checkpoint)
         if num_texts is None:
             num_texts = trained.num_texts if trained else 1

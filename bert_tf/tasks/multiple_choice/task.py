@@ -241,8 +241,9 @@ class MultipleChoice(Task):
         num_choices = len(examples[0].endings)
         return Features.of_examples(
             examples, records.CHOICE, convert_examples, self.tokenizer, data.config,
-            ([e.context, e.endings, e.label] for e in examples),
-            {"S": length, "C": num_choices}, num_choices, {"max_seq_length": length}, unit=UNIT,
+            data=([e.context, e.endings, e.label] for e in examples),
+            axes={"S": length, "C": num_choices}, num_labels=num_choices,
+            options={"max_seq_length": length}, unit=UNIT,
         )  # fmt: skip
 
     def objective(self, data):

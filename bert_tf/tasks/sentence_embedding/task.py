@@ -152,8 +152,8 @@ class SentenceEncoder(TextStream):
             text_ids.setdefault(text, len(text_ids))
         return Features.of_examples(
             examples, records.SENTENCES, convert_examples, self.tokenizer, config,
-            ([*e.texts, e.score] for e in examples),
-            {"S": length, "C": len(examples[0].texts)},
+            data=([*e.texts, e.score] for e in examples),
+            axes={"S": length, "C": len(examples[0].texts)},
             options={"max_seq_length": length, "text_ids": text_ids, "prompt": config.prompt},
         )  # fmt: skip
 

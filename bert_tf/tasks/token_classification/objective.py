@@ -33,8 +33,8 @@ def make_features(sentences, tokenizer, config):
     tags = config.tags
     return Features.of_examples(
         documents, records.TOKEN_CLASSIFICATION, convert_documents, tokenizer, config,
-        ([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
-        {"S": config.max_seq_length},
+        data=([s.words, s.tags, bool(s.leading_lines)] for s in sentences),
+        axes={"S": config.max_seq_length},
         num_labels=len(tags.names),
         options={"config": config},
         fingerprint={
