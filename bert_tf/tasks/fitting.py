@@ -182,12 +182,14 @@ def fit_in_folder(task, data, config, optimizer_config, callbacks, options):
         raise UserError(f"`{name}` cannot be combined with `output_dir`")
     if train.eval_steps and not data.splits("dev"):
         raise UserError("`eval_steps` requires `validation_data`")
-    (count, unit), size = task.training_size(data), config.batch_size
-    if count is not None and count < size:
-        raise UserError(f"`batch_size={size}`: found only {count} {unit}")
-    folder, more = config.output_dir, {"optimizer": optimizer_config, "do_train": True}
-    run_config = FineTuneConfig(folder, data.options, data.config, train=train, **more)
-    data.config.check_folder(folder)
+    count, unit = task.training_size(data)
+    if count is not None and count < config.batch_size:
+        raise UserError(f"`batch_size={config.batch_size}`: found only {count} {unit}")
+    run_config = FineTuneConfig(
+        config.output_dir, data.options, data.config,
+        train=train, optimizer=optimizer_config, do_train=True,
+    )  # fmt: skip
+    data.config.check_folder(config.output_dir)
     run_config.check_model(data.config.bert_config)
     run = FitRun(task, run_config, data, Engine.of(task.model), callbacks)
     skip_padding = task.model.skip_padding

@@ -199,8 +199,8 @@ class FineTuningRun(Run):
 
     def evaluate_and_predict(self):
         config, train, data, task = self.config, self.config.train, self.data, self.task
-        folder, task_config = self.folder if self.engine.is_chief else None, data.config
-        evaluations = {}
+        folder = self.folder if self.engine.is_chief else None
+        task_config, evaluations = data.config, {}
         for split in data.examples:
             base = base_split(split)
             evaluates = config.do_eval and base == "dev"
